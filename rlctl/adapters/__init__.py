@@ -1,0 +1,55 @@
+"""The dialects and the engine that reads and writes them: a dialect is a table, one rule a concept, read in both directions.
+
+    rules.py     what a table is made of
+    values.py    how single values change
+    table.py     a table with its index and defaults
+    reading.py   text -> config, and what became of every leaf
+    writing.py   config -> text, and where every leaf came from
+    dialect.py   a dialect: versions, tables by kind of file, detection
+    canonical.py the ``rlctl`` dialect; ``verl``, ``trinity``: one package each, which do not know each other
+
+To add a key, add a line to a table: ``Key("their.key", "our.key", their_default)``; for a key without a canonical
+counterpart add it to ``notes.py`` with the reason. To add a dialect, write a package with a ``Dialect`` and name it in
+``_BUILTIN``, or in another distribution under the entry-point group ``rlctl.dialects``. Tests enumerate the tables: every
+canonical key must be in each of them, mapped or dropped with a reason, and every rule is exercised in both directions.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from rlctl.adapters.dialect import Dialect
+from rlctl.errors import UsageError, nearest
+
+GROUP = "rlctl.dialects"
+_BUILTIN = {
+    "rlctl": ("rlctl.adapters.canonical", "RLCTL"),
+    "verl": ("rlctl.adapters.verl", "VERL"),
+    "trinity": ("rlctl.adapters.trinity", "TRINITY"),
+}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all dialects that are installed."""
+    return (*_BUILTIN, *(point.name for point in entry_points(group=GROUP) if point.name not in _BUILTIN))
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """A dialect by name.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    if name in _BUILTIN:
+        module, attribute = _BUILTIN[name]
+        found: Dialect = getattr(import_module(module), attribute)
+        return found
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            loaded: Dialect = point.load()
+            return loaded
+    raise UsageError(f"there is no dialect {name!r}; known: {', '.join(names())}", hint=nearest(name, names()))

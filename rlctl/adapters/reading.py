@@ -1,0 +1,419 @@
+"""Reading any dialect by its table: the flows of all rules become a config, and every leaf of the text gets its bucket."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Absent, BadValueError, Flow, K, Like, Noted, Rule, Version, split
+from rlctl.adapters.secrets import is_secret
+from rlctl.adapters.table import Table, generic
+from rlctl.adapters.tree import find, missing_section, name_choices, put
+from rlctl.config import Config, Loaded, Source, build_config
+from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
+from rlctl.errors import Location
+from rlctl.report import Bucket, Entry, Finding, Level, Report
+
+_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_MAX_SUGGESTIONS = 25
+
+
+@dataclass(frozen=True)
+class TextView:
+    """The values of a text over the dialect's defaults, as rules see them."""
+
+    table: Table
+    version: Version
+    values: Mapping[Any, Any]
+    options: Mapping[str, str]
+    root: KeyPath = ()
+    target: KeyPath = ()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = find(self.values, self.path(key))
+        if isinstance(value, Absent):
+            value = self._default(self.path(key))
+        return default if isinstance(value, Absent) else value
+
+    def written(self, *keys: str) -> bool:
+        return any(not isinstance(find(self.values, self.path(key)), Absent) for key in keys)
+
+    def path(self, key: str) -> KeyPath:
+        return self.root + split(key)
+
+    def to(self, canonical: str) -> KeyPath:
+        return self.target + split(canonical)
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> TextView:
+        root = self.path(key) if isinstance(key, str) else self.root + key
+        target = self.to(canonical) if isinstance(canonical, str) else self.target + canonical
+        return TextView(self.table, self.version, self.values, self.options, root, target)
+
+    def default(self, key: K) -> Any:
+        if not key.exists(self.version):
+            return ABSENT
+        value = key.default_in(self.version)
+        return self._follow(value)
+
+    def _default(self, path: KeyPath) -> Any:
+        return self._follow(self.table.default_at(path, self.version))
+
+    def _follow(self, value: Any) -> Any:
+        if isinstance(value, Like):
+            top = TextView(self.table, self.version, self.values, self.options)
+            return top.get(value.key, ABSENT)
+        if isinstance(value, str) and "${" in value:
+            top = TextView(self.table, self.version, self.values, self.options)
+            return _NODE.sub(lambda match: str(top.get(match[1], match[0])), value)
+        return value
+
+
+@dataclass
+class Read:
+    """What came of reading one text by one table."""
+
+    config: Config | None
+    loaded: Loaded | None
+    report: Report
+
+
+@dataclass
+class Reader:
+    """Reads one document by one table, keeping both ledgers."""
+
+    dialect: str
+    table: Table
+    version: Version
+    document: Document
+    resolved: Resolved
+    options: Mapping[str, str]
+    composed: bool = False
+    """Whether the text is a release's whole composed config, so that a key at its default is no one's wish."""
+    restored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Carried keys found in the text, by dialect."""
+    tree: dict[str, Any] = field(default_factory=dict)
+    used: dict[KeyPath, list[tuple[Flow, str]]] = field(default_factory=dict)
+    sources: dict[KeyPath, Source] = field(default_factory=dict)
+    expressions: dict[KeyPath, str] = field(default_factory=dict)
+    comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+    def run(self) -> Read:
+        """Read everything."""
+        leaves = dict(self.document.leaves())
+        flows = self._flows()
+        self._place(flows, leaves)
+        self._account(leaves)
+        self._restore()
+        name_choices(self.tree)
+        textual = frozenset(self.expressions)
+        config, problems = build_config(self.tree, locate=self._locate, textual=textual)
+        self.findings += [self._explained(problem) for problem in problems]
+        report = Report(dialect=self.dialect, findings=self.findings, accounting=self.entries)
+        if config is None or report.errors:
+            return Read(None, None, report)
+        loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
+        return Read(config, loaded, report)
+
+    # Rules to flows
+
+    def _flows(self) -> list[Flow]:
+        view = TextView(self.table, self.version, self.resolved.values, self.options)
+        found: list[Flow] = []
+        for rule in self.table.rules:
+            found += self._of(rule, view)
+        return found
+
+    def _of(self, rule: Rule, view: TextView) -> list[Flow]:
+        try:
+            return list(rule.read(view))
+        except BadValueError as error:
+            path = next((view.path(key.name) for key in rule.keys if view.written(key.name)), ())
+            self.findings.append(
+                Finding("bad-value", Level.ERROR, f"'{dotted(path)}' {error}", dotted(path), self.document.at(path))
+            )
+            return [Flow((), None, tuple(view.path(key.name) for key in rule.keys), "mapped", str(error))]
+
+    def _place(self, flows: Sequence[Flow], leaves: Mapping[KeyPath, Any]) -> None:
+        """Put the values of flows into the canonical tree: sections and choices first, then what they hold."""
+        taken: dict[KeyPath, bool] = {}
+        for flow in sorted(flows, key=_order):
+            written = [leaf for key in flow.keys for leaf in self._leaves_at(key)]
+            if not flow.to:
+                self._use(written, flow, "")
+                continue
+            explicit = any(not self._silent(leaf, leaves[leaf]) for leaf in written)
+            if flow.to in taken and (taken[flow.to] or not explicit):
+                self._use(written, flow, "" if not explicit else f"{dotted(flow.to)} is decided by another key")
+                continue
+            if isinstance(flow.value, Mapping) and not flow.value and find(self.tree, flow.to):
+                self._use(written, flow, "")
+                continue
+            problem = missing_section(flow.to, self.tree)
+            self._use(written, flow, problem)
+            if problem:
+                continue
+            taken[flow.to] = explicit
+            put(self.tree, flow.to, flow.value)
+            self._remember(flow, written, explicit)
+
+    def _leaves_at(self, key: KeyPath) -> list[KeyPath]:
+        return self._below.get(key, [])
+
+    @property
+    def _below(self) -> dict[KeyPath, list[KeyPath]]:
+        if not hasattr(self, "_index"):
+            index: dict[KeyPath, list[KeyPath]] = {}
+            for path, _ in self.document.leaves():
+                for length in range(1, len(path) + 1):
+                    index.setdefault(path[:length], []).append(path)
+            self._index = index
+        return self._index
+
+    def _use(self, written: Sequence[KeyPath], flow: Flow, problem: str) -> None:
+        for leaf in written:
+            self.used.setdefault(leaf, []).append((flow, problem))
+
+    def _silent(self, leaf: KeyPath, value: Any) -> bool:
+        """Whether a written leaf only repeats the default of a composed file."""
+        if not self.composed:
+            return False
+        default = TextView(self.table, self.version, {}, {}).get(dotted_key(leaf), ABSENT)
+        resolved = find(self.resolved.values, leaf)
+        if not isinstance(default, Absent):
+            return bool(default == resolved)
+        refers = isinstance(value, str) and "${" in value and "oc.env" not in value
+        return refers or resolved is False or resolved in (None, "", [], {})
+
+    def _remember(self, flow: Flow, written: Sequence[KeyPath], explicit: bool) -> None:
+        leaf = written[0] if written else None
+        at = self.document.at(leaf) if leaf is not None else None
+        raw = find(self.document.values, leaf) if leaf is not None else None
+        name = dotted(leaf) if leaf is not None else ", ".join(dotted(key) for key in flow.keys[:2])
+        if not explicit:
+            self.sources[flow.to] = Source("dialect_default", name, at)
+            return
+        expression = raw if isinstance(raw, str) and "${" in raw else None
+        is_override = at is not None and not at.file.endswith((".yaml", ".yml")) and at.file != self.document.name
+        kind = (
+            "environment"
+            if isinstance(expression, str) and "oc.env" in expression
+            else "override"
+            if is_override
+            else "file"
+        )
+        self.sources[flow.to] = Source(kind, name, at)  # type: ignore[arg-type]
+        if flow.same and isinstance(flow.value, (Mapping, list, tuple)):
+            self._remember_inside(flow)
+        elif expression and flow.same and (text := self._canonical_expression(expression)):
+            self.expressions[flow.to] = text
+        for place in written:
+            if place in self.document.comments and flow.to not in self.comments:
+                self.comments[flow.to] = self.document.comments[place]
+
+    def _remember_inside(self, flow: Flow) -> None:
+        """The expressions in a mapping or list that went over whole."""
+        for key in flow.keys:
+            for leaf in self._leaves_at(key):
+                self._remember_text(find(self.document.values, leaf), flow.to + leaf[len(key) :], flow)
+
+    def _remember_text(self, raw: Any, to: KeyPath, flow: Flow) -> None:
+        if isinstance(raw, (list, tuple)):
+            for index, item in enumerate(raw):
+                self._remember_text(item, (*to, index), flow)
+            return
+        there = isinstance(raw, str) and "${" in raw and not isinstance(find(self.tree, to), Absent)
+        if there and (text := self._canonical_expression(str(raw))):
+            self.expressions[to] = text
+
+    def _canonical_expression(self, text: str) -> str:
+        """An expression with the dialect's keys renamed to canonical ones; empty where one of them has no plain counterpart."""
+        names = _NODE.findall(text)
+        if any(name not in self._plain for name in names) or "${oc.select" in text or "${." in text:
+            return ""
+        return _NODE.sub(lambda match: "${" + self._plain[match[1]] + "}", text)
+
+    @property
+    def _plain(self) -> dict[str, str]:
+        return plain_keys(self.table)
+
+    # The source's ledger
+
+    def _account(self, leaves: Mapping[KeyPath, Any]) -> None:
+        unknown = 0
+        for leaf, value in leaves.items():
+            shown = "***" if is_secret(leaf) and "${" not in str(value) else value
+            if leaf in self.used:
+                self.entries.append(self._used_entry(leaf, shown))
+                continue
+            entry = self._noted_entry(leaf, shown)
+            if entry.bucket is Bucket.UNKNOWN:
+                unknown += 1
+                hint = self._suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
+                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), hint or entry.note)
+                message = f"{self.dialect} has no key '{entry.key}'"
+                self.findings.append(Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint))
+            self.entries.append(entry)
+
+    def _used_entry(self, leaf: KeyPath, value: Any) -> Entry:
+        uses = self.used[leaf]
+        live = [flow for flow, problem in uses if not problem and flow.to]
+        at = self.document.at(leaf)
+        if not live:
+            flow, problem = uses[0]
+            note = problem or flow.note
+            bucket = Bucket.DEAD if problem or flow.how == "dead" else Bucket.MAPPED
+            return Entry(dotted(leaf), bucket, value, at, (), note)
+        bucket = Bucket.DERIVED if any(flow.how == "derived" for flow in live) else Bucket.MAPPED
+        refers = isinstance(value, str) and "${" in value
+        targets = tuple((dotted(flow.to), value if refers and flow.same else flow.value) for flow in live)
+        return Entry(dotted(leaf), bucket, value, at, targets, "; ".join(dict.fromkeys(f.note for f in live if f.note)))
+
+    def _noted_entry(self, leaf: KeyPath, value: Any) -> Entry:
+        at, name = self.document.at(leaf), dotted(leaf)
+        note = self.table.note_for(leaf, self.version)
+        releases = self.table.releases(leaf)
+        if note is None and releases is None:
+            return Entry(name, Bucket.UNKNOWN, value, at, (), "no such key")
+        if note is None or note.kind == "carried":
+            return self._carry(leaf, value, note, at)
+        bucket = Bucket.DEAD if note.kind == "dead" else Bucket.UNSUPPORTED
+        if bucket is Bucket.UNSUPPORTED and self._silent(leaf, value):
+            return Entry(name, Bucket.MAPPED, value, at, (), "the default")
+        if bucket is Bucket.UNSUPPORTED and not is_secret(leaf):
+            self._keep(leaf)
+        return Entry(name, bucket, value, at, (), note.reason)
+
+    def _carry(self, leaf: KeyPath, value: Any, note: Noted | None, at: Location) -> Entry:
+        reason = note.reason if note else f"means something only in {self.dialect.split('@')[0]}"
+        name = dotted(leaf)
+        if is_secret(leaf):
+            message = f"'{name}' holds a secret, which is never carried"
+            self.findings.append(Finding("secret", Level.WARNING, message, name, at, "set it again in the target"))
+            return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
+        if self._silent(leaf, value):
+            return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so left out")
+        target = self._keep(leaf)
+        return Entry(name, Bucket.CARRIED, value, at, ((dotted(target), value),), reason)
+
+    def _keep(self, leaf: KeyPath) -> KeyPath:
+        target = ("extensions", self.dialect.split("@")[0], dotted(leaf))
+        put(self.tree, target, find(self.document.values, leaf))
+        self.sources[target] = Source("file", dotted(leaf), self.document.at(leaf))
+        return target
+
+    def _restore(self) -> None:
+        """Put back what the text keeps: other dialects' keys, and canonical values that this dialect could not say."""
+        for dialect, keys in self.restored.items():
+            for key, value in keys.items():
+                target = parse_dotted(key) if dialect == "rlctl" else ("extensions", dialect, key)
+                if dialect == "rlctl" and self._said(target):
+                    continue
+                put(self.tree, target, value)
+                self.sources[target] = Source("file", key, Location(self.document.name))
+                if dialect == "rlctl":
+                    message = f"'{key}' is taken from the keys kept at the end of the file"
+                    self.findings.append(Finding("restored", Level.NOTE, message, key, Location(self.document.name)))
+
+    def _said(self, target: KeyPath) -> bool:
+        """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""
+        explicit = [path for path, source in self.sources.items() if source.kind != "dialect_default"]
+        return any(path[: len(target)] == target for path in explicit)
+
+    def _suggestion(self, leaf: KeyPath) -> str:
+        name = ".".join(str(part) for part in generic(leaf))
+        names = [".".join(str(part) for part in path) for path in self.table.index if "**" not in path]
+        same_end = [known for known in names if known.rsplit(".", 1)[-1] == str(leaf[-1])]
+        close = difflib.get_close_matches(name, same_end, n=1, cutoff=0.3)
+        close = close or difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+        return f"did you mean '{close[0]}'?" if close else ""
+
+    # Problems of the config, told at the place in the text
+
+    def _locate(self, canonical: KeyPath) -> Location | None:
+        for length in range(len(canonical), 0, -1):
+            source = self.sources.get(canonical[:length])
+            if source is not None and source.at is not None:
+                return source.at
+        return None
+
+    def _explained(self, problem: Finding) -> Finding:
+        path = next((path for path in self.sources if dotted(path) == problem.key), None)
+        source = self.sources.get(path) if path else None
+        if path is None or source is None:
+            return problem
+        value = find(self.tree, path)
+        if isinstance(value, str) and "${" in value:
+            reasons = [why for place, why in self.resolved.unresolved.items() if dotted(place) == source.key]
+            why = reasons[0] if reasons else "it has no value here"
+            message = f"'{source.key}' cannot be resolved: {why}"
+            hint = "set the variable, or give a default: ${oc.env:NAME,default}"
+            return Finding("unresolved", Level.ERROR, message, source.key, source.at, hint)
+        message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
+        return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
+
+
+def _order(flow: Flow) -> tuple[int, int]:
+    """Null and empty sections and the names of choices come before what they hold."""
+    sets_section = flow.value is None or isinstance(flow.value, Mapping)
+    return (0 if sets_section or flow.to[-1:] in (("name",), ("type",)) else 1, len(flow.to))
+
+
+def dotted_key(path: KeyPath) -> str:
+    """A path as a table's key; list indexes stay as parts that match nothing."""
+    return ".".join(str(part) for part in path)
+
+
+_PLAIN: dict[int, dict[str, str]] = {}
+
+
+def plain_keys(table: Table) -> dict[str, str]:
+    """Dialect key to canonical key, for keys whose value is the same on both sides."""
+    from rlctl.adapters.rules import Key, Same
+
+    if id(table) not in _PLAIN:
+        plain = [rule for rule in table.rules if isinstance(rule, Key) and isinstance(rule.convert, Same)]
+        _PLAIN[id(table)] = {key.name: rule.to for rule in reversed(plain) for key in reversed(rule.keys)}
+    return _PLAIN[id(table)]
+
+
+def read_document(
+    dialect: str,
+    table: Table,
+    version: Version,
+    document: Document,
+    *,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    restored: Mapping[str, Mapping[str, Any]] | None = None,
+    composed: bool = False,
+) -> Read:
+    """Read a document by a table; the config is None where a finding is an error."""
+    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {})
+    return reader.run()
+
+
+def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[KeyPath]) -> Iterator[KeyPath]:
+    """The leaves that a release does not have."""
+    for leaf in leaves:
+        if leaf[0] not in table.tops:
+            yield leaf
+            continue
+        key = table.key_at(leaf)
+        if key is not None:
+            if not key.exists(version):
+                yield leaf
+            continue
+        releases = table.releases(leaf)
+        if releases is not None:
+            if release not in releases:
+                yield leaf
+            continue
+        note = table.note_for(leaf, version)
+        if note is None or not note.applies(version):
+            yield leaf

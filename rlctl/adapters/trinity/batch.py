@@ -1,0 +1,536 @@
+"""Trinity: batches, steps and synchronisation, counted in optimizer steps; a canonical step is one synchronisation.
+
+B tasks an explore step, n responses a task, T responses a train step, s steps between synchronisations: P = B x s prompts a step,
+M = T responses a mini-batch, and intervals of trainer steps are k = P x n / M times those in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
+from rlctl.adapters.values import Names, Partly, rows
+from rlctl.config.fields import Interval
+from rlctl.documents.paths import KeyPath
+
+NEVER = 1_000_000
+"""Trinity has no word for never; an interval beyond any run stands for it."""
+SUPERVISED = ("sft", "dpo")
+
+
+def supervised(view: Reading) -> bool:
+    """Whether the file trains on a data set instead of rollouts."""
+    return view.get("algorithm.algorithm_type") in SUPERVISED
+
+
+def sizes(view: Reading) -> tuple[int, int, int, int]:
+    """B, n, T and s in effect; 1 where they are no numbers."""
+    batch, group, interval = (
+        _whole(view.get(key)) for key in ("buffer.batch_size", "algorithm.repeat_times", "synchronizer.sync_interval")
+    )
+    train = view.get("buffer.train_batch_size")
+    return batch, group, train if isinstance(train, int) and train > 0 else batch * group, interval
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def train_steps_per_step(view: Reading) -> float:
+    """k: trainer steps in one canonical step."""
+    if supervised(view):
+        return 1
+    batch, group, train, interval = sizes(view)
+    return batch * interval * group / train
+
+
+def _read_batch(view: Reading) -> Iterator[Flow]:
+    batch, group, train, interval = sizes(view)
+    keys = [view.path(key) for key in ("buffer.batch_size", "synchronizer.sync_interval")]
+    if supervised(view):
+        yield Flow(
+            view.to("batch.prompts_per_step"),
+            train,
+            (view.path("buffer.train_batch_size"), keys[0]),
+            same=train == view.get("buffer.train_batch_size"),
+        )
+        yield Flow(view.to("batch.responses_per_prompt"), 1, (view.path("algorithm.repeat_times"),))
+        yield Flow((), None, (keys[1],), "dead", "Trinity takes trainer.save_interval instead for sft and dpo")
+        return
+    prompts = batch * interval
+    how: How = "derived" if interval > 1 else "mapped"
+    note = f"{batch} tasks x {interval} steps between synchronisations = {prompts} prompts" if interval > 1 else ""
+    yield Flow(
+        view.to("batch.prompts_per_step"),
+        prompts,
+        (*keys,) if view.written("buffer.batch_size") else (keys[1],),
+        how,
+        note,
+    )
+    yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("algorithm.repeat_times"),), same=True)
+    if train != batch * group:
+        yield Flow(KEPT, interval, (keys[1],), "derived", "train batches are not what one explore step yields")
+    written = view.written("buffer.train_batch_size") and view.get("buffer.train_batch_size")
+    used = (
+        (view.path("buffer.train_batch_size"),)
+        if written
+        else (view.path("buffer.train_batch_size"), view.path("buffer.batch_size"))
+    )
+    yield Flow(
+        view.to("batch.mini_batch_responses"),
+        train,
+        used,
+        "mapped" if written else "derived",
+        "" if written else f"{batch} tasks x {group} responses",
+    )
+
+
+KEPT = ("extensions", "trinity", "synchronizer.sync_interval")
+"""Where a train batch is not one explore step's responses, the interval does not follow from the batch sizes."""
+
+
+def geometry(view: Writing) -> tuple[int, int, int, str]:
+    """B, T and s to write, and what differs where they do not divide."""
+    config = view.config
+    group, prompts = config.batch.responses_per_prompt, config.batch.prompts_per_step
+    mini = arithmetic.mini_batch_responses(config)
+    kept = config.extensions.trinity.get("synchronizer.sync_interval")
+    if isinstance(kept, int) and kept > 0 and prompts % kept == 0:
+        return prompts // kept, mini, kept, ""
+    tasks, rest = divmod(mini, group)
+    problem = ""
+    if rest or not tasks:
+        near = arithmetic.nearest_multiples(mini, group)
+        problem = (
+            f"a mini-batch of {mini} responses holds no whole number of groups of {group} "
+            f"({mini} / {group} = {mini / group:g}); {near} would"
+        )
+        tasks = max(1, round(mini / group))
+    interval, left = divmod(prompts, tasks)
+    if left or not interval:
+        near = arithmetic.nearest_multiples(prompts, tasks)
+        problem = problem or (
+            f"{prompts} prompts a step are no whole number of mini-batches of {tasks} prompts "
+            f"({prompts} / {tasks} = {prompts / tasks:g}); {near} would be"
+        )
+        interval = max(1, -(-prompts // tasks))
+    return tasks, tasks * group, interval, problem
+
+
+def _write_batch(view: Writing) -> Iterator[Out]:
+    used = {
+        name: view.to(f"batch.{name}") for name in ("prompts_per_step", "responses_per_prompt", "mini_batch_responses")
+    }
+    if view.config.algorithm.objective.choice in SUPERVISED:
+        yield Flow(
+            view.path("buffer.train_batch_size"),
+            view.config.batch.prompts_per_step,
+            (used["prompts_per_step"],),
+            same=True,
+            always=True,
+        )
+        return
+    tasks, train, interval, problem = geometry(view)
+    if problem:
+        yield Lost((used["prompts_per_step"], used["mini_batch_responses"]), problem)
+    group = view.config.batch.responses_per_prompt
+    prompts = view.config.batch.prompts_per_step
+    how: How = "mapped" if interval == 1 else "derived"
+    note = (
+        ""
+        if interval == 1
+        else f"{train} responses of a mini-batch / {group} a prompt = {tasks} tasks; {prompts} prompts = {interval} x {tasks}"
+    )
+    yield Flow(
+        view.path("buffer.batch_size"),
+        tasks,
+        (used["prompts_per_step"], used["mini_batch_responses"]),
+        how,
+        note,
+        always=True,
+    )
+    yield Flow(view.path("algorithm.repeat_times"), group, (used["responses_per_prompt"],), same=True, always=True)
+    note = f"responses of a train step: {tasks} tasks x {group}"
+    yield Flow(
+        view.path("buffer.train_batch_size"), train, (used["mini_batch_responses"],), "mapped", note, always=True
+    )
+    every = view.config.sync.every
+    yield Flow(
+        view.path("synchronizer.sync_interval"),
+        interval * every,
+        (used["prompts_per_step"], view.to("sync.every")),
+        "derived" if interval * every > 1 else "mapped",
+        f"{prompts} prompts / {tasks} tasks = {interval} train steps a synchronisation"
+        + (f", x {every}" if every > 1 else ""),
+        always=True,
+    )
+
+
+def factor(view: Writing, *, explore: bool = False) -> int | Fraction:
+    """k for writing: trainer steps, or explore steps, in one canonical step."""
+    if view.config.algorithm.objective.choice in SUPERVISED:
+        return 1
+    tasks, train, interval, _ = geometry(view)
+    if explore:
+        return interval
+    each = Fraction(tasks * interval * view.config.batch.responses_per_prompt, train)
+    return int(each) if each.denominator == 1 else each
+
+
+def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterator[Flow]:
+    value = view.get(key)
+    used = (view.path(key),)
+    if not isinstance(value, int) or value <= 0 or value >= NEVER:
+        yield Flow(view.to(to), None, used)
+        return
+    each = sizes(view)[3] if explore and not supervised(view) else train_steps_per_step(view)
+    steps = value / each
+    if explore:
+        whole = max(1, value // int(each))
+        note = (
+            f"{value} explore steps / {each} a step, rounded down to whole synchronisations as Trinity does"
+            if each > 1
+            else ""
+        )
+        yield Flow(view.to(to), whole, used, "derived" if each > 1 else "mapped", note, same=each == 1)
+    elif steps == int(steps):
+        note = f"{value} trainer steps / {each:g} a step = {int(steps)} steps" if each != 1 else ""
+        yield Flow(view.to(to), int(steps), used, "derived" if each != 1 else "mapped", note, same=each == 1)
+    else:
+        epochs = _whole(view.get("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs"))
+        yield Flow(
+            view.to(to),
+            {"optimizer_steps": value * epochs},
+            used,
+            "derived",
+            f"{value} trainer steps are no whole number of steps of {each:g}",
+        )
+
+
+def steps_of(view: Writing, value: Any, *, explore: bool = False) -> int | None:
+    """An interval in trainer steps, or in explore steps; None where it never happens."""
+    if value is None:
+        return None
+    epochs = view.config.batch.ppo_epochs
+    if isinstance(value, Mapping) and value.get("optimizer_steps") is not None:
+        return max(1, round(int(value["optimizer_steps"]) / epochs))
+    interval = Interval(steps=value) if isinstance(value, int) else Interval(**value)
+    steps = arithmetic.interval_in_steps(interval, view.config, rows(view.options))
+    return None if steps is None else max(1, round(steps * factor(view, explore=explore)))
+
+
+def _scaled(view: Writing, canonical: str, key: str, value: int, *, explore: bool = False) -> Flow:
+    each = factor(view, explore=explore)
+    plain = view.get(canonical)
+    note = f"{plain} steps x {each} a step" if each != 1 else ""
+    return Flow(
+        view.path(key), value, (view.to(canonical),), "derived" if each != 1 else "mapped", note, same=plain == value
+    )
+
+
+def _read_save(view: Reading) -> Iterator[Flow]:
+    yield from _interval_flow(view, "trainer.save_interval", "checkpoint.every", explore=False)
+
+
+def _write_save(view: Writing) -> Iterator[Out]:
+    value = view.get("checkpoint.every")
+    steps = steps_of(view, value)
+    used = (view.to("checkpoint.every"),)
+    if steps is not None:
+        yield _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
+    elif isinstance(value, Mapping):
+        yield Lost(used, "an interval in epochs needs the data's length: give --assume dataset_rows=N")
+    elif view.config.algorithm.objective.choice in SUPERVISED:
+        total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
+        note = "Trinity takes it for sync_interval in sft and dpo, and refuses 0; the end is saved anyway"
+        yield Flow(view.path("trainer.save_interval"), total, used, "derived", note, always=True)
+    else:
+        yield Flow(view.path("trainer.save_interval"), 0, used)
+
+
+def _read_eval(view: Reading) -> Iterator[Flow]:
+    yield from _interval_flow(view, "explorer.eval_interval", "schedule.evaluate_every", explore=True)
+
+
+def _write_eval(view: Writing) -> Iterator[Out]:
+    value, used = view.get("schedule.evaluate_every"), (view.to("schedule.evaluate_every"),)
+    if view.config.algorithm.objective.choice in SUPERVISED:
+        if value is not None:
+            yield Lost(used, "Trinity does not evaluate while it trains with sft or dpo")
+        else:
+            yield Flow((), None, used, "mapped", "Trinity evaluates nothing in sft and dpo")
+        return
+    steps = steps_of(view, value, explore=True)
+    if steps is not None:
+        yield _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
+    elif isinstance(value, Mapping):
+        yield Lost(used, "an interval in epochs needs the data's length: give --assume dataset_rows=N")
+    elif view.config.data.eval:
+        yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no word for never")
+    else:
+        yield Flow((), None, used, "mapped", "without evaluation sets Trinity evaluates nothing")
+
+
+# How long a run is
+
+
+def _read_total(view: Reading) -> Iterator[Flow]:
+    buffer, trainer = view.get("buffer.total_steps"), view.get("trainer.total_steps")
+    epochs = view.get("buffer.total_epochs")
+    used = (view.path("buffer.total_epochs"),)
+    if isinstance(buffer, int):
+        yield Flow(view.to("schedule.total_epochs"), None, ())
+        yield Flow((), None, used, "dead", "buffer.total_steps decides")
+    else:
+        yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
+    batch, group, train, interval = sizes(view)
+    each = train_steps_per_step(view)
+    found: list[tuple[str, int, float]] = []
+    if isinstance(buffer, int):
+        found.append(("buffer.total_steps", buffer, 1 if supervised(view) else interval))
+    if isinstance(trainer, int):
+        found.append(("trainer.total_steps", trainer, each))
+    whole = [(key, int(value / per)) for key, value, per in found if value % per == 0]
+    keys = tuple(view.path(key) for key, _, _ in found)
+    if len(whole) == len(found):
+        steps = min((value for _, value in whole), default=None)
+        how: How = "derived" if any(per != 1 for _, _, per in found) else "mapped"
+        note = "; ".join(f"{value} / {per:g}" for _, value, per in found) if how == "derived" else ""
+        yield Flow(
+            view.to("schedule.total_steps"),
+            steps,
+            keys or (view.path("buffer.total_steps"), view.path("trainer.total_steps")),
+            how,
+            note,
+            same=how == "mapped",
+        )
+        yield Flow(view.to("schedule.total_optimizer_steps"), None, ())
+        return
+    repeat = _whole(view.get("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs"))
+    counts = [value if key == "trainer.total_steps" else -(-value * batch * group // train) for key, value, _ in found]
+    yield Flow(
+        view.to("schedule.total_optimizer_steps"),
+        min(counts) * repeat,
+        keys,
+        "derived",
+        "no whole number of steps; counted in optimizer steps",
+    )
+
+
+def _write_total(view: Writing) -> Iterator[Out]:
+    schedule, each = view.config.schedule, factor(view)
+    steps = schedule.total_steps
+    used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
+    trainer = None if steps is None else max(1, round(steps * each))
+    note = f"{steps} steps x {each}" if each != 1 else ""
+    if schedule.total_optimizer_steps is not None:
+        limit = -(-schedule.total_optimizer_steps // view.config.batch.ppo_epochs)
+        used = (*used, view.to("schedule.total_optimizer_steps"))
+        if trainer is None or limit < trainer:
+            trainer, note = limit, f"{schedule.total_optimizer_steps} optimizer steps"
+    epochs = (view.to("schedule.total_epochs"),)
+    if trainer is None:
+        yield (
+            Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
+            if schedule.total_epochs
+            else Flow((), None, epochs)
+        )
+        yield Flow((), None, used)
+        return
+    how: How = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
+    if schedule.total_epochs is not None and view.config.algorithm.preset is not None:
+        yield Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
+    else:
+        if schedule.total_epochs is not None:
+            trainer, choice = _first_end(view, trainer)
+            yield choice
+        explore = round(trainer * factor(view, explore=True) / each)
+        yield Flow(view.path("buffer.total_steps"), explore, used, how, note, same=explore == steps, always=True)
+    yield Flow(view.path("trainer.total_steps"), trainer, used, how, note, same=trainer == steps, always=True)
+
+
+def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
+    """Trinity's steps override its epochs: which of them comes first depends on the data's length."""
+    schedule, prompts = view.config.schedule, view.config.batch.prompts_per_step
+    epochs, count, used = schedule.total_epochs or 1, rows(view.options), (view.to("schedule.total_epochs"),)
+    steps = -(-trainer // factor(view))
+    if count is None:
+        needed = -(-steps // epochs) * prompts
+        note = f"Trinity's steps override its epochs; the {steps} steps come first where the data has {needed} rows or more"
+        explicit = view.explicit("schedule.total_epochs")
+        return trainer, Flow((), None, used, "derived" if explicit else "mapped", note)
+    limit = arithmetic.total_steps(view.config, count) or steps
+    note = f"{count} rows: {epochs} epochs are {count // prompts * epochs} steps"
+    return min(trainer, round(limit * factor(view))), Flow((), None, used, "derived", note)
+
+
+def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
+    keys = ("trainer.critic_warmup", "trainer.trainer_config.trainer.critic_warmup")
+    key = next((key for key in keys if view.written(key)), keys[0])
+    value = view.get(key)
+    if isinstance(value, int):
+        each = train_steps_per_step(view)
+        steps = max(0, -int(-(value - 1) // each)) if value else 0
+        yield Flow(
+            view.to("schedule.critic_warmup_steps"),
+            steps,
+            (view.path(key),),
+            "derived" if value else "mapped",
+            f"({value} - 1) / {each:g}, counted from 1" if value else "",
+        )
+
+
+def _write_critic_warmup(view: Writing) -> Iterator[Out]:
+    steps, each = view.config.schedule.critic_warmup_steps, factor(view)
+    key = "trainer.critic_warmup" if view.version >= (0, 6) else "trainer.trainer_config.trainer.critic_warmup"
+    note = f"{steps} steps x {each} + 1, counted from 1" if steps else ""
+    yield Flow(
+        view.path(key),
+        round(steps * each) + 1 if steps else 0,
+        (view.to("schedule.critic_warmup_steps"),),
+        "derived" if steps else "mapped",
+        note,
+    )
+
+
+# Synchronisation
+
+
+def _read_sync(view: Reading) -> Iterator[Flow]:
+    interval = sizes(view)[3]
+    for key in ("synchronizer.explorer_sync_interval", "synchronizer.trainer_sync_interval"):
+        if view.written(key) and view.get(key) == interval:
+            yield Flow((), None, (view.path(key),), "mapped", "the same as sync_interval")
+    offset = view.get("synchronizer.sync_offset")
+    if isinstance(offset, int):
+        how: How = "derived" if interval > 1 and offset else "mapped"
+        note = f"{offset} explore steps / {interval} a step" if how == "derived" else ""
+        yield Flow(view.to("sync.ahead"), offset / interval, (view.path("synchronizer.sync_offset"),), how, note)
+
+
+def _write_sync(view: Writing) -> Iterator[Out]:
+    ahead, each, used = view.config.sync.ahead, factor(view, explore=True), (view.to("sync.ahead"),)
+    offset = ahead * each
+    if offset != int(offset):
+        yield Lost(
+            used,
+            f"{ahead:g} steps ahead are {offset:g} explore steps; Trinity takes {int(offset)} or {int(offset) + 1}",
+        )
+    yield Flow(
+        view.path("synchronizer.sync_offset"), round(offset), used, "derived" if each != 1 and ahead else "mapped"
+    )
+
+
+METHODS = Partly({"online": "nccl", "offline": "checkpoint"})
+STYLES = Partly({"dynamic_by_trainer": "trainer_driven", "dynamic_by_explorer": "explorer_driven"})
+
+
+class Method(Names):
+    """Trinity has three ways; the others are its own choice."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.names.get(value, value)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value in ("nccl", "checkpoint", "memory"):
+            return value
+        if value != "auto":
+            raise InexpressibleError(
+                f"Trinity has no {value} between its explorer and trainer; nccl is its own default"
+            )
+        return ABSENT
+
+
+RULES: list[Rule] = [
+    Code(
+        "batch",
+        (
+            K("buffer.batch_size", 1),
+            K("algorithm.repeat_times", 1),
+            K("buffer.train_batch_size", 0),
+            K("synchronizer.sync_interval", 1),
+        ),
+        ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses", "sync.every"),
+        _read_batch,
+        _write_batch,
+        "P = batch_size x sync_interval; M = train_batch_size; n = repeat_times",
+    ),
+    Key("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs", "batch.ppo_epochs", 1),
+    Key("trainer.trainer_config.actor_rollout_ref.actor.shuffle", "batch.shuffle", False),
+    Key("trainer.trainer_config.actor_rollout_ref.actor.data_loader_seed", "batch.shuffle_seed", None),
+    Key(
+        "trainer.balance_batch",
+        "batch.balance",
+        True,
+        since="0.6",
+        also=(K("trainer.trainer_config.trainer.balance_batch", True),),
+    ),
+    Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
+    Code(
+        "save interval", (K("trainer.save_interval", 0),), ("checkpoint.every",), _read_save, _write_save, "steps x k"
+    ),
+    Dropped("checkpoint.last", "Trinity always saves at the end", True, matters=False),
+    Code(
+        "evaluation interval",
+        (K("explorer.eval_interval", 100),),
+        ("schedule.evaluate_every",),
+        _read_eval,
+        _write_eval,
+        "steps x k",
+    ),
+    Key("explorer.eval_on_startup", "schedule.evaluate_first", True),
+    Dropped("schedule.evaluate_last", "Trinity always evaluates at the end"),
+    Code(
+        "length of the run",
+        (K("buffer.total_epochs", 1), K("buffer.total_steps", None), K("trainer.total_steps", None)),
+        ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
+        _read_total,
+        _write_total,
+        "total_steps x k",
+    ),
+    Code(
+        "critic warm-up",
+        (K("trainer.critic_warmup", 0, "0.6"), K("trainer.trainer_config.trainer.critic_warmup", 0)),
+        ("schedule.critic_warmup_steps",),
+        _read_critic_warmup,
+        _write_critic_warmup,
+        "steps x k + 1",
+    ),
+    Code(
+        "run ahead",
+        (
+            K("synchronizer.sync_offset", 0),
+            K("synchronizer.explorer_sync_interval", None, "0.6"),
+            K("synchronizer.trainer_sync_interval", None, "0.6"),
+        ),
+        ("sync.ahead",),
+        _read_sync,
+        _write_sync,
+        "steps x k",
+    ),
+    Key("synchronizer.sync_method", "sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
+    Key("synchronizer.sync_style", "sync.style", "fixed", STYLES),
+    Key("synchronizer.sync_timeout", "sync.timeout", 3600),
+    Key("explorer.rollout_model.weight_sync_buffer_size", "sync.bucket_mib", 1024, since="0.6", quiet=True),
+    *[
+        Dropped(f"sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")
+        for name in ("every_optimizer_steps", "max_staleness", "on_stale", "in_flight", "args")
+    ],
+]

@@ -1,0 +1,800 @@
+"""Trinity: task sets, experience buffers and the rewards that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.values import Partly
+
+E = "buffer.explorer_input"
+B = "buffer.trainer_input.experience_buffer"
+STORAGE = {"file": "auto", "sql": "sql"}
+ORDERS = {
+    "sequential": "sequential",
+    "shuffle": "shuffle",
+    "random": "random",
+    "offline_easy2hard": "easy_to_hard",
+    "difficulty_based": "difficulty",
+}
+FORMAT = {
+    "prompt_key": ("prompt_key", "prompt"),
+    "response_key": ("answer_key", "response"),
+    "system_prompt": ("system_prompt", None),
+    "system_prompt_key": ("system_prompt_key", None),
+    "image_key": ("image_key", None),
+    "video_key": ("video_key", None),
+}
+REWARDS = {
+    "math_reward": "math",
+    "math_boxed_reward": "boxed",
+    "math_dapo_reward": "dapo_math",
+    "countdown_reward": "countdown",
+    "format_reward": "format",
+    "accuracy_reward": "number",
+}
+RULE_NAMES = {
+    "math": "math_reward",
+    "boxed": "math_boxed_reward",
+    "dapo_math": "math_dapo_reward",
+    "countdown": "countdown_reward",
+}
+NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward", "format": "format_reward"}
+VERL_ANSWER = "reward_model.ground_truth"
+
+
+def _whole(value: Any) -> Any:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _source(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
+    """One task set, with keys counted from it."""
+    for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
+        default = {"split": "train", "name": None, "subset_name": None, "path": ""}[key]
+        value = view.get(key, default)
+        yield Flow((*to, field), value or ("" if key == "path" else None), (view.path(key),), same=True)
+    yield Flow(
+        (*to, "format"), STORAGE.get(str(view.get("storage_type", "file")), "auto"), (view.path("storage_type"),)
+    )
+    for key, (field, default) in FORMAT.items():
+        yield Flow((*to, field), view.get(f"format.{key}", default), (view.path(f"format.{key}"),), same=True)
+    yield Flow((*to, "source_key"), view.get("format.reward_fn_key", "") or None, (view.path("format.reward_fn_key"),))
+    workflow = view.get("default_workflow_type", None)
+    yield Flow(
+        (*to, "workflow"),
+        WORKFLOWS.get(workflow, workflow),
+        (view.path("default_workflow_type"),),
+        same=workflow not in WORKFLOWS,
+    )
+    if isinstance(view.get("workflow_args", None), Mapping):
+        yield Flow((*to, "workflow_args"), dict(view.get("workflow_args")), (view.path("workflow_args"),))
+    yield from _sampling(view, to, evaluation=evaluation)
+    yield from _source_reward(view, to)
+
+
+def _sampling(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
+    def value(name: str, default: Any) -> Any:
+        given = view.get(f"rollout_args.{name}", None)
+        return given if given is not None else default
+
+    top = view.inside((), ())
+    if evaluation:
+        place = (*to, "evaluation_sampling")
+        yield Flow(
+            (*place, "temperature"),
+            value("temperature", _model(view, "temperature", 1.0)),
+            (view.path("rollout_args.temperature"),),
+            same=True,
+        )
+        yield Flow(
+            (*place, "top_p"), value("top_p", _model(view, "top_p", 1.0)), (view.path("rollout_args.top_p"),), same=True
+        )
+        yield Flow((*place, "top_k"), _whole(value("top_k", -1)), (view.path("rollout_args.top_k"),))
+        yield Flow(
+            (*place, "max_response_tokens"),
+            value("max_tokens", None),
+            (view.path("rollout_args.max_tokens"),),
+            same=True,
+        )
+        yield Flow((*to, "responses_per_prompt"), view.get("repeat_times", 1), (view.path("repeat_times"),), same=True)
+        yield Flow(
+            (),
+            None,
+            (view.path("rollout_args.logprobs"), view.path("rollout_args.n")),
+            "dead",
+            "not used in evaluation",
+        )
+        return
+    del top
+    if to[-1] == 0:
+        return
+    given = {name: view.get(f"rollout_args.{name}", None) for name in ("temperature", "top_p", "top_k")}
+    given = {name: item for name, item in given.items() if item is not None}
+    yield Flow((*to, "sampling"), given, (view.path("rollout_args"),))
+
+
+def _model(view: Reading, name: str, default: Any) -> Any:
+    root = getattr(view, "values", {}).get("model")
+    value = root.get(name) if isinstance(root, Mapping) else None
+    return default if value is None else value
+
+
+def _source_reward(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
+    name = view.get("default_reward_fn_type", None)
+    used = (view.path("default_reward_fn_type"),)
+    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
+    args = view.get("reward_fn_args", None)
+    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
+    places = tuple((*view.path("reward_fn_args"), key) for key in rest)
+    if to[1] == "train" and to[-1] == 0:
+        return
+    if name:
+        yield Flow((*to, "reward"), name, used, same=True)
+    if rest:
+        yield Flow((*to, "reward_args"), rest, places)
+
+
+def _tasksets(view: Reading) -> list[tuple[Any, ...]]:
+    """Where the training task sets stand: one ``taskset``, or a list of them."""
+    found: list[tuple[Any, ...]] = []
+    if isinstance(view.get(f"{E}.taskset"), Mapping):
+        found.append(view.path(f"{E}.taskset"))
+    several = view.get(f"{E}.tasksets")
+    if isinstance(several, list):
+        found += [
+            (*view.path(f"{E}.tasksets"), index) for index, item in enumerate(several) if isinstance(item, Mapping)
+        ]
+    return found
+
+
+def _read_train(view: Reading) -> Iterator[Flow]:
+    if supervised(view) or (view.get("mode") == "train" and not _tasksets(view)):
+        yield from _read_experiences(view)
+        return
+    for index, place in enumerate(_tasksets(view)):
+        to = ("data", "train", index)
+        inside = view.inside(place, ())
+        yield from _source(inside, to, evaluation=False)
+        if index:
+            continue
+        selector = inside.get("data_selector.selector_type", "sequential")
+        yield Flow(
+            ("data", "curriculum", "order"),
+            ORDERS.get(str(selector), "sequential"),
+            (inside.path("data_selector.selector_type"),),
+        )
+        yield Flow(
+            ("data", "curriculum", "keys"),
+            inside.get("data_selector.feature_keys", []),
+            (inside.path("data_selector.feature_keys"),),
+        )
+        if isinstance(inside.get("data_selector.kwargs", None), Mapping):
+            yield Flow(
+                ("data", "curriculum", "args"),
+                dict(inside.get("data_selector.kwargs")),
+                (inside.path("data_selector.kwargs"),),
+            )
+        if inside.written("data_selector.seed"):
+            yield Flow(
+                ("data", "seed"), inside.get("data_selector.seed"), (inside.path("data_selector.seed"),), same=True
+            )
+    if len(_tasksets(view)) > 1:
+        yield Flow(("data", "mixing"), "weighted", ())
+
+
+def _read_experiences(view: Reading) -> Iterator[Flow]:
+    """The data set of sft and dpo, which stands where experiences stand otherwise."""
+    if not view.written(B):
+        return
+    to = ("data", "train", 0)
+    inside = view.inside(B, ())
+    for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
+        if inside.written(key):
+            yield Flow((*to, field), inside.get(key) or ("" if key == "path" else None), (inside.path(key),), same=True)
+    if not inside.written("split"):
+        yield Flow((*to, "split"), "train", ())
+    yield Flow(
+        (*to, "format"), STORAGE.get(str(inside.get("storage_type", "file")), "auto"), (inside.path("storage_type"),)
+    )
+    kind = str(inside.get("format.prompt_type", "messages")).lower()
+    yield Flow(
+        (*to, "prompt_type"), "text" if kind == "plaintext" else "messages", (inside.path("format.prompt_type"),)
+    )
+    columns = {
+        "prompt_key": "prompt",
+        "system_prompt": None,
+        "system_prompt_key": None,
+        "chosen_key": "chosen",
+        "rejected_key": "rejected",
+        "tools_key": "tools",
+    }
+    for key, default in columns.items():
+        yield Flow((*to, key), inside.get(f"format.{key}", default), (inside.path(f"format.{key}"),), same=True)
+    if kind == "messages" and view.get("algorithm.algorithm_type") == "sft":
+        yield Flow(
+            (*to, "messages_key"),
+            inside.get("format.messages_key", "message"),
+            (inside.path("format.messages_key"),),
+            same=True,
+        )
+    elif kind == "plaintext":
+        yield Flow(
+            (*to, "response_key"),
+            inside.get("format.response_key", "response"),
+            (inside.path("format.response_key"),),
+            same=True,
+        )
+    if inside.written("format.chat_template"):
+        yield Flow(
+            ("model", "chat_template"),
+            inside.get("format.chat_template"),
+            (inside.path("format.chat_template"),),
+            same=True,
+        )
+    yield Flow(("data", "curriculum", "order"), "sequential", ())
+
+
+def _read_eval(view: Reading) -> Iterator[Flow]:
+    several = view.get(f"{E}.eval_tasksets")
+    if isinstance(several, list) and not several:
+        yield Flow(("data", "eval"), [], (view.path(f"{E}.eval_tasksets"),))
+    for index, item in enumerate(several if isinstance(several, list) else []):
+        if isinstance(item, Mapping):
+            place = (*view.path(f"{E}.eval_tasksets"), index)
+            yield from _source(view.inside(place, ()), ("data", "eval", index), evaluation=True)
+
+
+# Writing
+
+
+def _write_train(view: Writing) -> Iterator[Out]:
+    objective = view.config.algorithm.objective.choice
+    sources = view.get("data.train")
+    if objective in ("sft", "dpo"):
+        if sources:
+            yield from _write_experiences(view, sources[0], objective)
+        for index in range(1, len(sources)):
+            yield Lost((("data", "train", index),), "Trinity trains sft and dpo on one data set")
+        for index, source in enumerate(view.get("data.eval")):
+            yield Lost((("data", "eval", index),), "Trinity does not evaluate while it trains with sft or dpo")
+            del source
+        return
+    single = len(sources) == 1
+    for index, source in enumerate(sources):
+        root = view.path(f"{E}.taskset") if single else (*view.path(f"{E}.tasksets"), index)
+        yield from _write_source(view, root, ("data", "train", index), source)
+        yield from _write_order(view, root)
+    if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
+        yield Lost((view.to("data.mixing"),), "Trinity draws from its task sets in proportion")
+
+
+def _write_order(view: Writing, root: Any) -> Iterator[Out]:
+    order = view.get("data.curriculum.order")
+    name = next(name for name, choice in ORDERS.items() if choice == order)
+    yield Flow(
+        (*root, "data_selector", "selector_type"),
+        name,
+        (view.to("data.curriculum.order"),),
+        always=order != "sequential",
+    )
+    if view.get("data.curriculum.keys"):
+        yield Flow(
+            (*root, "data_selector", "feature_keys"),
+            view.get("data.curriculum.keys"),
+            (view.to("data.curriculum.keys"),),
+            same=True,
+        )
+    if view.get("data.curriculum.args"):
+        yield Flow(
+            (*root, "data_selector", "kwargs"),
+            view.get("data.curriculum.args"),
+            (view.to("data.curriculum.args"),),
+            same=True,
+        )
+    if view.get("data.seed") is not None:
+        yield Flow((*root, "data_selector", "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
+
+
+def _label(source: Mapping[str, Any], fallback: str) -> str:
+    stem = str(source["path"]).rstrip("/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return source["name"] or (stem if stem and "${" not in stem and "}" not in stem else fallback)
+
+
+def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    def used(field: str) -> tuple[Any, ...]:
+        return ((*place, field),)
+
+    evaluation = place[1] == "eval"
+    yield Flow(
+        (*root, "name"),
+        _label(source, f"{place[1]}_{place[2]}"),
+        used("name"),
+        same=source["name"] is not None,
+        always=True,
+    )
+    kind = "sql" if source["format"] == "sql" else "file"
+    guessed = source["format"] not in ("auto", "sql")
+    note = "Trinity goes by the path's ending" if guessed else ""
+    yield Flow((*root, "storage_type"), kind, used("format"), "derived" if guessed else "mapped", note, always=True)
+    yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
+    yield Flow((*root, "split"), source["split"] or "train", used("split"), same=source["split"] is not None)
+    if source["subset"]:
+        yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
+    yield from _write_format(view, root, place, source)
+    if evaluation:
+        yield from _write_evaluation(root, place, source)
+    elif place[2]:
+        for key, value in source["sampling"].items():
+            yield Flow((*root, "rollout_args", key), value, used("sampling"))
+    if source["sampling"] and (evaluation or not place[2]):
+        yield Lost(used("sampling"), "Trinity takes the sampling of its first task set for all")
+    if source["workflow"]:
+        yield Flow((*root, "default_workflow_type"), source["workflow"], used("workflow"), same=True)
+    if source["workflow_args"]:
+        yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
+    how: How = "mapped" if evaluation or place[2] else "derived"
+    if source["reward"]:
+        yield Flow((*root, "default_reward_fn_type"), source["reward"], used("reward"), how, same=True)
+    for key, value in source["reward_args"].items():
+        yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
+    yield from _lost_columns(view, place, source)
+
+
+def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    form = (*root, "format")
+    for key, (field, default) in FORMAT.items():
+        value = source[field]
+        if key in ("image_key", "video_key") and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
+            yield Flow((), None, ((*place, field),), "mapped", "read only where the column exists")
+        elif key == "response_key" and value is None:
+            note = "the column that verl's data has; name another one in data.train[].answer_key"
+            yield Flow((*form, key), VERL_ANSWER, ((*place, field),), "derived", note, always=True)
+        elif value is not None:
+            yield Flow((*form, key), value, ((*place, field),), same=True, always=key in ("prompt_key", "response_key"))
+        elif default is None:
+            yield Flow((), None, ((*place, field),))
+    if source["source_key"] not in (None, "data_source"):
+        yield Flow((*form, "reward_fn_key"), source["source_key"], ((*place, "source_key"),), same=True)
+    else:
+        yield Flow((), None, ((*place, "source_key"),), "mapped", "metrics are split by task set")
+
+
+def _write_evaluation(root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    sampling = source["evaluation_sampling"]
+    at = (*place, "evaluation_sampling")
+    yield Flow((*root, "repeat_times"), source["responses_per_prompt"], ((*place, "responses_per_prompt"),), same=True)
+    yield Flow(
+        (*root, "rollout_args", "temperature"), sampling["temperature"], ((*at, "temperature"),), same=True, always=True
+    )
+    yield Flow((*root, "rollout_args", "top_p"), sampling["top_p"], ((*at, "top_p"),), same=True)
+    yield Flow(
+        (*root, "rollout_args", "top_k"), sampling["top_k"] or -1, ((*at, "top_k"),), same=sampling["top_k"] is not None
+    )
+    if sampling["max_response_tokens"]:
+        yield Flow(
+            (*root, "rollout_args", "max_tokens"),
+            sampling["max_response_tokens"],
+            ((*at, "max_response_tokens"),),
+            same=True,
+        )
+
+
+def _lost_columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    usual = {
+        "weight": 1.0,
+        "max_samples": None,
+        "prompt_type": "auto",
+        "response_key": None,
+        "messages_key": None,
+        "tools_key": None,
+        "chosen_key": "chosen",
+        "rejected_key": "rejected",
+        "tag_key": None,
+        "extra_key": "extra_info",
+    }
+    for field, value in usual.items():
+        if source[field] == value:
+            yield Flow((), None, ((*place, field),))
+        else:
+            yield Lost(((*place, field),), f"Trinity's task sets have no {field}")
+    if source["audio_key"] not in (None, "audios"):
+        yield Lost(((*place, "audio_key"),), "Trinity's task sets have no audio")
+
+
+def _write_experiences(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
+    place, root = ("data", "train", 0), view.path(B)
+
+    def used(field: str) -> tuple[Any, ...]:
+        return ((*place, field),)
+
+    yield Flow(
+        (*root, "name"), _label(source, f"{objective}_data"), used("name"), same=source["name"] is not None, always=True
+    )
+    guessed = source["format"] not in ("auto", "sql")
+    how: How = "derived" if guessed else "mapped"
+    yield Flow(
+        (*root, "storage_type"), "sql" if source["format"] == "sql" else "file", used("format"), how, always=True
+    )
+    yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
+    yield Flow((*root, "split"), source["split"] or "train", used("split"))
+    if source["subset"]:
+        yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
+    form = (*root, "format")
+    messages = source["messages_key"]
+    text = source["prompt_type"] in ("text", "raw") or (messages is None and source["response_key"] is not None)
+    if objective == "sft" and messages is None and not text:
+        messages = "messages"
+    if text or objective == "dpo":
+        how = "derived" if source["prompt_type"] == "raw" else "mapped"
+        yield Flow((*form, "prompt_type"), "plaintext" if text else "messages", used("prompt_type"), how, always=True)
+        yield Flow((*form, "prompt_key"), source["prompt_key"], used("prompt_key"), same=True, always=True)
+    else:
+        yield Flow((*form, "prompt_type"), "messages", used("prompt_type"), always=True)
+        yield Flow(
+            (*form, "messages_key"),
+            messages,
+            used("messages_key"),
+            same=source["messages_key"] is not None,
+            always=True,
+        )
+        yield Flow((), None, used("prompt_key"))
+    if text and objective == "sft":
+        yield Flow(
+            (*form, "response_key"), source["response_key"] or "response", used("response_key"), same=True, always=True
+        )
+    for key in ("chosen_key", "rejected_key"):
+        yield (
+            Flow((*form, key), source[key], used(key), same=True, always=objective == "dpo")
+            if objective == "dpo"
+            else Flow((), None, used(key))
+        )
+    for key in ("tools_key", "system_prompt", "system_prompt_key"):
+        if source[key] is not None:
+            yield Flow((*form, key), source[key], used(key), same=True)
+    for field in ("max_samples", "image_key", "video_key", "audio_key"):
+        neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
+        if source[field] not in (None, neutral):
+            yield Lost(used(field), f"Trinity's sft and dpo have no {field}")
+    for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
+        yield Flow((), None, used(field))
+
+
+def _write_eval(view: Writing) -> Iterator[Out]:
+    if view.config.algorithm.objective.choice in ("sft", "dpo"):
+        return
+    for index, source in enumerate(view.get("data.eval")):
+        root = (*view.path(f"{E}.eval_tasksets"), index)
+        yield from _write_source(view, root, ("data", "eval", index), source)
+
+
+# Rewards
+
+
+def _read_rewards(view: Reading) -> Iterator[Flow]:
+    if supervised(view):
+        return
+    places = _tasksets(view)
+    inside = view.inside(places[0], ()) if places else None
+    own = inside.get("default_reward_fn_type", None) if inside else None
+    name = own or view.get(f"{E}.default_reward_fn_type")
+    used = tuple(
+        item
+        for item in (
+            inside.path("default_reward_fn_type") if inside else None,
+            view.path(f"{E}.default_reward_fn_type"),
+        )
+        if item
+    )
+    to = ("rewards", 0)
+    if not name:
+        yield Flow((*to, "type"), "rule", ())
+        yield Flow((*to, "rule"), "auto", ())
+        return
+    if name in REWARDS:
+        yield Flow((*to, "type"), "rule", used)
+        yield Flow((*to, "rule"), REWARDS[name], used)
+    else:
+        yield Flow((*to, "type"), "external", used)
+        yield Flow((*to, "kind"), name, used, same=True)
+    if inside is None:
+        return
+    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
+    args = inside.get("reward_fn_args", None)
+    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
+    if rest:
+        yield Flow((*to, "args"), rest, tuple((*inside.path("reward_fn_args"), key) for key in rest))
+
+
+def _write_rewards(view: Writing) -> Iterator[Out]:
+    rewards = view.get("rewards")
+    if view.config.algorithm.objective.choice in ("sft", "dpo"):
+        yield Flow((), None, (("rewards",), *(("rewards", index) for index in range(len(rewards)))))
+        return
+    for index, reward in enumerate(rewards):
+        place = ("rewards", index)
+        every = tuple((*place, name) for name in reward)
+        if index:
+            yield Lost(every, "Trinity takes one reward function for a task set")
+        else:
+            yield from _write_reward(view, place, reward)
+
+
+def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
+    used = ((*place, "type"), (*place, "rule"))
+    if kind == "rule" and reward["rule"] == "auto":
+        note = "Trinity's workflow scores with its own math reward, verl by the data source"
+        yield Flow((), None, used, "mapped", note)
+        if reward["args"]:
+            yield Lost(((*place, "args"),), "Trinity's own math reward takes no arguments")
+        yield from _plain_reward(place, reward)
+        return
+    elif kind == "rule" and reward["rule"] in RULE_NAMES:
+        yield Flow(target, RULE_NAMES[reward["rule"]], used, always=True)
+    elif kind == "rule" and reward["rule"] in NEAREST:
+        yield Flow(target, NEAREST[reward["rule"]], used, always=True)
+        yield Lost(
+            used,
+            f"Trinity has no rule {reward['rule']}; {NEAREST[reward['rule']]} is the nearest, and parses answers its own way",
+        )
+    elif kind == "external":
+        yield Flow(target, reward["kind"], ((*place, "type"), (*place, "kind")), same=False, always=True)
+    else:
+        what = {
+            "function": f"the function {reward.get('function')} of {reward.get('path')}",
+            "model": "a reward model",
+            "sandbox": "a code sandbox",
+            "judge": "a judge",
+        }.get(kind, f"rule {reward.get('rule')}")
+        hint = (
+            "Trinity takes rewards by registered names: call it from a class in a plug-in folder, and name that class"
+        )
+        yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
+        return
+    for key, value in reward["args"].items():
+        if view.config.data.train:
+            yield Flow((*view.path(f"{E}.taskset.reward_fn_args"), key), value, ((*place, "args"),), always=True)
+    yield from _plain_reward(place, reward)
+
+
+def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    usual = {
+        "weight": 1.0,
+        "applies_to": None,
+        "timeout": 30.0,
+        "on_error": "stop",
+        "score_right": 1.0,
+        "score_wrong": 0.0,
+    }
+    for name, value in usual.items():
+        if name in reward and reward[name] != value:
+            yield Lost(((*place, name),), f"Trinity's rewards have no {name}")
+        elif name in reward:
+            yield Flow((), None, ((*place, name),))
+    for name in ("name", "workers"):
+        yield Flow((), None, ((*place, name),))
+
+
+WORKFLOWS = {"math_workflow": None}
+FIELDS = [
+    "path",
+    "name",
+    "format",
+    "split",
+    "subset",
+    "weight",
+    "max_samples",
+    "prompt_key",
+    "prompt_type",
+    "system_prompt",
+    "system_prompt_key",
+    "answer_key",
+    "response_key",
+    "messages_key",
+    "tools_key",
+    "chosen_key",
+    "rejected_key",
+    "source_key",
+    "tag_key",
+    "extra_key",
+    "image_key",
+    "video_key",
+    "audio_key",
+    "workflow",
+    "workflow_args",
+    "reward",
+    "reward_args",
+    "sampling",
+]
+REWARD_FIELDS = [
+    "name",
+    "weight",
+    "applies_to",
+    "timeout",
+    "workers",
+    "on_error",
+    "rule",
+    "args",
+    "score_right",
+    "score_wrong",
+    "path",
+    "function",
+    "signature",
+    "tokenizer",
+    "chat_template",
+    "max_tokens",
+    "micro_per_replica",
+    "trust_remote_code",
+    "overrides",
+    "url",
+    "max_concurrent",
+    "memory_limit_mb",
+    "continuous",
+    "base_url",
+    "model",
+    "api_key",
+    "prompt",
+    "sampling",
+    "replicas",
+    "tensor",
+    "kind",
+]
+TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
+    ("name", ""),
+    ("storage_type", "file"),
+    ("path", None),
+    ("split", "train"),
+    ("subset_name", None),
+    ("default_workflow_type", None),
+    ("default_reward_fn_type", None),
+    ("workflow_args", {}),
+    ("workflow_args.**", ABSENT),
+    ("reward_fn_args", {}),
+    ("reward_fn_args.**", ABSENT),
+    ("rollout_args.temperature", None),
+    ("rollout_args.top_p", None),
+    ("rollout_args.top_k", -1),
+    ("rollout_args.max_tokens", None),
+    ("rollout_args.logprobs", None),
+    ("data_selector.selector_type", "sequential"),
+    ("data_selector.seed", 42),
+    ("data_selector.feature_keys", []),
+    ("data_selector.kwargs", {}),
+    ("data_selector.kwargs.**", ABSENT),
+    ("format.reward_fn_key", ""),
+    *((f"format.{key}", default) for key, (_, default) in FORMAT.items()),
+)
+
+
+def taskset(root: str, *, evaluation: bool = False) -> tuple[K, ...]:
+    """The keys of one task set."""
+    names = [*TASKSET_KEYS, *([("repeat_times", 1)] if evaluation else [])]
+    return tuple(K(f"{root}.{name}", default) for name, default in names)
+
+
+EXPERIENCE_KEYS = tuple(
+    K(f"{B}.{name}", default)
+    for name, default in (
+        ("format.prompt_type", "messages"),
+        ("format.prompt_key", "prompt"),
+        ("format.response_key", "response"),
+        ("format.messages_key", "message"),
+        ("format.tools_key", "tools"),
+        ("format.chosen_key", "chosen"),
+        ("format.rejected_key", "rejected"),
+        ("format.system_prompt", None),
+        ("format.system_prompt_key", None),
+        ("format.chat_template", None),
+        ("split", "train"),
+        ("subset_name", None),
+    )
+)
+RULES: list[Rule] = [
+    Code(
+        "training data",
+        (*taskset(f"{E}.taskset"), *taskset(f"{E}.tasksets.*"), *EXPERIENCE_KEYS),
+        (
+            *(f"data.train[].{field}" for field in FIELDS),
+            "data.curriculum.order",
+            "data.curriculum.keys",
+            "data.curriculum.args",
+            "data.seed",
+            "data.mixing",
+        ),
+        _read_train,
+        _write_train,
+        "task sets, or the experience buffer of sft and dpo",
+    ),
+    Code(
+        "evaluation data",
+        (K(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
+        (
+            *(f"data.eval[].{field}" for field in FIELDS),
+            *(
+                f"data.eval[].{field}"
+                for field in (
+                    "responses_per_prompt",
+                    "evaluation_sampling.temperature",
+                    "evaluation_sampling.top_p",
+                    "evaluation_sampling.top_k",
+                    "evaluation_sampling.max_response_tokens",
+                )
+            ),
+        ),
+        _read_eval,
+        _write_eval,
+    ),
+    Code(
+        "rewards",
+        (K(f"{E}.default_reward_fn_type", None),),
+        ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
+        _read_rewards,
+        _write_rewards,
+        "default_reward_fn_type",
+    ),
+    Dropped("reward_loop.manager", "Trinity's workflows call their rewards", "naive"),
+    Dropped("reward_loop.overlap_with_rollout", "Trinity's workflows call their rewards"),
+    Dropped("reward_loop.max_queued", "Trinity's workflows call their rewards"),
+    Dropped("data.overlong_prompts", "Trinity drops no prompts: leave them out of the data beforehand"),
+    Dropped("data.truncation", "Trinity cuts overlong prompts from the right, and leaves them out of training"),
+    Dropped("data.shuffle_evaluation", "Trinity evaluates in file order"),
+    Dropped(
+        "data.last_batch", "Trinity carries a last batch that is not full into the next epoch", "carry", matters=True
+    ),
+    Dropped("data.loader_workers", "Trinity reads its data itself"),
+    Dropped("data.filter_workers", "Trinity drops no prompts"),
+    Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole sets"),
+    Dropped("data.sequence_truncation", "Trinity cuts sequences at max_model_len"),
+    Key(
+        f"{B}.format.enable_concatenated_multi_turn",
+        "data.multi_turn_loss",
+        False,
+        Partly({False: "last_assistant", True: "all_assistant"}),
+        quiet=True,
+    ),
+    Dropped("data.pack_sequences", "Trinity packs by its trainer's remove_padding"),
+    Dropped("data.custom", "Trinity's readers are plug-ins", None),
+    Dropped("data.custom.**", "Trinity's readers are plug-ins"),
+    Dropped("data.stage_in_shared_memory", "Trinity reads data where it is"),
+    Dropped("data.trust_remote_code", "Trinity decides it"),
+    *[
+        Key(f"data_processor.task_pipeline.{key}", f"data.task_pipeline.{field}")
+        for key, field in (
+            ("operators", "operators"),
+            ("inputs", "inputs"),
+            ("target_fields", "target_fields"),
+            ("num_process", "num_processes"),
+        )
+    ],
+    Tree("data_processor.task_pipeline.priority_weights", "data.task_pipeline.priority_weights"),
+    Key("data_processor.task_pipeline.top_k", "data.task_pipeline.top_k", ABSENT, Partly({-1: None})),
+    Key("data_processor.task_pipeline.output.path", "data.task_pipeline.output"),
+    Code(
+        "task pipeline",
+        (K("data_processor.task_pipeline", None),),
+        ("data.task_pipeline",),
+        lambda view: _pipeline(view),
+        lambda view: iter(()),
+    ),
+]
+
+
+def _pipeline(view: Reading) -> Iterator[Flow]:
+    there = isinstance(view.get("data_processor.task_pipeline"), Mapping)
+    yield Flow(view.to("data.task_pipeline"), {} if there else None, ())

@@ -1,0 +1,219 @@
+"""The Trinity dialect. Its stages replace whole blocks, which is expanded on reading and kept to on writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlctl.adapters.dialect import Dialect, File, Taken, replace_extensions, stage_parts
+from rlctl.adapters.reading import Read
+from rlctl.adapters.rules import Lost
+from rlctl.adapters.stages import joined_stages
+from rlctl.adapters.table import Table, joined
+from rlctl.adapters.tree import remove
+from rlctl.adapters.trinity import algorithm, batch, critic, data, model, notes, output, rollout, train
+from rlctl.adapters.writing import Given, Written
+from rlctl.config import Loaded
+from rlctl.documents import Document, KeyPath
+from rlctl.documents.paths import copied
+from rlctl.report import Origin
+
+BLOCKS = ("mode", "algorithm", "buffer", "data_processor", "explorer", "trainer")
+"""What a stage may hold; each replaces the whole block of the base."""
+RULES = joined(
+    algorithm.RULES, model.TOP, train.TRAINER, critic.CRITIC, rollout.EXPLORER, output.OUTPUT, batch.RULES, data.RULES
+)
+
+
+@dataclass(frozen=True)
+class Trinity(Dialect):
+    """Trinity-RFT, whose users write one YAML file, with stages or without."""
+
+    def take(self, document: Document, *, version: str = "") -> Taken:
+        """As any dialect, with the keys of stages counted as those of the base."""
+        return super().take(_flattened(document), version=version)
+
+    def read(
+        self,
+        document: Document,
+        taken: Taken,
+        *,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
+        """Read a file; one with stages becomes a config with stages, each with its blocks replaced whole."""
+        stages = document.values.get("stages")
+        named = isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)
+        if not named or not stages:
+            return super().read(document, taken, environment=environment, options=options, restored=restored)
+        parts = []
+        for index, stage in enumerate(stages):
+            name = str(stage.get("stage_name", f"stage{index + 1}"))
+            part = stage_document(document, index)
+            kept = _of_stage(restored, index)
+            read = super().read(part, taken, environment=environment, options=options, restored=kept)
+            parts.append((name, read))
+        return joined_stages(document, parts, stage_key=_stage_key)
+
+    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+        """As any dialect; where nothing is explored, the explorer's defaults are left out."""
+        written = super().write_one(given, version, options)
+        if given.config.algorithm.objective.choice in ("sft", "dpo"):
+            _forget_explorer(written)
+        return written
+
+    def write(self, loaded: Loaded, version: str, options: Mapping[str, str]) -> File:
+        """Write a config; its stages become ``stages``, each with whole blocks."""
+        parts = stage_parts(loaded)
+        if len(parts) == 1:
+            return super().write(loaded, version, options)
+        written = []
+        for index, name, given in parts:
+            given = replace(given, config=replace_extensions(given.config, loaded.config))
+            written.append((index, name, self.write_one(given, version, options)))
+        return self._staged(written)
+
+    def _staged(self, written: list[tuple[int | None, str, Written]]) -> File:
+        base = copied(written[-1][2].values)
+        _share(base, [part for _, _, part in written])
+        stages: list[dict[str, Any]] = []
+        comments = dict(written[-1][2].comments)
+        for place, (_, name, part) in enumerate(written):
+            blocks = {
+                key: part.values[key] for key in BLOCKS if key in part.values and part.values[key] != base.get(key)
+            }
+            if "mode" in base and "mode" not in blocks and part.values.get("mode") != base["mode"]:
+                blocks["mode"] = part.values.get("mode", "both")
+            stages.append({"stage_name": name, **blocks})
+            moved = {
+                ("stages", place, *path): note for path, note in part.comments.items() if path and path[0] in blocks
+            }
+            comments.update(moved)
+        values = self.ordered({**base, "stages": stages})
+        return File(values, comments, [(index, part) for index, _, part in written])
+
+
+def _forget_explorer(written: Written) -> None:
+    idle = [
+        entry for entry in written.origins if entry.key.startswith("explorer.") and entry.origin is Origin.DEFAULTED
+    ]
+    for entry in idle:
+        written.origins.remove(entry)
+        remove(written.values, tuple(entry.key.split(".")))
+
+
+def _share(base: dict[str, Any], parts: list[Written]) -> None:
+    """Blocks that stages share: the last stage's, with what only the others say, and the longest model length."""
+    for part in parts[:-1]:
+        for key, block in part.values.items():
+            if key in BLOCKS or key not in base:
+                if key not in BLOCKS:
+                    base[key] = copied(block)
+                continue
+            _merge(base[key], block, (key,), base, part)
+
+
+def _merge(here: Any, there: Any, path: KeyPath, base: dict[str, Any], part: Written) -> None:
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key, value in there.items():
+            if key in here:
+                _merge(here[key], value, (*path, key), base, part)
+            else:
+                here[key] = copied(value)
+        return
+    if here == there:
+        return
+    if path == ("model", "max_model_len") and isinstance(here, int) and isinstance(there, int):
+        base["model"]["max_model_len"] = max(here, there)
+        return
+    lost = Lost(
+        (),
+        f"Trinity's stages share {'.'.join(str(item) for item in path)}; the last stage's {here!r} is written, not {there!r}",
+    )
+    for fate in part.fates.values():
+        if any(key == ".".join(str(item) for item in path) for key, _ in fate.targets) and not _named_by_stage(path):
+            fate.lost = fate.lost or lost.reason
+
+
+def _named_by_stage(path: KeyPath) -> bool:
+    """Names of runs are told apart by the stage's name, which Trinity adds."""
+    return path in (("name",), ("project",))
+
+
+def stage_document(document: Document, index: int) -> Document:
+    """The document of one stage: the base with the stage's blocks in place, each value where it was written."""
+    stage = document.values["stages"][index]
+    blocks = {key: value for key, value in stage.items() if key in BLOCKS and value is not None}
+    values = {key: value for key, value in document.values.items() if key != "stages"} | blocks
+    extra = {key: value for key, value in stage.items() if key not in BLOCKS and key != "stage_name"}
+    values |= {f"stages.{key}": value for key, value in extra.items()}
+    kept = {
+        path: mark
+        for path, mark in document.marks.items()
+        if path[:1] != ("stages",) and path[:1] not in {(key,) for key in blocks}
+    }
+    own = {path[2:]: mark for path, mark in document.marks.items() if path[:2] == ("stages", index) and len(path) > 2}
+    notes_kept = {path: note for path, note in document.comments.items() if path[:1] != ("stages",)}
+    notes_own = {
+        path[2:]: note for path, note in document.comments.items() if path[:2] == ("stages", index) and len(path) > 2
+    }
+    return replace(document, values=values, marks={**kept, **own}, comments={**notes_kept, **notes_own})
+
+
+def _of_stage(restored: Mapping[str, Mapping[str, Any]], index: int) -> dict[str, Mapping[str, Any]]:
+    """The kept keys of one stage; those of other dialects go to the first."""
+    prefix = f"stages[{index}]."
+    own = {
+        key.removeprefix(prefix): value for key, value in restored.get("rlctl", {}).items() if key.startswith(prefix)
+    }
+    others = {name: keys for name, keys in restored.items() if name != "rlctl"} if index == 0 else {}
+    return {**others, "rlctl": own} if own else others
+
+
+def _stage_key(document: Document, index: int, key: KeyPath) -> KeyPath:
+    """Where a key of a stage's document stands in the whole one."""
+    stage = document.values["stages"][index]
+    inside = bool(key) and key[0] in BLOCKS and stage.get(key[0]) is not None
+    return ("stages", index, *key) if inside else key
+
+
+def _flattened(document: Document) -> Document:
+    """The document with the keys of stages beside those of the base, to count what is known."""
+    stages = document.values.get("stages")
+    if not isinstance(stages, list):
+        return document
+    values: dict[str, Any] = {key: value for key, value in document.values.items() if key != "stages"}
+    for stage in stages:
+        for key, block in stage.items() if isinstance(stage, dict) else ():
+            if key in BLOCKS and key not in values:
+                values[key] = block
+    return replace(document, values=values)
+
+
+TRINITY = Trinity(
+    "trinity",
+    ("0.5", "0.6"),
+    {"run": Table(RULES, notes.NOTES)},
+    (
+        "mode",
+        "project",
+        "group",
+        "name",
+        "checkpoint_root_dir",
+        "continue_from_checkpoint",
+        "algorithm",
+        "model",
+        "cluster",
+        "buffer",
+        "explorer",
+        "synchronizer",
+        "trainer",
+        "data_processor",
+        "monitor",
+        "service",
+        "log",
+        "stages",
+    ),
+)

@@ -1,0 +1,351 @@
+"""Trinity: mode, names, the model with its lengths and adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Switch,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.keys import MODEL, ROLL
+from rlctl.adapters.values import (
+    Emptied,
+    Listed,
+    Partly,
+)
+
+
+def _mode(view: Reading) -> Iterator[Flow]:
+    mode = str(view.get("mode"))
+    names = {
+        "both": "online",
+        "explore": "explore_only",
+        "train": "train_only",
+        "bench": "evaluate_only",
+        "serve": "explore_only",
+        "colocate": "online",
+    }
+    value = "online" if supervised(view) else names.get(mode, "online")
+    yield Flow(
+        view.to("run.mode"),
+        value,
+        (view.path("mode"),),
+        "derived" if mode == "serve" else "mapped",
+        "sft and dpo train on a data set" if supervised(view) else "",
+    )
+
+
+def _write_mode(view: Writing) -> Iterator[Out]:
+    config = view.config
+    used = (view.to("run.mode"),)
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        yield Flow(view.path("mode"), "train", (*used, view.to("algorithm.objective.name")), always=True)
+        return
+    names = {"online": "both", "explore_only": "explore", "train_only": "train", "evaluate_only": "bench"}
+    mode = names[config.run.mode]
+    if mode == "both" and config.placement.layout == "colocated" and arithmetic.devices(config) == 1:
+        mode = "colocate"
+    yield Flow(view.path("mode"), mode, used, always=True)
+
+
+def lengths(view: Reading) -> tuple[int | None, int | None, int | None]:
+    total, prompt, response = (
+        view.get(f"model.max_{name}") for name in ("model_len", "prompt_tokens", "response_tokens")
+    )
+    if prompt is None and isinstance(total, int):
+        prompt = total - response if isinstance(response, int) else total // 2
+    if response is None and isinstance(total, int) and isinstance(prompt, int):
+        response = total - prompt
+    return total, prompt, response
+
+
+def _read_lengths(view: Reading) -> Iterator[Flow]:
+    total, prompt, response = lengths(view)
+    keys = {name: (view.path(f"model.max_{name}"),) for name in ("model_len", "prompt_tokens", "response_tokens")}
+    if supervised(view):
+        yield Flow(view.to("data.max_sequence_tokens"), total, keys["model_len"], same=True)
+    elif isinstance(prompt, int) and isinstance(response, int) and total == prompt + response:
+        yield Flow((), None, keys["model_len"], "mapped", "the sum of prompt and response")
+        yield Flow(view.to("model.max_context_tokens"), None, ())
+    else:
+        yield Flow(view.to("model.max_context_tokens"), total, keys["model_len"], same=True)
+    for name, value, to in (
+        ("prompt_tokens", prompt, "data.max_prompt_tokens"),
+        ("response_tokens", response, "rollout.max_response_tokens"),
+    ):
+        if isinstance(value, int) and value > 0:
+            written = view.get(f"model.max_{name}") is not None
+            used = keys[name] if written else (*keys[name], *keys["model_len"])
+            yield Flow(
+                view.to(to),
+                value,
+                used,
+                "mapped" if written else "derived",
+                "" if written else "what is left of max_model_len",
+                same=written,
+            )
+
+
+def _write_lengths(view: Writing) -> Iterator[Out]:
+    config = view.config
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        total = config.data.max_sequence_tokens or config.model.max_context_tokens
+        used = view.to("data.max_sequence_tokens" if config.data.max_sequence_tokens else "model.max_context_tokens")
+        if total:
+            yield Flow(view.path("model.max_model_len"), total, (used,), same=True, always=True)
+        for key, to in (
+            ("prompt_tokens", "data.max_prompt_tokens"),
+            ("response_tokens", "rollout.max_response_tokens"),
+        ):
+            if view.explicit(to):
+                yield Flow(view.path(f"model.max_{key}"), view.get(to), (view.to(to),), same=True)
+        return
+    prompt, response = config.data.max_prompt_tokens, config.rollout.max_response_tokens
+    total = config.model.max_context_tokens
+    yield Flow(
+        view.path("model.max_prompt_tokens"), prompt, (view.to("data.max_prompt_tokens"),), same=True, always=True
+    )
+    yield Flow(
+        view.path("model.max_response_tokens"),
+        response,
+        (view.to("rollout.max_response_tokens"),),
+        same=True,
+        always=True,
+    )
+    if total is None:
+        note = f"{prompt} prompt + {response} response tokens"
+        yield Flow(
+            view.path("model.max_model_len"),
+            prompt + response,
+            (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens")),
+            "derived",
+            note,
+            always=True,
+        )
+    else:
+        yield Flow(
+            view.path("model.max_model_len"), total, (view.to("model.max_context_tokens"),), same=True, always=True
+        )
+
+
+def _read_template(view: Reading) -> Iterator[Flow]:
+    path, text = view.get("model.chat_template_path"), view.get("model.custom_chat_template")
+    used = (view.path("model.chat_template_path" if path else "model.custom_chat_template"),)
+    yield Flow(view.to("model.chat_template"), path or text, used, same=True)
+    thinking = view.get("model.enable_thinking")
+    if thinking is None:
+        thinking = view.get(f"{ROLL}.enable_thinking")
+    if thinking is not None:
+        keys = (view.path("model.enable_thinking"), view.path(f"{ROLL}.enable_thinking"))
+        yield Flow(view.to("model.chat_template_args.enable_thinking"), thinking, keys, same=True)
+
+
+def _write_template(view: Writing) -> Iterator[Out]:
+    text, used = view.config.model.chat_template, (view.to("model.chat_template"),)
+    if text is not None:
+        is_path = "\n" not in text and text.endswith((".jinja", ".jinja2", ".txt", ".j2"))
+        yield Flow(
+            view.path("model.chat_template_path" if is_path else "model.custom_chat_template"), text, used, same=True
+        )
+    for key, value in view.config.model.chat_template_args.items():
+        path = (view.to("model.chat_template_args"),)
+        if key == "enable_thinking":
+            yield Flow(
+                view.path("model.enable_thinking" if view.version >= (0, 6) else f"{ROLL}.enable_thinking"), value, path
+            )
+        else:
+            yield Lost(path, f"Trinity gives no {key} to the chat template")
+
+
+def _read_lora(view: Reading) -> Iterator[Flow]:
+    several = view.get("model.lora_configs")
+    used = (view.path("model.lora_configs"),)
+    if not isinstance(several, list) or not several:
+        yield Flow(view.to("model.lora"), None, used)
+        return
+    root = (*view.path("model.lora_configs"), 0)
+    yield Flow(view.to("model.lora"), {}, ())
+    values = {
+        "lora_rank": 32,
+        "lora_alpha": 32,
+        "lora_dtype": "auto",
+        "target_modules": "all-linear",
+        "exclude_modules": None,
+        **several[0],
+    }
+    for key, field in LORA.items():
+        value = values.get(key)
+        if key in ("target_modules", "exclude_modules"):
+            value = [] if value is None else list(value) if isinstance(value, list) else [value]
+        if value is not None:
+            yield Flow(view.to(f"model.lora.{field}"), value, ((*root, key),), same=not isinstance(value, list))
+    for index in range(1, len(several)):
+        yield Flow(
+            (), None, ((*view.path("model.lora_configs"), index),), "dead", "Trinity trains the first adapter only"
+        )
+
+
+LORA = {
+    "name": "name",
+    "path": "adapter_path",
+    "base_model_name": "base_model",
+    "lora_rank": "rank",
+    "lora_alpha": "alpha",
+    "lora_dtype": "dtype",
+    "target_modules": "target_modules",
+    "exclude_modules": "exclude_modules",
+}
+
+
+def _write_lora(view: Writing) -> Iterator[Out]:
+    lora = view.get("model.lora")
+    if not isinstance(lora, Mapping):
+        yield Flow((), None, (view.to("model.lora"),))
+        return
+    root = (*view.path("model.lora_configs"), 0)
+    usual = {
+        "lora_dtype": "auto",
+        "target_modules": ["all-linear"],
+        "exclude_modules": [],
+        "path": None,
+        "base_model_name": None,
+    }
+    yield Flow(
+        (*root, "name"),
+        lora["name"] or "lora",
+        (view.to("model.lora.name"), view.to("model.lora")),
+        same=bool(lora["name"]),
+        always=True,
+    )
+    for key, field in LORA.items():
+        value, used = lora[field], (view.to(f"model.lora.{field}"),)
+        if key == "name" or value == usual.get(key, ABSENT):
+            yield Flow((), None, used)
+        elif key == "lora_alpha":
+            yield Flow((*root, key), int(value) if value == int(value) else value, used, always=True)
+        else:
+            yield Flow(
+                (*root, key), value[0] if isinstance(value, list) and len(value) == 1 else value, used, always=True
+            )
+    for field, neutral in (("dropout", 0.0), ("merge_for_rollout", False)):
+        used = (view.to(f"model.lora.{field}"),)
+        yield Flow((), None, used) if lora[field] == neutral else Lost(used, f"Trinity's adapters have no {field}")
+
+
+def _write_folder(view: Writing) -> Iterator[Out]:
+    run, folder = view.config.run, view.config.checkpoint.folder
+    inner, used = f"/{run.project}/{run.name}", (view.to("checkpoint.folder"),)
+    if folder is None:
+        yield Flow(view.path("checkpoint_root_dir"), run.folder, (view.to("run.folder"),), same=True, always=True)
+        return
+    root = folder.removesuffix(inner) if folder.endswith(inner) else folder
+    note = f"Trinity adds {inner} itself"
+    yield Flow(view.path("checkpoint_root_dir"), root or "/", used, "derived", note, always=True)
+    if not folder.endswith(inner):
+        yield Lost(used, f"Trinity puts checkpoints under {root}{inner}")
+
+
+def nothing(view: Any) -> Iterator[Any]:
+    return iter(())
+
+
+TOP: list[Rule] = [
+    Code("mode", (K("mode", "both"),), ("run.mode",), _mode, _write_mode),
+    Key("project", "run.project", "Trinity-RFT", always=True),
+    Key("group", "run.group", "", Emptied("")),
+    Key("name", "run.name", "rft", always=True),
+    Code("checkpoint folder", (), ("checkpoint.folder",), nothing, _write_folder, "root / project / name"),
+    Key("checkpoint_root_dir", "run.folder", ABSENT, write_when=lambda view: False),
+    Key(
+        "continue_from_checkpoint",
+        "checkpoint.resume",
+        True,
+        Partly({True: "auto", False: "never"}),
+        write_when=lambda view: view.get("checkpoint.resume") != "path",
+    ),
+    Key("ray_namespace", "environment.ray.namespace", "", Emptied("")),
+    Key("model.model_path", "model.path", ABSENT, always=True),
+    Code(
+        "lengths",
+        (K("model.max_model_len", None), K("model.max_prompt_tokens", None), K("model.max_response_tokens", None)),
+        (
+            "model.max_context_tokens",
+            "data.max_prompt_tokens",
+            "rollout.max_response_tokens",
+            "data.max_sequence_tokens",
+        ),
+        _read_lengths,
+        _write_lengths,
+        "max_model_len = prompt + response",
+    ),
+    Key("model.min_response_tokens", "rollout.sampling.min_response_tokens", 0),
+    Key(
+        "model.enable_prompt_truncation",
+        "data.truncated_prompts_train",
+        True,
+        Partly({True: False, False: True}),
+        quiet=True,
+    ),
+    Key("model.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
+    Code(
+        "chat template",
+        (
+            K("model.custom_chat_template", None),
+            K("model.chat_template_path", None),
+            K("model.enable_thinking", None),
+            K(f"{ROLL}.enable_thinking", None),
+        ),
+        ("model.chat_template", "model.chat_template_args"),
+        _read_template,
+        _write_template,
+    ),
+    Key(
+        "model.trust_remote_code",
+        "model.trust_remote_code",
+        False,
+        since="0.6",
+        also=(K(f"{MODEL}.trust_remote_code", False),),
+    ),
+    Key("model.rope_theta", "model.rope.theta", None),
+    Tree("model.rope_scaling", "model.rope.scaling", default=None),
+    Code(
+        "LoRA",
+        (K("model.lora_configs", None), *(K(f"model.lora_configs.*.{key}") for key in LORA)),
+        ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
+        _read_lora,
+        _write_lora,
+    ),
+    Switch("model.tinker.enable", "model.tinker", False),
+    *[
+        Key(f"model.tinker.{key}", f"model.tinker.{field}", default)
+        for key, field, default in (
+            ("rank", "rank", 16),
+            ("seed", "seed", None),
+            ("train_mlp", "train_mlp", True),
+            ("train_attn", "train_attention", True),
+            ("train_unembed", "train_unembedding", True),
+            ("base_url", "base_url", None),
+        )
+    ],
+    *[
+        Dropped(f"model.{name}", "Trinity goes by the model")
+        for name in ("tokenizer", "stage_in_shared_memory", "modality", "freeze", "multi_token_prediction", "attention")
+    ],
+    Key(f"{MODEL}.external_lib", "model.import_modules", None, Listed(single=True)),
+    Tree(f"{MODEL}.override_config", "model.overrides"),
+]

@@ -1,0 +1,333 @@
+"""Trinity: buffers, checkpoints, monitors and what surrounds a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlctl.adapters.rules import (
+    ABSENT,
+    By,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Section,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.keys import ACTOR, TC
+from rlctl.adapters.values import (
+    Emptied,
+    Listed,
+    Names,
+    Off,
+    Partly,
+)
+
+LABEL = "experience_buffer"
+"""The name that most files give their buffer; it tells nothing."""
+
+
+def _read_buffer(view: Reading) -> Iterator[Flow]:
+    root = "buffer.trainer_input.experience_buffer"
+    if supervised(view) or not view.written(root):
+        yield Flow(("buffer", "name"), "memory", ())
+        return
+    kind = view.get(f"{root}.storage_type", "queue")
+    name = {"queue": "memory", "sql": "sql", "file": "file"}.get(str(kind), "memory")
+    yield Flow(("buffer", "name"), name, (view.path(f"{root}.storage_type"),))
+    label = view.get(f"{root}.name")
+    yield Flow(
+        ("buffer", "label"), None if label in ("", LABEL) else label, (view.path(f"{root}.name"),), same=label != LABEL
+    )
+    field = {"memory": "log_path", "sql": "url", "file": "path"}[name]
+    yield Flow(("buffer", field), view.get(f"{root}.path"), (view.path(f"{root}.path"),), same=True)
+
+
+def _write_buffer(view: Writing) -> Iterator[Out]:
+    if view.config.algorithm.objective.choice in ("sft", "dpo") or view.config.run.mode == "evaluate_only":
+        yield Flow((), None, (("buffer", "name"), ("buffer", "label")))
+        return
+    root, buffer = view.path("buffer.trainer_input.experience_buffer"), view.get("buffer")
+    kinds = {"memory": "queue", "sql": "sql", "file": "file"}
+    yield Flow(
+        (*root, "name"), buffer["label"] or LABEL, (("buffer", "label"),), same=buffer["label"] is not None, always=True
+    )
+    yield Flow((*root, "storage_type"), kinds[buffer["name"]], (("buffer", "name"),), always=True)
+    field = {"memory": "log_path", "sql": "url", "file": "path"}[buffer["name"]]
+    if buffer[field] is not None:
+        yield Flow((*root, "path"), buffer[field], (("buffer", field),), same=True)
+
+
+def _read_auxiliary(view: Reading) -> Iterator[Flow]:
+    root = "buffer.trainer_input.auxiliary_buffers"
+    several = view.get(root)
+    if not isinstance(several, Mapping):
+        return
+    for name, item in several.items():
+        place, to = (*view.path(root), name), ("buffer", "auxiliary", name)
+        form = item.get("format") or {}
+        kind = str(form.get("prompt_type", "messages"))
+        yield Flow((*to, "path"), item.get("path") or "", ((*place, "path"),), same=True)
+        yield Flow((*to, "format"), str(item.get("storage_type", "file")), ((*place, "storage_type"),), same=True)
+        yield Flow(
+            (*to, "prompt_type"), "text" if kind == "plaintext" else "messages", ((*place, "format", "prompt_type"),)
+        )
+        for key in ("prompt_key", "response_key", "messages_key"):
+            if key in form:
+                yield Flow((*to, key), form[key], ((*place, "format", key),), same=True)
+        taken = ("path", "storage_type", "format")
+        rest = {key: value for key, value in item.items() if key not in taken}
+        more = {
+            key: value
+            for key, value in form.items()
+            if key not in ("prompt_type", "prompt_key", "response_key", "messages_key")
+        }
+        if more:
+            rest["format"] = more
+        if rest:
+            yield Flow((*to, "settings"), rest, tuple((*place, key) for key in rest))
+
+
+def _write_auxiliary(view: Writing) -> Iterator[Out]:
+    for name, item in view.get("buffer.auxiliary").items():
+        root, used = (*view.path("buffer.trainer_input.auxiliary_buffers"), name), ("buffer", "auxiliary", name)
+        yield Flow((*root, "storage_type"), item["format"], ((*used, "format"),), same=True, always=True)
+        yield Flow((*root, "path"), item["path"], ((*used, "path"),), same=True, always=True)
+        kind = "plaintext" if item["prompt_type"] in ("text", "raw") else "messages"
+        yield Flow((*root, "format", "prompt_type"), kind, ((*used, "prompt_type"),), always=True)
+        for key in ("prompt_key", "response_key", "messages_key"):
+            if item[key] is not None:
+                yield Flow((*root, "format", key), item[key], ((*used, key),), same=True, always=True)
+        for key, value in item["settings"].items():
+            inner = value.items() if key == "format" and isinstance(value, Mapping) else None
+            if inner is None:
+                yield Flow((*root, key), value, ((*used, "settings"),), always=True)
+            for name_, one in inner or ():
+                yield Flow((*root, "format", name_), one, ((*used, "settings"),), always=True)
+
+
+MONITORS = ("tensorboard", "wandb", "mlflow", "swanlab")
+
+
+MONITOR_ARGS = {
+    "wandb": {"base_url": "base_url", "api_key": "api_key"},
+    "mlflow": {"uri": "uri", "username": "username", "password": "password"},
+    "swanlab": {"api_key": "api_key", "mode": "mode", "logdir": "folder"},
+    "tensorboard": {},
+}
+
+
+def _read_monitor(view: Reading) -> Iterator[Flow]:
+    kind = view.get("monitor.monitor_type")
+    used = (view.path("monitor.monitor_type"),)
+    yield Flow(("tracking", 0, "name"), "console", ())
+    if kind not in MONITORS:
+        yield Flow(("tracking", 1, "name"), "other", used)
+        yield Flow(("tracking", 1, "kind"), str(kind), used)
+        return
+    yield Flow(("tracking", 1, "name"), kind, used)
+    args = view.get("monitor.monitor_args")
+    for key, value in (args or {}).items():
+        field = MONITOR_ARGS[kind].get(key)
+        place = (*view.path("monitor.monitor_args"), key)
+        if field:
+            yield Flow(("tracking", 1, field), value, (place,), same=True)
+        elif kind == "wandb":
+            yield Flow(("tracking", 1, "args", key), value, (place,), same=True)
+
+
+def _write_monitor(view: Writing) -> Iterator[Out]:
+    trackers = view.get("tracking")
+    chosen = next((index for index, item in enumerate(trackers) if item["name"] in MONITORS), None)
+    for index, tracker in enumerate(trackers):
+        place = ("tracking", index)
+        if tracker["name"] == "console":
+            yield Flow((), None, (place, (*place, "name")), "mapped", "Trinity always logs to the console")
+        elif index != chosen:
+            yield Lost(
+                (place, (*place, "name")),
+                f"Trinity has one monitor; {trackers[chosen]['name'] if chosen is not None else 'tensorboard'} is kept",
+            )
+    if chosen is None:
+        note = "Trinity always has a monitor; TensorBoard only writes files"
+        yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
+        return
+    tracker, place = trackers[chosen], ("tracking", chosen)
+    yield Flow(view.path("monitor.monitor_type"), tracker["name"], ((*place, "name"), ("tracking",)), always=True)
+    for key, field in MONITOR_ARGS[tracker["name"]].items():
+        usual = {"mode": "cloud"}.get(field)
+        if tracker[field] != usual:
+            yield Flow(
+                view.path(f"monitor.monitor_args.{key}"), tracker[field], ((*place, field),), same=True, always=True
+            )
+    for key, value in tracker.get("args", {}).items():
+        yield Flow(view.path(f"monitor.monitor_args.{key}"), value, ((*place, "args"),), always=True)
+    known = ("name", "args", *MONITOR_ARGS[tracker["name"]].values())
+    for field, value in tracker.items():
+        if field not in known and value not in (None, "online", "cloud"):
+            yield Lost(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}")
+
+
+LEVELS = Names({"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "ERROR": "error"})
+
+
+OUTPUT: list[Rule] = [
+    Code(
+        "experience buffer",
+        (
+            K("buffer.trainer_input.experience_buffer.name", ""),
+            K("buffer.trainer_input.experience_buffer.storage_type", "queue"),
+            K("buffer.trainer_input.experience_buffer.path", None),
+        ),
+        ("buffer.name", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
+        _read_buffer,
+        _write_buffer,
+    ),
+    Key("buffer.trainer_input.experience_buffer.max_read_timeout", "buffer.read_timeout", 1800),
+    Key("buffer.trainer_input.experience_buffer.capacity", "buffer.capacity", 10000, Partly({10000: None})),
+    Key("buffer.trainer_input.experience_buffer.replay_buffer.enable", "buffer.replay.enabled", False),
+    Key("buffer.trainer_input.experience_buffer.replay_buffer.priority_fn", "buffer.replay.priority", "linear_decay"),
+    Tree(
+        "buffer.trainer_input.experience_buffer.replay_buffer.priority_fn_args",
+        "buffer.replay.priority_args",
+        default=None,
+    ),
+    Key("buffer.trainer_input.experience_buffer.replay_buffer.reuse_cooldown_time", "buffer.replay.cooldown", None),
+    Code(
+        "auxiliary buffers",
+        (K("buffer.trainer_input.auxiliary_buffers", {}), K("buffer.trainer_input.auxiliary_buffers.**")),
+        (
+            "buffer.auxiliary",
+            *(
+                f"buffer.auxiliary{{}}.{name}"
+                for name in ["path", "format", "prompt_key", "response_key", "messages_key", "prompt_type", "settings"]
+            ),
+        ),
+        _read_auxiliary,
+        _write_auxiliary,
+    ),
+    Key("trainer.save_hf_checkpoint", "checkpoint.export", "last"),
+    Key(
+        "trainer.save_strategy",
+        "checkpoint.writers",
+        "unrestricted",
+        Names(
+            {
+                "unrestricted": "all",
+                "single_thread": "one_thread",
+                "single_process": "one_process",
+                "single_node": "one_node",
+            }
+        ),
+    ),
+    Key(
+        "trainer.max_checkpoints_to_keep",
+        "checkpoint.keep_last",
+        By({"0.5": None, "0.6": 0}),
+        Off(0),
+        also=(K(f"{TC}.trainer.max_actor_ckpt_to_keep", None),),
+    ),
+    Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
+    Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
+    Key(f"{TC}.trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", False),
+    Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None),
+    Key(
+        f"{TC}.trainer.resume_mode",
+        "checkpoint.resume",
+        ABSENT,
+        Names({"auto": "auto", "disable": "never", "resume_path": "path"}),
+        write_when=lambda view: view.get("checkpoint.resume") == "path",
+    ),
+    Key(f"{TC}.trainer.resume_from_path", "checkpoint.resume_path", "", Emptied("")),
+    Key(
+        f"{ACTOR}.checkpoint.save_contents",
+        "checkpoint.save_contents",
+        ["model", "optimizer", "extra"],
+        Listed(empty=[]),
+    ),
+    Key(
+        f"{ACTOR}.checkpoint.load_contents",
+        "checkpoint.load_contents",
+        ["model", "optimizer", "extra"],
+        Listed(empty=[]),
+    ),
+    Key(f"{ACTOR}.checkpoint.async_save", "checkpoint.asynchronous", False),
+    Code(
+        "monitor",
+        (K("monitor.monitor_type", "tensorboard"), K("monitor.monitor_args", None), K("monitor.monitor_args.**")),
+        (
+            "tracking",
+            *(
+                f"tracking[].{name}"
+                for name in ["folder", "mode", "api_key", "base_url", "args", "uri", "username", "password", "kind"]
+            ),
+        ),
+        _read_monitor,
+        _write_monitor,
+    ),
+    Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
+    *[
+        Dropped(f"profiling.{name}", "Trinity has no profiler but Ray's timeline")
+        for name in ("tool", "steps", "continuous", "folder", "roles", "roles{}.**", "controller_args", "worker_args")
+    ],
+    Key(
+        f"{TC}.trainer.device",
+        "placement.device",
+        ABSENT,
+        write_when=lambda view: view.get("placement.device") != "auto",
+    ),
+    *[
+        Dropped(f"placement.{name}", "Trinity places an explorer and a trainer")
+        for name in ("roles{}.**", "cpus_per_worker")
+    ],
+    Dropped("placement.roles", "Trinity places an explorer and a trainer", {}),
+    Key("log.level", "environment.log_level", "INFO", LEVELS),
+    Key("log.group_by_node", "environment.logs_by_node", False),
+    Key("ignore_validator_suggestions", "environment.device_memory_check", False, Partly({True: False, False: True})),
+    Key("cluster.ray_address", "environment.ray.address", "auto"),
+    *[
+        Dropped(f"environment.{name}", "Trinity leaves it to Ray")
+        for name in (
+            "variables",
+            "role_variables",
+            "log_folder",
+            "log_every",
+            "plugins",
+            "ray.num_cpus",
+            "ray.init_args",
+            "ray.rpc_timeout",
+            "ray.register_timeout",
+            "ray.backend_timeout",
+        )
+    ],
+    Dropped("rlctl", "the schema's version"),
+    *[
+        Dropped(f"run.{name}", "Trinity has no such key")
+        for name in (
+            "seed",
+            "deterministic",
+            "max_steps_this_session",
+            "max_restarts",
+            "on_end",
+            "on_failure",
+            "time_limit",
+            "skip.rollout",
+            "skip.folder",
+        )
+    ],
+    Section(
+        "service.data_juicer",
+        (
+            Key("service.data_juicer.server_url", "service.data_juicer.url", None),
+            Key("service.data_juicer.auto_start", "service.data_juicer.auto_start", False),
+            Key("service.data_juicer.port", "service.data_juicer.port", None),
+        ),
+    ),
+]

@@ -1,0 +1,242 @@
+"""How one value changes between a dialect and the canonical config: converters that tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import ABSENT, BadValueError, How, InexpressibleError, Reading, Writing
+from rlctl.config.fields import Interval
+from rlctl.documents.scalars import plain_value
+from rlctl.errors import nearest
+
+
+@dataclass(frozen=True)
+class Names:
+    """Another name for the same thing. A canonical name is written as the first of the dialect's names for it."""
+
+    names: Mapping[Any, Any]
+    missing: str = ""
+    """What is said of a canonical name that the dialect has none for."""
+    fallback: Any = ABSENT
+    """The canonical value for a name that is not in the list; ABSENT refuses it."""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if isinstance(value, str) and value not in self.names and value.lower() in self.names:
+            value = value.lower()
+        if _hashable(value) and value in self.names:
+            return self.names[value]
+        if self.fallback is not ABSENT:
+            return self.fallback
+        known = [str(name) for name in self.names]
+        raise BadValueError(f"is {value!r}; expected one of {', '.join(known)} {nearest(str(value), known)}".rstrip())
+
+    def write(self, value: Any, view: Writing) -> Any:
+        for name, canonical in self.names.items():
+            if canonical == value and type(canonical) is type(value):
+                return name
+        raise InexpressibleError(self.missing or f"there is no name for {value!r}")
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A few values have another name; the others are the same on both sides."""
+
+    names: Mapping[Any, Any]
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.names[value] if _hashable(value) and value in self.names else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return next((name for name, canonical in self.names.items() if canonical == value), value)
+
+
+@dataclass(frozen=True)
+class Off:
+    """A number that stands for off, where the canonical config has null; it and everything below reads as null."""
+
+    sentinel: int | float = -1
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= max(self.sentinel, 0):
+            return None
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return self.sentinel if value is None else value
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite."""
+
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if value is None else not value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value if value is None else not value
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list that the dialect may write as one value, or as null for none."""
+
+    single: bool = False
+    """Write one value without a list."""
+    empty: Any = None
+    """What is written for none."""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value is None:
+            return []
+        if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+            return _items(value)
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if not value:
+            return self.empty
+        return value[0] if self.single and len(value) == 1 else list(value)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """An interval in steps, where the dialect has a number that means never."""
+
+    never: int = -1
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if isinstance(value, int) and value > 0 else None
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            return self.never
+        if isinstance(value, int):
+            return value
+        steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
+        if steps is None:
+            raise InexpressibleError("an interval in epochs needs the data's length: give --assume dataset_rows=N")
+        return steps
+
+
+@dataclass(frozen=True)
+class NullReads:
+    """Null in the dialect means its default; ABSENT says nothing."""
+
+    value: Any = ABSENT
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.value if value is None else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """Null here is an empty text, number or mapping there."""
+
+    empty: Any = ""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return None if value == self.empty else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return self.empty if value is None else value
+
+
+DTYPES = Names(
+    {
+        "fp32": "float32",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "float32": "float32",
+        "bfloat16": "bfloat16",
+        "float16": "float16",
+        "float": "float32",
+        "half": "float16",
+    }
+)
+LONG_DTYPES = Names(
+    {
+        "float32": "float32",
+        "bfloat16": "bfloat16",
+        "float16": "float16",
+        "auto": "auto",
+        "half": "float16",
+        "float": "float32",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "fp32": "float32",
+    }
+)
+
+
+@dataclass(frozen=True)
+class OrDefault:
+    """Another name for each value; one canonical value leaves the key to the dialect's default."""
+
+    names: Names
+    left: Any
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.names.read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return ABSENT if value == self.left else self.names.write(value, view)
+
+
+ENGINE_DTYPES = OrDefault(LONG_DTYPES, "auto")
+AGGREGATIONS = Names(
+    {
+        "token-mean": "token_mean",
+        "token-sum": "token_sum",
+        "seq-mean-token-sum": "seq_mean_token_sum",
+        "seq-mean-token-mean": "seq_mean_token_mean",
+        "seq-mean-token-sum-norm": "seq_mean_token_sum_norm",
+    }
+)
+
+
+def _items(text: str) -> list[Any]:
+    """A list that came as text, because a shell's quotes went with it."""
+    items = [item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip()]
+    return [plain_value(item) for item in items]
+
+
+def rows(options: Mapping[str, str]) -> int | None:
+    """The number of training rows, where an option says it."""
+    text = options.get("dataset_rows", "")
+    return int(text) if text.isdecimal() else None
+
+
+def offload(parameters: Any, optimizer: Any) -> str:
+    """Two switches as one word."""
+    if parameters and optimizer:
+        return "both"
+    return "parameters" if parameters else "optimizer" if optimizer else "none"
+
+
+def _hashable(value: Any) -> bool:
+    return not isinstance(value, (list, dict))

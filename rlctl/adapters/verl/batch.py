@@ -1,0 +1,164 @@
+"""verl: batch sizes and the length of a run. verl counts mini-batches in prompts and multiplies them by the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import Steps
+from rlctl.adapters.verl.parts import micro
+from rlctl.documents.paths import KeyPath
+
+A = "actor_rollout_ref.actor"
+R = "actor_rollout_ref.rollout"
+
+
+def _read_mini(view: Reading) -> Iterator[Flow]:
+    prompts, group = view.get(f"{A}.ppo_mini_batch_size"), view.get(f"{R}.n")
+    if isinstance(prompts, int) and isinstance(group, int):
+        note = f"{prompts} prompts x {group} responses = {prompts * group}"
+        used = (view.path(f"{A}.ppo_mini_batch_size"),)
+        yield Flow(view.to("batch.mini_batch_responses"), prompts * group, used, "derived", note)
+
+
+def _write_mini(view: Writing) -> Iterator[Out]:
+    mini, group = arithmetic.mini_batch_responses(view.config), view.config.batch.responses_per_prompt
+    used = (view.to("batch.mini_batch_responses"),)
+    prompts, rest = divmod(mini, group)
+    if rest or not prompts:
+        near = arithmetic.nearest_multiples(mini, group)
+        yield Lost(used, f"{mini} responses are no whole number of prompts of {group} responses; {near} would be")
+        prompts = max(1, round(mini / group))
+    note = f"{mini} responses / {group} a prompt = {prompts} prompts"
+    yield Flow(view.path(f"{A}.ppo_mini_batch_size"), prompts, used, "derived", note, always=True)
+
+
+def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
+    steps = view.get("trainer.critic_warmup")
+    if isinstance(steps, int):
+        note = f"counted from 1: {steps} is {max(0, steps - 1)} steps of the critic alone" if steps else ""
+        used = (view.path("trainer.critic_warmup"),)
+        how = "derived" if steps else "mapped"
+        yield Flow(view.to("schedule.critic_warmup_steps"), max(0, steps - 1), used, how, note)  # type: ignore[arg-type]
+
+
+def _write_critic_warmup(view: Writing) -> Iterator[Out]:
+    steps = view.config.schedule.critic_warmup_steps
+    used = (view.to("schedule.critic_warmup_steps"),)
+    yield Flow(view.path("trainer.critic_warmup"), steps + 1 if steps else 0, used, "derived" if steps else "mapped")
+
+
+def _read_total(view: Reading) -> Iterator[Flow]:
+    used = (view.path("trainer.total_training_steps"),)
+    yield Flow(view.to("schedule.total_steps"), view.get("trainer.total_training_steps"), used, same=True)
+
+
+def _write_total(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    steps = schedule.total_steps
+    used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
+    how: How = "mapped"
+    note = ""
+    if schedule.total_optimizer_steps is not None:
+        each = arithmetic.optimizer_steps_per_step(view.config)
+        limit = -(-schedule.total_optimizer_steps // each)
+        steps = limit if steps is None else min(steps, limit)
+        used = (*used, view.to("schedule.total_optimizer_steps"))
+        how, note = "derived", f"{schedule.total_optimizer_steps} optimizer steps / {each} a step"
+    yield Flow(view.path("trainer.total_training_steps"), steps, used, how, note, same=how == "mapped")
+
+
+def _write_epochs(view: Writing) -> Iterator[Out]:
+    epochs = view.config.schedule.total_epochs
+    used = (view.to("schedule.total_epochs"),)
+    if epochs is not None:
+        yield Flow(view.path("trainer.total_epochs"), epochs, used, same=True)
+    elif view.config.schedule.total_steps or view.config.schedule.total_optimizer_steps:
+        note = "verl ends at the first of steps and epochs; so many epochs leave it to the steps"
+        yield Flow(view.path("trainer.total_epochs"), 1_000_000, used, "derived", note, always=True)
+
+
+def _read_epochs(view: Reading) -> Iterator[Flow]:
+    epochs = view.get("trainer.total_epochs")
+    value = None if isinstance(epochs, int) and epochs >= 1_000_000 else epochs
+    yield Flow(view.to("schedule.total_epochs"), value, (view.path("trainer.total_epochs"),), same=True)
+
+
+def total_rules(default_epochs: int) -> list[Rule]:
+    """How long a run is; the same keys for PPO and SFT."""
+    return [
+        Code(
+            "total steps",
+            (K("trainer.total_training_steps", None),),
+            ("schedule.total_steps", "schedule.total_optimizer_steps"),
+            _read_total,
+            _write_total,
+        ),
+        Code(
+            "total epochs",
+            (K("trainer.total_epochs", default_epochs),),
+            ("schedule.total_epochs",),
+            _read_epochs,
+            _write_epochs,
+        ),
+    ]
+
+
+ACTOR_MICRO = micro(
+    "batch.micro",
+    dynamic=f"{A}.use_dynamic_bsz",
+    tokens=f"{A}.ppo_max_token_len_per_gpu",
+    responses=f"{A}.ppo_micro_batch_size_per_gpu",
+    total=f"{A}.ppo_micro_batch_size",
+    default=16384,
+)
+FOLLOWS_ACTOR = {"dynamic": f"{A}.use_dynamic_bsz", "tokens": f"{A}.ppo_max_token_len_per_gpu"}
+
+
+def log_prob_micro(role: str, to: str) -> Code:
+    """The micro-batch of a log-prob pass, which follows the actor's where nothing is written."""
+    return micro(
+        to,
+        dynamic=f"{role}.log_prob_use_dynamic_bsz",
+        tokens=f"{role}.log_prob_max_token_len_per_gpu",
+        responses=f"{role}.log_prob_micro_batch_size_per_gpu",
+        total=f"{role}.log_prob_micro_batch_size",
+        like=FOLLOWS_ACTOR,
+    )
+
+
+RULES: list[Rule] = [
+    Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True),
+    Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
+    Code(
+        "mini-batch",
+        (K(f"{A}.ppo_mini_batch_size", 256),),
+        ("batch.mini_batch_responses",),
+        _read_mini,
+        _write_mini,
+        "prompts x rollout.n = responses",
+    ),
+    Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
+    ACTOR_MICRO,
+    log_prob_micro(R, "batch.log_prob_micro"),
+    log_prob_micro("actor_rollout_ref.ref", "reference.micro"),
+    Key(f"{A}.shuffle", "batch.shuffle", False),
+    Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
+    Key("trainer.balance_batch", "batch.balance", True),
+    Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
+    *total_rules(30),
+    Key("trainer.test_freq", "schedule.evaluate_every", -1, Steps(-1)),
+    Key("trainer.val_before_train", "schedule.evaluate_first", True, since="0.4"),
+    Dropped("schedule.evaluate_last", "verl always evaluates after the last step where test_freq is set"),
+    Code(
+        "critic warm-up",
+        (K("trainer.critic_warmup", 0),),
+        ("schedule.critic_warmup_steps",),
+        _read_critic_warmup,
+        _write_critic_warmup,
+        "critic_warmup - 1, counted from 1",
+    ),
+    Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None, since="0.9"),
+    Key("data.val_batch_size", "data.evaluation_batch_prompts", None),
+]

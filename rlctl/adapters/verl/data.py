@@ -1,0 +1,335 @@
+"""verl: data files and how prompts are read. Column names hold for all files alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Section,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.values import Names
+from rlctl.documents.paths import KeyPath
+
+R = "actor_rollout_ref.rollout"
+ANSWER = "reward_model.ground_truth"
+COLUMNS = {
+    "prompt_key": ("data.prompt_key", "prompt"),
+    "source_key": ("data.reward_fn_key", "data_source"),
+    "image_key": ("data.image_key", "images"),
+    "video_key": ("data.video_key", "videos"),
+    "audio_key": ("data.audio_key", "audios"),
+}
+
+
+def files_of(value: Any) -> list[Any]:
+    """The files of a key that may hold one, a list, or none."""
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def read_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> Any:
+    """A reader of the files of one kind, each with the columns that hold for all."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        raw = view.get(key)
+        for index, path in enumerate(files_of(raw)):
+            to = ("data", kind, index)
+            single = not isinstance(raw, (list, tuple))
+            used = (view.path(key),)
+            yield Flow((*to, "path"), path, used, same=single)
+            for field, (column, _) in columns.items():
+                yield Flow((*to, field), view.get(column), (view.path(column),), same=True)
+            for field, value in fixed.items():
+                yield Flow((*to, field), value, ())
+        if not files_of(raw) and view.written(key):
+            yield Flow(("data", kind), [], (view.path(key),))
+
+    return read
+
+
+def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> Any:
+    """A writer of the files of one kind."""
+
+    def write(view: Writing) -> Iterator[Out]:
+        sources = view.get(f"data.{kind}")
+        paths = [source["path"] for source in sources]
+        used = tuple(("data", kind, index, "path") for index in range(len(paths)))
+        if len(paths) == 1:
+            yield Flow(view.path(key), paths[0], used, same=True, always=True)
+        elif paths:
+            yield Flow(view.path(key), paths, used, always=True)
+        elif kind == "eval":
+            yield Flow(view.path(key), None, (("data", kind),), always=True)
+        for index, source in enumerate(sources):
+            yield from _columns(view, kind, index, source, columns)
+            yield from _fixed(view, kind, index, source, sources, columns, fixed)
+
+    return write
+
+
+def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], columns: Any) -> Iterator[Out]:
+    for field, (column, default) in columns.items():
+        first = view.get(f"data.{kind}")[0][field] if kind == "train" or not view.get("data.train") else None
+        first = view.get("data.train")[0][field] if view.get("data.train") else first
+        place = ("data", kind, index, field)
+        if source[field] != first:
+            yield Lost((place,), f"verl has one {column} for all files")
+        elif source[field] is None and default is not None and field.endswith(("image_key", "video_key", "audio_key")):
+            yield Flow((), None, (place,), "mapped", f"verl reads {column} only where the column exists")
+        else:
+            yield Flow(view.path(column), source[field], (place,), same=True)
+
+
+def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, columns: Any, fixed: Any) -> Iterator[Out]:
+    plain = {"weight": 1.0, "format": "auto", "prompt_type": "auto", "chosen_key": "chosen", "rejected_key": "rejected"}
+    reader = {"answer_key": (None, fixed.get("answer_key")), "extra_key": ("extra_info",)}
+    handled = {"path", *columns, "max_samples", "responses_per_prompt", "evaluation_sampling"}
+    for field, value in source.items():
+        place = ("data", kind, index, field)
+        if field in handled or not view.explicit(".".join(str(part) for part in place[:2])):
+            continue
+        if value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
+            yield Flow((), None, (place,), "mapped", "what verl does anyway")
+        elif field == "name":
+            yield Flow((), None, (place,), "derived", "verl names sources by their data_source column")
+        elif value is not None:
+            yield Lost((place,), f"verl has no {field} of one file")
+
+
+def _read_samples(kind: str, key: str) -> Any:
+    def read(view: Reading) -> Iterator[Flow]:
+        value = view.get(key)
+        for index, _ in enumerate(files_of(view.get(f"data.{'val' if kind == 'eval' else 'train'}_files"))):
+            cut = value if isinstance(value, int) and value > 0 else None
+            yield Flow(("data", kind, index, "max_samples"), cut, (view.path(key),))
+
+    return read
+
+
+def _write_samples(kind: str, key: str) -> Any:
+    def write(view: Writing) -> Iterator[Out]:
+        wanted = [source["max_samples"] for source in view.get(f"data.{kind}")]
+        used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
+        if len(wanted) == 1:
+            yield Flow(view.path(key), wanted[0] or -1, used)
+        elif any(item is not None for item in wanted):
+            yield Lost(used, f"verl's {key} counts all files together")
+
+    return write
+
+
+def _read_evaluation(view: Reading) -> Iterator[Flow]:
+    keys = {name: f"{R}.val_kwargs.{name}" for name in ("temperature", "top_p", "top_k", "n", "do_sample")}
+    for index, _ in enumerate(files_of(view.get("data.val_files"))):
+        to = ("data", "eval", index, "evaluation_sampling")
+        yield Flow((*to, "temperature"), view.get(keys["temperature"]), (view.path(keys["temperature"]),), same=True)
+        yield Flow((*to, "top_p"), view.get(keys["top_p"]), (view.path(keys["top_p"]),), same=True)
+        top_k = view.get(keys["top_k"])
+        yield Flow((*to, "top_k"), top_k if isinstance(top_k, int) and top_k > 0 else None, (view.path(keys["top_k"]),))
+        yield Flow(
+            ("data", "eval", index, "responses_per_prompt"), view.get(keys["n"]), (view.path(keys["n"]),), same=True
+        )
+
+
+def _write_evaluation(view: Writing) -> Iterator[Out]:
+    sources = view.get("data.eval")
+    if not sources:
+        return
+    first = sources[0]
+    values = {
+        "temperature": (first["evaluation_sampling"]["temperature"], "evaluation_sampling.temperature"),
+        "top_p": (first["evaluation_sampling"]["top_p"], "evaluation_sampling.top_p"),
+        "top_k": (first["evaluation_sampling"]["top_k"] or -1, "evaluation_sampling.top_k"),
+        "n": (first["responses_per_prompt"], "responses_per_prompt"),
+    }
+    for name, (value, field) in values.items():
+        used: list[KeyPath] = [("data", "eval", index, *field.split(".")) for index in range(len(sources))]
+        yield Flow(view.path(f"{R}.val_kwargs.{name}"), value, tuple(used[:1]), same=name != "top_k")
+        for index, source in enumerate(sources[1:], 1):
+            if (
+                source["evaluation_sampling"] != first["evaluation_sampling"]
+                or source["responses_per_prompt"] != first["responses_per_prompt"]
+            ):
+                yield Lost((used[index],), "verl samples all evaluation files alike")
+            else:
+                yield Flow((), None, (used[index],), "mapped", "the same for all files")
+    limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
+    if any(source["evaluation_sampling"]["max_response_tokens"] for source in sources):
+        yield Lost(limit, "verl has one response length for training and evaluation")
+
+
+ORDER = Names(
+    {True: "shuffle", False: "sequential"},
+    "verl draws prompts shuffled or in file order; other orders need a sampler class",
+)
+PER_SOURCE = tuple(
+    f"data.{kind}[].{field}"
+    for kind in ("train", "eval")
+    for field in [
+        "path",
+        "name",
+        "format",
+        "split",
+        "subset",
+        "weight",
+        "max_samples",
+        "prompt_key",
+        "prompt_type",
+        "system_prompt",
+        "system_prompt_key",
+        "answer_key",
+        "response_key",
+        "messages_key",
+        "tools_key",
+        "chosen_key",
+        "rejected_key",
+        "source_key",
+        "tag_key",
+        "extra_key",
+        "image_key",
+        "video_key",
+        "audio_key",
+        "workflow",
+        "workflow_args",
+        "reward",
+        "reward_args",
+        "sampling",
+    ]
+) + tuple(
+    f"data.eval[].{field}"
+    for field in (
+        "responses_per_prompt",
+        "evaluation_sampling.temperature",
+        "evaluation_sampling.top_p",
+        "evaluation_sampling.top_k",
+        "evaluation_sampling.max_response_tokens",
+    )
+)
+
+
+def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[K, ...]:
+    """The keys that name columns."""
+    since = {"data.reward_fn_key": "0.4", "data.video_key": "0.4", "data.audio_key": "0.8"}
+    return tuple(K(key, default, since.get(key, "")) for key, default in columns.values())
+
+
+def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
+    """The files, and how many of their rows are used."""
+    keys = column_keys(columns)
+    return [
+        Code(
+            "training files",
+            (K(train, ABSENT), *keys),
+            PER_SOURCE,
+            read_sources("train", train, columns, fixed),
+            write_sources("train", train, columns, fixed),
+        ),
+        Code(
+            "evaluation files",
+            (K(evaluation, ABSENT),),
+            (),
+            read_sources("eval", evaluation, columns, fixed),
+            write_sources("eval", evaluation, columns, fixed),
+        ),
+        Code(
+            "training rows",
+            (K("data.train_max_samples", -1, "0.7"),),
+            (),
+            _read_samples("train", "data.train_max_samples"),
+            _write_samples("train", "data.train_max_samples"),
+        ),
+        Code(
+            "evaluation rows",
+            (K("data.val_max_samples", -1, "0.7"),),
+            (),
+            _read_samples("eval", "data.val_max_samples"),
+            _write_samples("eval", "data.val_max_samples"),
+        ),
+    ]
+
+
+CUSTOM = Section(
+    "data.custom",
+    (Key("data.custom_cls.path", "data.custom.path"), Key("data.custom_cls.name", "data.custom.class_name")),
+)
+
+
+def _read_custom(view: Reading) -> Iterator[Flow]:
+    used = (view.path("data.custom_cls.path"), view.path("data.custom_cls.name"))
+    path = view.get("data.custom_cls.path")
+    yield Flow(view.to("data.custom"), {} if path else None, used)
+    if path:
+        yield Flow(view.to("data.custom.path"), path, used[:1], same=True)
+        yield Flow(view.to("data.custom.class_name"), view.get("data.custom_cls.name") or "", used[1:], same=True)
+
+
+def _write_custom(view: Writing) -> Iterator[Out]:
+    custom = view.get("data.custom")
+    if isinstance(custom, dict):
+        yield Flow(view.path("data.custom_cls.path"), custom["path"], (view.to("data.custom.path"),), same=True)
+        yield Flow(
+            view.path("data.custom_cls.name"), custom["class_name"], (view.to("data.custom.class_name"),), same=True
+        )
+
+
+CUSTOM_RULE = Code(
+    "data-set class",
+    (K("data.custom_cls.path", None, "0.4"), K("data.custom_cls.name", None, "0.4")),
+    ("data.custom", "data.custom.path", "data.custom.class_name"),
+    _read_custom,
+    _write_custom,
+)
+
+RULES: list[Rule] = [
+    *source_rules("data.train_files", "data.val_files", COLUMNS, {"answer_key": ANSWER}),
+    Code(
+        "evaluation sampling",
+        (
+            K(f"{R}.val_kwargs.temperature", 0),
+            K(f"{R}.val_kwargs.top_p", 1.0),
+            K(f"{R}.val_kwargs.top_k", -1),
+            K(f"{R}.val_kwargs.n", 1),
+        ),
+        (),
+        _read_evaluation,
+        _write_evaluation,
+    ),
+    Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
+    Key("data.filter_overlong_prompts", "data.overlong_prompts", False, Names({True: "drop", False: "keep"})),
+    Key("data.truncation", "data.truncation", "error"),
+    Key("data.shuffle", "data.curriculum.order", True, ORDER),
+    Key("data.seed", "data.seed", None, since="0.7"),
+    Key("data.validation_shuffle", "data.shuffle_evaluation", False, since="0.5"),
+    Key("data.dataloader_num_workers", "data.loader_workers", 8, since="0.5"),
+    Key("data.filter_overlong_prompts_workers", "data.filter_workers", 1, since="0.4"),
+    Key("data.use_shm", "data.stage_in_shared_memory", False, since="0.4"),
+    Key("data.trust_remote_code", "data.trust_remote_code", False, since="0.4"),
+    CUSTOM_RULE,
+    Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
+    Key("data.tokenizer", "model.tokenizer", None, also=(K("actor_rollout_ref.model.tokenizer_path", None, "0.6"),)),
+    Dropped("data.mixing", "verl concatenates its files"),
+    Dropped("data.truncated_prompts_train", "verl trains on responses to cut prompts"),
+    Dropped("data.curriculum.keys", "verl has no order by difficulty"),
+    Dropped("data.curriculum.args", "verl has no order by difficulty"),
+    Dropped("data.last_batch", "verl drops a last batch that is not full"),
+    Dropped("data.task_pipeline.**", "verl prepares no prompts", None),
+    Dropped("data.task_pipeline", "verl prepares no prompts", None),
+    *[
+        Dropped(f"data.{name}", "of sft and dpo only")
+        for name in ("max_sequence_tokens", "sequence_truncation", "multi_turn_loss", "pack_sequences")
+    ],
+]

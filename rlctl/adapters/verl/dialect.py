@@ -1,0 +1,120 @@
+"""The verl dialect: which table holds for which file, and how its overrides are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlctl.adapters.dialect import Dialect
+from rlctl.adapters.rules import Dropped, Noted
+from rlctl.adapters.table import Table, joined
+from rlctl.adapters.verl import algorithm, batch, data, notes, output, rewards, rollout, sft, train
+from rlctl.adapters.verl.known import known_keys
+from rlctl.config import Config
+from rlctl.documents import Document, Override, apply_overrides
+from rlctl.errors import TranslationError
+
+GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
+RL = Dropped("algorithm.objective.name", "verl's PPO trainer does reinforcement learning only", "rl")
+OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer does reinforcement learning only")
+
+
+@dataclass(frozen=True)
+class Verl(Dialect):
+    """verl, whose users write overrides of a composed config, or YAML of what they override."""
+
+    def prepare(self, document: Document, overrides: Sequence[Override]) -> Document:
+        """Apply overrides; a choice from a config group becomes a key of its own, ``engine@engine``."""
+        plain = [self._as_key(override) for override in overrides]
+        return apply_overrides(document, plain) if plain else document
+
+    def _as_key(self, override: Override) -> Override:
+        if override.package is not None:
+            key = f"{override.key}@{override.package}"
+            return replace(override, key=key, path=(key,), package=None)
+        if override.key in GROUPS and isinstance(override.value, str):
+            return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))
+        return override
+
+    def is_composed(self, document: Document) -> bool:
+        """A composed config has hundreds of keys, interpolations between them, and every block."""
+        leaves = sum(1 for _ in document.leaves())
+        return leaves > 150 and {"actor_rollout_ref", "critic", "algorithm", "trainer", "data"} <= set(document.values)
+
+    def kind_for(self, config: Config, version: str) -> str:
+        """The PPO trainer for rl, an SFT trainer for sft.
+
+        Raises:
+            TranslationError: verl has no trainer for the objective or mode.
+        """
+        objective, mode = config.algorithm.objective.choice, config.run.mode
+        if objective == "rl" and mode in ("online", "evaluate_only"):
+            return "ppo"
+        if objective == "sft":
+            return "sft_engine" if tuple(int(part) for part in version.split(".")) >= (0, 6) else "sft"
+        what = f"objective {objective}" if objective != "rl" else f"mode {mode}"
+        raise TranslationError(
+            f"verl has no trainer for {what}", hint="verl trains with rl (online) and sft; Trinity has the others"
+        )
+
+
+PPO = joined(
+    [RL, OBJECTIVES],
+    output.RULES,
+    data.RULES,
+    train.RULES,
+    batch.RULES,
+    algorithm.RULES,
+    rollout.RULES,
+    rewards.RULES,
+    [
+        Dropped("algorithm.distillation", "kept under extensions", None),
+        Dropped("algorithm.distillation.**", "kept under extensions"),
+    ],
+)
+
+
+SFT_BLOCKS = ("model", "engine", "optim", "checkpoint")
+PPO_BLOCKS = ("actor_rollout_ref", "critic", "reward", "reward_model", "distillation", "rollout", "async_training")
+
+
+def _notes(*without: str) -> tuple[Noted, ...]:
+    """The notes but those on blocks that a kind of file does not have."""
+    return tuple(note for note in notes.NOTES if note.path[0] not in without)
+
+
+def _tables() -> Mapping[str, Table]:
+    supervised = _notes(*PPO_BLOCKS)
+    return {
+        "ppo": Table(PPO, _notes(*SFT_BLOCKS), known_keys("ppo")),
+        "sft_engine": Table(
+            tuple(sft.ENGINE), supervised, known_keys("sft_engine"), frozenset({"0.6", "0.7", "0.8", "0.9"})
+        ),
+        "sft": Table(tuple(sft.OLD), supervised, known_keys("sft"), frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"})),
+        "evaluation": Table((RL,), (), known_keys("evaluation")),
+    }
+
+
+VERL = Verl(
+    "verl",
+    ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"),
+    _tables(),
+    (
+        "data",
+        "model",
+        "actor_rollout_ref",
+        "critic",
+        "engine",
+        "optim",
+        "reward",
+        "custom_reward_function",
+        "algorithm",
+        "trainer",
+    ),
+)
+
+
+def describe(config: Any) -> str:
+    """Which of verl's entry points runs a config."""
+    return "verl.trainer.sft_trainer" if config.algorithm.objective.choice == "sft" else "verl.trainer.main_ppo"

@@ -1,0 +1,184 @@
+"""verl: keys without a rule: those that mean something only in verl, and those that verl itself does not read."""
+
+from __future__ import annotations
+
+from rlctl.adapters.rules import Noted, carried, dead, unsupported
+
+A = "actor_rollout_ref.actor"
+R = "actor_rollout_ref.rollout"
+M = "actor_rollout_ref.model"
+
+HYDRA = [
+    *dead(
+        "Hydra's own settings",
+        "hydra",
+        "hydra.**",
+        "defaults",
+        "defaults.**",
+        "optim@optim",
+        "model@model",
+        "searchpath",
+    ),
+    *dead(
+        "the class that verl builds the block with",
+        "_target_",
+        "*._target_",
+        "*.*._target_",
+        "*.*.*._target_",
+        "*.*.*.*._target_",
+    ),
+    *dead("the class that verl builds the block with", "*.*.*.*.*._target_", "*.*.*.*.*.*._target_"),
+]
+DEAD = [
+    *dead("verl accepts it and reads optim.clip_grad instead", f"{A}.grad_clip", "critic.grad_clip", since="0.8"),
+    *dead("verl never reads it", "data.return_raw_input_ids", f"{A}.freeze_vision_tower", f"{R}.over_sample_rate"),
+    *dead(
+        "verl never reads it",
+        f"{R}.multi_turn.num_repeat_rollouts",
+        "actor_rollout_ref.nccl_timeout",
+        "critic.nccl_timeout",
+    ),
+    *dead("verl's sampling goes by the temperature; 0 is greedy", f"{R}.do_sample", f"{R}.val_kwargs.do_sample"),
+    *dead("verl no longer reads it", "critic.forward_micro_batch_size", "critic.forward_micro_batch_size_per_gpu"),
+    *dead("verl no longer reads it", "critic.forward_max_token_len_per_gpu", f"{R}.multi_stage_wake_up"),
+    *dead(
+        "verl sets it itself",
+        f"{A}.rollout_n",
+        "actor_rollout_ref.ref.rollout_n",
+        "critic.rollout_n",
+        f"{A}.use_fused_kernels",
+    ),
+    *dead(
+        "verl sets it itself",
+        f"{A}.use_remove_padding",
+        f"{R}.prompt_length",
+        f"{R}.response_length",
+        "actor_rollout_ref.hybrid_engine",
+    ),
+    *dead("removed in verl 0.5", f"{R}.use_fire_sampling"),
+    *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
+    *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),
+    *dead("the tools of the rollout block are read", "data.tool_config_path", "data.function_tool_path"),
+    *dead(
+        "verl sets it itself",
+        f"{A}.fsdp_config.strategy",
+        f"{A}.fsdp_config.forward_only",
+        "*.*.fsdp_config.forward_only",
+    ),
+    *dead(
+        "verl sets it itself",
+        "*.*.fsdp_config.strategy",
+        "critic.fsdp.strategy",
+        "critic.fsdp.forward_only",
+        "engine.forward_only",
+    ),
+    *dead("verl sets it itself", "critic.model.fsdp_config.strategy", "critic.model.fsdp_config.forward_only"),
+    *dead("never implemented in verl", "data.balance_dp_token"),
+]
+CARRIED = [
+    *carried("whether the overlong penalty is logged", "reward.reward_kwargs.overlong_buffer_cfg.log"),
+    *carried("whether the overlong penalty is logged", "reward_model.reward_kwargs.overlong_buffer_cfg.log"),
+    *carried("the type of buffers under FSDP", "*.*.fsdp_config.mixed_precision.buffer_dtype"),
+    *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
+    *carried("old spelling of tokenization_sanity_check_mode", f"{R}.multi_turn.enable_tokenization_sanity_check"),
+    *carried("old spelling of wrap_policy", "reward_model.model.fsdp_config.min_num_params"),
+    *carried(
+        "how verl reads prompts", "data.return_raw_chat", "data.return_full_prompt", "data.return_multi_modal_inputs"
+    ),
+    *carried(
+        "how verl reads images", "data.image_patch_size", "data.mm_processor_kwargs", "data.mm_processor_kwargs.**"
+    ),
+    *carried("verl's sampler and generator classes", "data.sampler.**", "data.datagen.**", "data.continuous_token.**"),
+    *carried(
+        "SFT columns of verl", "data.prompt_dict_keys", "data.response_dict_keys", "data.multiturn.enable_thinking_key"
+    ),
+    *carried(
+        "SFT columns of verl",
+        "data.enable_thinking_key",
+        "data.enable_thinking_default",
+        "data.ignore_input_ids_mismatch",
+    ),
+    *carried("how verl pads rows", "data.pad_mode", f"{A}.pad_to_length", "*.*.pad_to_length", "*.*.*.pad_to_length"),
+    *carried(
+        "how verl pads rows",
+        "*.*.*.pad_to_length_bucket",
+        "*.*.pad_to_length_bucket",
+        "*.pad_to_length",
+        "*.pad_to_length_bucket",
+    ),
+    *carried("quantisation-aware training", f"{A}.qat.**", "*.*.*.qat.**", "*.*.qat.**", "*.qat.**", f"{R}.qat"),
+    *carried(
+        "the first device or file layout of checkpoints", "*.*.checkpoint.strict", "*.*.checkpoint.mbridge_config"
+    ),
+    *carried(
+        "the first device or file layout of checkpoints", "*.*.checkpoint.mbridge_config.**", "critic.checkpoint.**"
+    ),
+    *carried(
+        "profiling of verl's tools", "*.*.profiler.**", "critic.profiler.**", "profiler.**", "trainer.npu_profile.**"
+    ),
+    *carried(
+        "profiling of verl's tools",
+        "global_profiler.**",
+        "trainer.profile_interval",
+        "reward_model.profiler.**",
+        "trainer.profile_steps",
+    ),
+    *carried("tracing of rollouts", f"{R}.trace.**", f"{R}.prometheus.**"),
+    *carried("split prefill and decoding", f"{R}.disaggregation.**"),
+    *carried("speculative decoding follows the model block", f"{R}.mtp", f"{R}.mtp.**"),
+    *carried("verl's transfer queue", "transfer_queue.**"),
+    *carried("distillation from a teacher", "distillation.**"),
+    *carried(
+        "teachers of distillation, by name",
+        "distillation.teacher_models.**",
+        "distillation.teacher_model.**",
+        free=True,
+    ),
+    *carried("debugging stand-ins", "skip.**", f"{R}.skip_rollout", f"{R}.skip_dump_dir", f"{R}.skip.**"),
+    *carried("elastic instances", "trainer.esi_redundant_time"),
+    *carried("which of verl's trainers runs", "trainer.use_v1", "trainer.use_legacy_worker_impl", "trainer.v1.**"),
+    *carried("verl's reward loop", "reward.**", "reward_model.**", "reward_manager.**", "sandbox_fusion.**"),
+    *carried(
+        "engine details",
+        f"{R}.layered_summon",
+        f"{R}.cudagraph_capture_sizes",
+        f"{R}.logprobs_mode",
+        f"{R}.scheduling_policy",
+    ),
+    *carried(
+        "engine details",
+        f"{R}.skip_tokenizer_init",
+        f"{R}.full_determinism",
+        f"{R}.quantization_config_file",
+        f"{R}.limit_images",
+    ),
+    *carried(
+        "engine details",
+        f"{R}.moe_load_balance_metrics_interval",
+        f"{R}.enable_rollout_routing_replay",
+        f"{R}.multi_turn.**",
+    ),
+    *carried("weight transfer", f"{R}.checkpoint_engine.**"),
+    *carried("model details", f"{M}.hf_config_path", f"{M}.tiled_mlp.**", f"{M}.lora.**", "critic.model.**"),
+    *carried("metrics only", f"{A}.calculate_entropy", f"{A}.calculate_sum_pi_squared"),
+    *carried("routing replay", f"{A}.router_replay.**", "*.*.router_replay.**", "*.*.*.router_replay.**"),
+    *carried("optimizer details", "*.*.optim.**", "critic.optim.**", "optim.**"),
+    *carried("FSDP details", "*.*.fsdp_config.**", "critic.fsdp.**", "engine.**"),
+    *carried("Megatron details", "*.*.megatron.**", "critic.megatron.**"),
+    *carried(
+        "entropy of a pass without gradients", "*.*.entropy_from_logits_chunk_size", "actor_rollout_ref.ref.entropy_*"
+    ),
+    *carried("entropy of a pass without gradients", "actor_rollout_ref.ref.entropy_checkpointing"),
+    *carried("entropy of a pass without gradients", "actor_rollout_ref.ref.entropy_from_logits_with_chunking"),
+    *carried("limits of group filtering", "algorithm.filter_groups.**"),
+    *carried("loss scale of the critic", "critic.loss_scale_factor"),
+    *carried("the reference's own model", "actor_rollout_ref.ref.model"),
+    *carried("where verl's generation script writes", "data.output_path", "data.n_samples", "data.batch_size"),
+    *carried("one of verl's trainers", "async_training.**", "rollout.**", free=True),
+]
+UNSUPPORTED = [
+    *unsupported(
+        "a script of verl's: give the composed config instead", "--config-name", "--config-path", "--config-dir"
+    ),
+]
+NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED)

@@ -1,0 +1,222 @@
+"""verl: names, checkpoints, trackers, profiling and Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.values import Listed, Names, Steps
+
+A = "actor_rollout_ref.actor"
+TRACKERS = ("console", "tensorboard", "swanlab", "wandb", "mlflow")
+RESUME = Names({"auto": "auto", "disable": "never", "resume_path": "path"})
+CONTENTS = ["model", "optimizer", "extra"]
+
+
+def _read_trackers(view: Reading) -> Iterator[Flow]:
+    raw = view.get("trainer.logger")
+    names = list(raw) if isinstance(raw, (list, tuple)) else [raw] if raw else []
+    found = [{"name": name} if name in TRACKERS else {"name": "other", "kind": str(name)} for name in names]
+    yield Flow(view.to("tracking"), found, (view.path("trainer.logger"),))
+
+
+def _write_trackers(view: Writing) -> Iterator[Out]:
+    trackers = view.get("tracking")
+    names = [tracker["kind"] if tracker["name"] == "other" else tracker["name"] for tracker in trackers]
+    used = tuple(("tracking", index, "name") for index in range(len(names)))
+    yield Flow(view.path("trainer.logger"), names, (view.to("tracking"), *used))
+    for index, tracker in enumerate(trackers):
+        for name, value in tracker.items():
+            usual: tuple[Any, ...] = {"mode": ("cloud", "online")}.get(name, (None, {}, ""))
+            if name not in ("name", "kind") and value not in usual:
+                yield Lost((("tracking", index, name),), "verl's trackers are set by environment variables")
+
+
+def _read_last(view: Reading) -> Iterator[Flow]:
+    every = view.get("trainer.save_freq")
+    yield Flow(view.to("checkpoint.last"), isinstance(every, int) and every > 0, ())
+
+
+def _write_last(view: Writing) -> Iterator[Out]:
+    every, last = view.get("checkpoint.every"), view.get("checkpoint.last")
+    used = (view.to("checkpoint.last"),)
+    if last == (every is not None):
+        yield Flow((), None, used, "mapped", "follows from save_freq")
+    elif last:
+        yield Lost(used, "verl saves at the end only where save_freq is set")
+    else:
+        yield Lost(used, "verl saves at the end wherever save_freq is set")
+
+
+def _read_export(view: Reading) -> Iterator[Flow]:
+    contents = _contents(view)
+    yield Flow(view.to("checkpoint.export"), "always" if "hf_model" in contents else "never", ())
+
+
+def _contents(view: Reading) -> list[Any]:
+    for key in (
+        f"{A}.checkpoint.save_contents",
+        f"{A}.checkpoint.contents",
+        "checkpoint.save_contents",
+        "trainer.checkpoint.save_contents",
+    ):
+        value = view.get(key)
+        if isinstance(value, list):
+            return value
+    return []
+
+
+def _write_export(view: Writing) -> Iterator[Out]:
+    export, contents = view.get("checkpoint.export"), view.get("checkpoint.save_contents")
+    used = (view.to("checkpoint.export"),)
+    has = "hf_model" in contents
+    if (export == "always") is has or (export != "always" and not has and export == "never"):
+        yield Flow((), None, used, "mapped", "hf_model among the contents")
+    elif export == "last":
+        yield Lost(used, "verl writes the Hugging Face model with every checkpoint or with none")
+
+
+def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
+    """What a checkpoint holds."""
+    return [
+        Key(
+            f"{root}.save_contents",
+            "checkpoint.save_contents",
+            CONTENTS,
+            Listed(empty=[]),
+            since="0.5",
+            also=(
+                K(
+                    f"{root}.contents",
+                    By({"0.3": ["model", "hf_model", "optimizer", "extra"], "0.4": CONTENTS}),
+                    until=until_old,
+                ),
+            ),
+        ),
+        Key(f"{root}.load_contents", "checkpoint.load_contents", ABSENT, Listed(empty=[]), since="0.5"),
+        Key(f"{root}.async_save", "checkpoint.asynchronous", False, since="0.6"),
+    ]
+
+
+def trainer(project: str, name: str) -> list[Rule]:
+    """The ``trainer`` keys that PPO and SFT share."""
+    return [
+        Key("trainer.project_name", "run.project", project, always=True),
+        Key("trainer.experiment_name", "run.name", name, always=True),
+        Code(
+            "trackers",
+            (K("trainer.logger", ["console", "wandb"]),),
+            (
+                "tracking",
+                *(
+                    f"tracking[].{field}"
+                    for field in [
+                        "folder",
+                        "mode",
+                        "api_key",
+                        "base_url",
+                        "args",
+                        "uri",
+                        "username",
+                        "password",
+                        "kind",
+                    ]
+                ),
+            ),
+            _read_trackers,
+            _write_trackers,
+        ),
+        Key("trainer.save_freq", "checkpoint.every", -1, Steps(-1)),
+        Code("last checkpoint", (), ("checkpoint.last",), _read_last, _write_last, "save_freq > 0"),
+        Code("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
+        Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
+        Key("trainer.resume_from_path", "checkpoint.resume_path", None),
+        Key("trainer.default_local_dir", "checkpoint.folder", None),
+        Key("trainer.default_hdfs_dir", "checkpoint.remote", None),
+        Dropped("checkpoint.writers", "verl's processes write at the same time"),
+    ]
+
+
+GENERAL: list[Rule] = [
+    Dropped("rlctl", "the schema's version"),
+    Dropped("run.group", "verl has no groups of runs"),
+    Dropped("run.seed", "verl has a seed for each part"),
+    Dropped("run.folder", "verl has no run folder; checkpoints go to trainer.default_local_dir"),
+    *[
+        Dropped(f"run.{name}", "verl leaves it to the launcher")
+        for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
+    ],
+    Dropped("environment.variables", "verl takes environment variables from the shell"),
+    Dropped("environment.role_variables", "verl takes environment variables from the shell"),
+    *[
+        Dropped(f"environment.{name}", "verl leaves it to Ray and Hydra")
+        for name in ["log_level", "log_folder", "logs_by_node", "log_every", "plugins", "device_memory_check"]
+    ],
+    *[
+        Dropped(f"environment.ray.{name}", "verl leaves it to Ray")
+        for name in ["namespace", "rpc_timeout", "backend_timeout"]
+    ],
+]
+
+MODES = Names({False: "online", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
+RULES: list[Rule] = [
+    *trainer("verl_examples", "gsm8k"),
+    *checkpoint(f"{A}.checkpoint"),
+    Key("trainer.max_actor_ckpt_to_keep", "checkpoint.keep_last", None),
+    Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
+    Key("trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
+    Key("trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", ABSENT, until="0.3"),
+    Key("trainer.val_only", "run.mode", False, MODES, since="0.5"),
+    *GENERAL,
+    Key("skip.rollout.enable", "run.skip.rollout", False, Names({False: "off", True: "dump"}), since="0.8"),
+    Key("skip.rollout.dump_dir", "run.skip.folder", ABSENT, since="0.8"),
+    Key("global_profiler.tool", "profiling.tool", None, since="0.6"),
+    Key(
+        "global_profiler.steps",
+        "profiling.steps",
+        None,
+        Listed(),
+        since="0.6",
+        also=(K("trainer.profile_steps", None, "0.5", "0.5"),),
+    ),
+    Key("global_profiler.profile_continuous_steps", "profiling.continuous", False, since="0.6"),
+    Key("global_profiler.save_path", "profiling.folder", ABSENT, since="0.6"),
+    *[
+        Key(f"actor_rollout_ref.{role}.profiler.{name}", f"profiling.roles.{canonical}.{name}", ABSENT, since="0.6")
+        for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
+        for name in ("enable", "all_ranks", "ranks")
+        if name != "enable"
+    ],
+    *[
+        Key(f"actor_rollout_ref.{role}.profiler.enable", f"profiling.roles.{canonical}.enabled", ABSENT, since="0.6")
+        for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
+    ],
+    Tree("global_profiler.global_tool_config.nsys.controller_nsight_options", "profiling.controller_args", since="0.6"),
+    Tree("global_profiler.global_tool_config.nsys.worker_nsight_options", "profiling.worker_args", since="0.6"),
+    Tree("trainer.controller_nsight_options", "profiling.controller_args", until="0.5"),
+    Tree("trainer.worker_nsight_options", "profiling.worker_args", until="0.5"),
+    Dropped("profiling.roles", "verl profiles roles by their own blocks", {}),
+    Dropped("profiling.roles{}.discrete", "a key of the tool"),
+    Dropped("profiling.roles{}.args", "a key of the tool"),
+    Dropped("profiling.roles{}.enabled", "roles that verl does not have"),
+    Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),
+    Dropped("profiling.roles{}.ranks", "roles that verl does not have"),
+    Key(
+        "ray_kwargs.timeline_json_file",
+        "profiling.ray_timeline",
+        None,
+        since="0.6",
+        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
+    ),
+    Key(
+        "ray_kwargs.ray_init.num_cpus",
+        "environment.ray.num_cpus",
+        None,
+        since="0.6",
+        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
+    ),
+    Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6"),
+    Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6", but=("num_cpus", "address")),
+    Key("trainer.ray_wait_register_center_timeout", "environment.ray.register_timeout", 300, since="0.4"),
+]

@@ -1,0 +1,422 @@
+"""verl: the rollout engine, sampling, multi-turn, placement and weight synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    By,
+    Chosen,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly
+
+R = "actor_rollout_ref.rollout"
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
+LOAD = Names(
+    {
+        "dummy": "dummy",
+        "dummy_dtensor": "dummy",
+        "dummy_hf": "dummy",
+        "dummy_megatron": "dummy",
+        "auto": "auto",
+        "safetensors": "safetensors",
+        "megatron": "auto",
+        "dtensor": "auto",
+        "hf": "auto",
+    }
+)
+
+
+def _write_engine(view: Writing) -> Iterator[Out]:
+    if view.get("rollout.engine.name") == "auto":
+        note = "verl needs a name; vLLM where there is a GPU"
+        yield Flow(view.path(f"{R}.name"), "vllm", (view.to("rollout.engine.name"),), "derived", note, always=True)
+
+
+def _read_args(view: Reading) -> Iterator[Flow]:
+    name = str(view.get(f"{R}.name"))
+    args = view.get(f"{R}.engine_kwargs") or {}
+    for engine, items in args.items():
+        place = (*view.path(f"{R}.engine_kwargs"), engine)
+        if engine == name and isinstance(items, dict) and items:
+            yield Flow(
+                view.to("rollout.engine.args"),
+                {k: v for k, v in items.items() if k != "swap_space"},
+                tuple((*place, k) for k in items if k != "swap_space"),
+            )
+        elif items:
+            yield Flow((), None, (place,), "dead", f"the engine is {name}")
+        elif view.written(f"{R}.engine_kwargs"):
+            yield Flow((), None, (place,), "mapped", "holds nothing")
+
+
+def _write_args(view: Writing) -> Iterator[Out]:
+    args = view.get("rollout.engine.args")
+    name = next((raw for raw, option in ENGINES.items() if option == view.get("rollout.engine.name")), "vllm")
+    used = (view.to("rollout.engine.args"),)
+    if isinstance(args, dict) and args and view.get("rollout.engine.name") in ("external", "other"):
+        yield Lost(used, "verl has no such engine")
+    elif isinstance(args, dict) and args:
+        for key, value in args.items():
+            yield Flow((*view.path(f"{R}.engine_kwargs"), name, key), value, used)
+
+
+# Which devices do what, and how far rollout may run ahead
+
+
+def _read_placement(view: Reading) -> Iterator[Flow]:
+    mode = view.get("trainer.v1.trainer_mode", "sync")
+    used = (view.path("trainer.v1.trainer_mode"),)
+    nodes, each = view.get(f"{R}.nnodes"), view.get(f"{R}.n_gpus_per_node")
+    own = (view.path(f"{R}.nnodes"), view.path(f"{R}.n_gpus_per_node"))
+    if mode == "separate_async" or (isinstance(nodes, int) and nodes > 0):
+        yield Flow(view.to("placement.layout"), "split", used)
+        devices = nodes * each if isinstance(nodes, int) and nodes > 0 and isinstance(each, int) else None
+        yield Flow(
+            view.to("placement.rollout_devices"),
+            devices,
+            own,
+            "derived",
+            "nodes x devices a node, beside the trainer's",
+        )
+    else:
+        yield Flow(view.to("placement.layout"), "colocated", used)
+        yield Flow(view.to("placement.rollout_devices"), None, own, "mapped", "rollout shares the trainer's devices")
+    step = view.path("trainer.v1.separate_async.parameter_sync_step")
+    every = view.get("trainer.v1.separate_async.parameter_sync_step") if mode == "separate_async" else None
+    yield Flow(view.to("sync.every_optimizer_steps"), every, (step,) if every else ())
+    warm = {"separate_async": "separate_async", "colocate_async": "colocate_async"}.get(str(mode))
+    ahead = view.get(f"trainer.v1.{warm}.num_warmup_batches", 1) if warm else 0.0
+    yield Flow(
+        view.to("sync.ahead"), float(ahead or 0), (view.path(f"trainer.v1.{warm}.num_warmup_batches"),) if warm else ()
+    )
+    threshold = view.get("trainer.v1.sampler.max_off_policy_threshold") if warm else 0
+    yield Flow(
+        view.to("sync.max_staleness"),
+        threshold or 0,
+        (view.path("trainer.v1.sampler.max_off_policy_threshold"),) if warm else (),
+    )
+
+
+def _read_devices(view: Reading) -> Iterator[Flow]:
+    used = (view.path("trainer.nnodes"), view.path("trainer.n_gpus_per_node"))
+    nodes, each = view.get("trainer.nnodes"), view.get("trainer.n_gpus_per_node")
+    extra = view.get(f"{R}.nnodes")
+    if isinstance(extra, int) and extra > 0 and isinstance(nodes, int) and view.get(f"{R}.n_gpus_per_node") == each:
+        yield Flow(
+            view.to("placement.nodes"),
+            nodes + extra,
+            (*used[:1], view.path(f"{R}.nnodes")),
+            "derived",
+            f"{nodes} to train + {extra} for rollout",
+        )
+    else:
+        yield Flow(view.to("placement.nodes"), nodes, used[:1], same=True)
+    yield Flow(view.to("placement.devices_per_node"), each, used[1:], same=True)
+
+
+def _write_devices(view: Writing) -> Iterator[Out]:
+    placement = view.config.placement
+    nodes, each = (view.to("placement.nodes"),), (view.to("placement.devices_per_node"),)
+    if placement.layout == "colocated":
+        yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes, same=True)
+        yield Flow(view.path("trainer.n_gpus_per_node"), placement.devices_per_node, each, same=True, always=True)
+        yield Flow((), None, (view.to("placement.layout"),))
+        return
+    yield from _write_split(view)
+
+
+def _write_split(view: Writing) -> Iterator[Out]:
+    """Split devices become verl's hybrid engine over all of them, unless the split is by whole nodes and asynchronous."""
+    placement = view.config.placement
+    layout = (view.to("placement.layout"), view.to("placement.rollout_devices"))
+    own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
+    nodes = (view.to("placement.nodes"), view.to("placement.devices_per_node"))
+    if placement.layout == "split" and view.version >= (0, 9) and own % each == 0 and own < each * placement.nodes:
+        yield Flow(view.path("trainer.v1.trainer_mode"), "separate_async", layout[:1], always=True)
+        yield Flow(
+            view.path("trainer.nnodes"),
+            placement.nodes - own // each,
+            nodes[:1],
+            "derived",
+            "nodes less those of rollout",
+            always=True,
+        )
+        yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], always=True)
+        yield Flow(view.path(f"{R}.nnodes"), own // each, layout[1:], always=True)
+        yield Flow(view.path(f"{R}.n_gpus_per_node"), each, layout[1:], always=True)
+        steps = view.get("sync.every_optimizer_steps") or view.config.sync.every * arithmetic.optimizer_steps_per_step(
+            view.config
+        )
+        yield Flow(
+            view.path("trainer.v1.separate_async.parameter_sync_step"),
+            steps,
+            (view.to("sync.every_optimizer_steps"), view.to("sync.every")),
+            "derived",
+        )
+        yield Flow(
+            view.path("trainer.v1.separate_async.num_warmup_batches"),
+            max(1, round(view.config.sync.ahead)),
+            (view.to("sync.ahead"),),
+        )
+        yield Flow(
+            view.path("trainer.v1.sampler.max_off_policy_threshold"),
+            view.config.sync.max_staleness or 8,
+            (view.to("sync.max_staleness"),),
+        )
+        return
+    note = f"verl runs every role on all {placement.nodes * each} devices in turn, instead of {own} for rollout alone"
+    yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
+    yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], same=True, always=True)
+    yield Lost(layout, note)
+
+
+def _write_sync(view: Writing) -> Iterator[Out]:
+    if view.config.sync.ahead and view.config.placement.layout == "colocated":
+        if view.version >= (0, 9):
+            yield Flow(view.path("trainer.v1.trainer_mode"), "colocate_async", (view.to("sync.ahead"),), always=True)
+            yield Flow(
+                view.path("trainer.v1.colocate_async.num_warmup_batches"),
+                max(1, round(view.config.sync.ahead)),
+                (view.to("sync.ahead"),),
+            )
+            yield Flow(
+                view.path("trainer.v1.sampler.max_off_policy_threshold"),
+                view.config.sync.max_staleness or 8,
+                (view.to("sync.max_staleness"),),
+            )
+        else:
+            yield Lost((view.to("sync.ahead"),), "this version of verl is synchronous")
+
+
+def _none(view: Any) -> Iterator[Any]:
+    return iter(())
+
+
+def _write_replicas(view: Writing) -> Iterator[Out]:
+    wanted = view.get("rollout.parallel.replicas")
+    used = (view.to("rollout.parallel.replicas"),)
+    if wanted == "auto":
+        return
+    total, each = arithmetic.rollout_devices(view.config), arithmetic.devices_per_rollout_engine(view.config)
+    fits = total == wanted * each
+    yield (
+        Flow((), None, used, "mapped", "follows from the devices")
+        if fits
+        else Lost(used, f"verl fills all devices with engines: {total} / {each}")
+    )
+
+
+DEVICES = Names({"cuda": "cuda", "cpu": "cpu", "npu": "cuda"}, "verl has no such device")
+RULES: list[Rule] = [
+    Chosen(
+        f"{R}.name",
+        "rollout.engine",
+        ENGINES,
+        By({"0.3": "vllm", "0.6": ABSENT}),
+        unwritten=("auto",),
+        missing="verl has no engine {}",
+    ),
+    Code("engine left open", (), (), _none, _write_engine),
+    Code(
+        "engine arguments",
+        (
+            K(f"{R}.engine_kwargs.vllm", {}, "0.4"),
+            K(f"{R}.engine_kwargs.sglang", {}, "0.4"),
+            K(f"{R}.engine_kwargs.trtllm", {}, "0.8"),
+            K(f"{R}.engine_kwargs.**", ABSENT, "0.4"),
+        ),
+        ("rollout.engine.args",),
+        _read_args,
+        _write_args,
+    ),
+    Dropped("rollout.engine.base_url", "verl calls no endpoint"),
+    Dropped("rollout.engine.model", "verl calls no endpoint"),
+    Dropped("rollout.engine.api_key", "verl calls no endpoint"),
+    Key("data.max_response_length", "rollout.max_response_tokens", 512),
+    Key(f"{R}.temperature", "rollout.sampling.temperature", 1.0),
+    Key(f"{R}.top_p", "rollout.sampling.top_p", 1),
+    Key(f"{R}.top_k", "rollout.sampling.top_k", -1, Off(-1)),
+    Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", False),
+    Key(f"{R}.seed", "rollout.sampling.seed", 42, since="0.9"),
+    Key(
+        f"{R}.calculate_log_probs",
+        "rollout.sampling.log_probs",
+        By({"0.5": False, "0.9": True}),
+        Partly({False: None, True: 0}),
+        since="0.5",
+    ),
+    *[
+        Dropped(f"rollout.sampling.{name}", "verl has no such sampling setting")
+        for name in ["min_p", "repetition_penalty", "min_response_tokens", "stop", "include_stop", "num_beams"]
+    ],
+    Key(f"{R}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
+    Key(f"{R}.tensor_model_parallel_size", "rollout.parallel.tensor", 2, always=True),
+    Key(f"{R}.pipeline_model_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
+    Key(f"{R}.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
+    Key(f"{R}.expert_parallel_size", "rollout.parallel.expert", 1, since="0.6"),
+    Code("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
+    Key(f"{R}.gpu_memory_utilization", "rollout.memory.gpu_fraction", 0.5),
+    Key(f"{R}.max_num_seqs", "rollout.memory.max_running_responses", By({"0.3": 1024, "0.9": 256})),
+    Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
+    Key(f"{R}.max_model_len", "model.max_context_tokens", None),
+    Key(f"{R}.enforce_eager", "rollout.memory.eager", By({"0.3": True, "0.6": False})),
+    Key(f"{R}.enable_prefix_caching", "rollout.memory.prefix_caching", True, since="0.6"),
+    Key(f"{R}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
+    Key(f"{R}.free_cache_engine", "rollout.memory.sleep", True),
+    Key(f"{R}.load_format", "rollout.memory.load_format", By({"0.3": "dummy_dtensor", "0.6": "dummy"}), LOAD),
+    Key(f"{R}.quantization", "rollout.memory.quantization", None, since="0.7"),
+    Key(f"{R}.disable_log_stats", "rollout.memory.log_statistics", True, Not()),
+    Key(f"{R}.engine_kwargs.vllm.swap_space", "rollout.memory.swap_gib", None),
+    Dropped("rollout.memory.block_size", "verl leaves it to the engine; it can stand in engine_kwargs"),
+    Dropped("rollout.memory.kv_cache_dtype", "verl leaves it to the engine; it can stand in engine_kwargs"),
+    Dropped("rollout.memory.sleep_level", "verl decides the level itself"),
+    Dropped("rollout.timeouts.**", "verl waits for its responses"),
+    *[
+        Dropped(f"rollout.over_rollout.{name}", "verl starts as many prompts as a step needs")
+        for name in ["ratio", "wait_after_minimum", "additional_prompts"]
+    ],
+    *[
+        Dropped(f"rollout.{name}", "verl has no such key")
+        for name in [
+            "max_running_prompts",
+            "split_groups",
+            "per_turn_tokens",
+            "workflow",
+            "evaluation_workflow",
+            "workflow_args",
+            "environments.**",
+            "evaluation_environments.**",
+            "auxiliary_models.**",
+            "openai_server.**",
+            "runners_per_engine",
+            "report_every",
+            "environment",
+            "log_responses",
+        ]
+    ],
+    *[
+        Dropped(f"rollout.{name}", "verl has no such key", neutral)
+        for name, neutral in (("environments", None), ("evaluation_environments", None))
+    ],
+    Key(f"{R}.multi_turn.enable", "rollout.multi_turn.enabled", False, since="0.4"),
+    Key(
+        f"{R}.multi_turn.max_assistant_turns",
+        "rollout.multi_turn.max_assistant_turns",
+        None,
+        since="0.5",
+        also=(K(f"{R}.multi_turn.max_turns", None, "0.4", "0.4"),),
+    ),
+    Key(f"{R}.multi_turn.max_user_turns", "rollout.multi_turn.max_user_turns", None, since="0.5"),
+    Key(f"{R}.multi_turn.max_parallel_calls", "rollout.multi_turn.max_parallel_calls", 1, since="0.5"),
+    Key(f"{R}.multi_turn.max_tool_response_length", "rollout.multi_turn.max_tool_response_tokens", 256, since="0.5"),
+    Key(f"{R}.multi_turn.tool_response_truncate_side", "rollout.multi_turn.tool_truncation", "middle", since="0.5"),
+    Key(
+        f"{R}.multi_turn.format", "rollout.multi_turn.tool_format", By({"0.4": "chatml", "0.5": "hermes"}), since="0.4"
+    ),
+    Key(f"{R}.multi_turn.tool_config_path", "rollout.multi_turn.tool_config", None, since="0.4"),
+    Key(
+        f"{R}.multi_turn.interaction_config_path",
+        "rollout.multi_turn.interaction_config",
+        None,
+        since="0.5",
+        until="0.7",
+    ),
+    Key(f"{R}.multi_turn.use_inference_chat_template", "rollout.multi_turn.use_inference_template", False, since="0.5"),
+    Key(f"{R}.multi_turn.tokenization_sanity_check_mode", "rollout.multi_turn.sanity_check", "strict", since="0.5"),
+    Dropped("rollout.multi_turn.turn_mode", "verl joins turns in one way"),
+    Key(f"{R}.agent.num_workers", "rollout.agent.workers", 8, since="0.5"),
+    Key(
+        f"{R}.agent.default_agent_loop",
+        "rollout.agent.default",
+        "single_turn_agent",
+        Partly({"single_turn_agent": "single_turn"}),
+        since="0.6",
+    ),
+    Key(f"{R}.agent.agent_loop_config_path", "rollout.agent.config", None, since="0.5"),
+    Key(f"{R}.agent.custom_async_server.path", "rollout.agent.server_path", None, since="0.5"),
+    Key(f"{R}.agent.custom_async_server.name", "rollout.agent.server_class", None, since="0.5"),
+    Dropped("rollout.agent.args", "verl has no further arguments"),
+    Key(
+        "trainer.log_val_generations",
+        "rollout.log_evaluation_responses",
+        0,
+        since="0.4",
+        also=(K("trainer.val_generations_to_log_to_wandb", 0, until="0.3"),),
+    ),
+    Key("trainer.rollout_data_dir", "rollout.responses_folder", None, since="0.4"),
+    Key("trainer.validation_data_dir", "rollout.evaluation_folder", None, since="0.4"),
+    Code(
+        "devices",
+        (K("trainer.nnodes", 1), K("trainer.n_gpus_per_node", 8)),
+        ("placement.nodes", "placement.devices_per_node"),
+        _read_devices,
+        _write_devices,
+    ),
+    Code(
+        "placement",
+        (
+            K("trainer.v1.trainer_mode", "sync", "0.9"),
+            K(f"{R}.nnodes", 0, "0.8"),
+            K(f"{R}.n_gpus_per_node", ABSENT, "0.8"),
+            K("trainer.v1.separate_async.parameter_sync_step", 4, "0.9"),
+            K("trainer.v1.separate_async.num_warmup_batches", 1, "0.9"),
+            K("trainer.v1.colocate_async.num_warmup_batches", 1, "0.9"),
+            K("trainer.v1.sampler.max_off_policy_threshold", 8, "0.9"),
+        ),
+        (
+            "placement.layout",
+            "placement.rollout_devices",
+            "sync.every_optimizer_steps",
+            "sync.ahead",
+            "sync.max_staleness",
+            "sync.every",
+        ),
+        _read_placement,
+        _write_sync,
+    ),
+    Key(
+        "trainer.device",
+        "placement.device",
+        ABSENT,
+        DEVICES,
+        since="0.4",
+        write_when=lambda view: view.get("placement.device") != "auto",
+    ),
+    Dropped("placement.roles{}.**", "verl places roles by its resource pools"),
+    Dropped("placement.roles", "verl places roles by its resource pools", {}),
+    Dropped("placement.cpus_per_worker", "verl decides it"),
+    Key("trainer.v1.sampler.max_off_policy_strategy", "sync.on_stale", "drop", since="0.9"),
+    Key(
+        f"{R}.checkpoint_engine.backend",
+        "sync.method",
+        "naive",
+        Names({"naive": "auto", "nccl": "nccl"}, "verl has no such way", fallback="auto"),
+        since="0.8",
+    ),
+    Key(
+        f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
+        "sync.bucket_mib",
+        By({"0.8": 2048}),
+        since="0.8",
+        also=(K(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
+    ),
+    Tree(f"{R}.checkpoint_engine.engine_kwargs", "sync.args", since="0.8"),
+    *[Dropped(f"sync.{name}", "verl decides it") for name in ("style", "timeout", "in_flight")],
+    Dropped("buffer.**", "verl has no buffer between rollout and training"),
+    Dropped("service.**", "verl has no helper services"),
+]

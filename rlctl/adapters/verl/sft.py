@@ -1,0 +1,221 @@
+"""verl: the SFT trainers, the old FSDP one and the one on training engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.values import Off, Partly, Steps
+from rlctl.adapters.verl.batch import total_rules
+from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
+from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
+from rlctl.adapters.verl.parts import fsdp, micro, offloads, optimizer, precision, schedule, strategy
+from rlctl.adapters.verl.rollout import DEVICES
+from rlctl.adapters.verl.train import engines, memory, model
+
+
+def _plain_micro(view: Reading) -> Iterator[Flow]:
+    for key in ("data.micro_batch_size_per_gpu", "data.micro_batch_size"):
+        size = view.get(key)
+        if isinstance(size, int):
+            yield Flow(view.to("batch.micro.by"), "responses", ())
+            yield Flow(view.to("batch.micro.per_replica"), size, (view.path(key),), same=True)
+            return
+
+
+def _write_plain_micro(view: Writing) -> Iterator[Out]:
+    by, size = view.get("batch.micro.by"), view.get("batch.micro.per_replica")
+    used = (view.to("batch.micro.per_replica"), view.to("batch.micro.by"))
+    if by == "responses":
+        yield Flow(view.path("data.micro_batch_size_per_gpu"), size, used)
+    else:
+        longest = view.config.data.max_sequence_tokens or view.config.model.max_context_tokens or size
+        rows = max(1, size // longest)
+        yield Flow(
+            view.path("data.micro_batch_size_per_gpu"), rows, used, "derived", f"{size} tokens / {longest} a row"
+        )
+
+
+OBJECTIVE = Dropped("algorithm.objective.name", "verl's SFT trainer imitates only", "sft")
+COMMON: list[Rule] = [
+    OBJECTIVE,
+    Key("data.train_batch_size", "batch.prompts_per_step", 256, always=True),
+    Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
+    Key("data.truncation", "data.sequence_truncation", "error"),
+    Key("data.use_shm", "data.stage_in_shared_memory", False),
+    Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
+    CUSTOM_RULE,
+    *total_rules(4),
+    *trainer("gsm8k-sft", "test"),
+    *GENERAL,
+    Key("trainer.test_freq", "schedule.evaluate_every", -1, Steps(-1)),
+    Dropped("schedule.evaluate_first", "verl's SFT trainer evaluates by test_freq and at the end", False),
+    Key("trainer.seed", "run.seed", 1),
+    Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
+    Key("trainer.nnodes", "placement.nodes", 1),
+    Key(
+        "trainer.device",
+        "placement.device",
+        ABSENT,
+        DEVICES,
+        write_when=lambda view: view.get("placement.device") != "auto",
+    ),
+    Dropped("placement.layout", "verl's SFT trainer has one role"),
+    Dropped("data.**", "verl's SFT trainer does not read it"),
+    Dropped("batch.**", "verl's SFT trainer takes one optimizer step a step"),
+    Dropped("schedule.**", "verl's SFT trainer has no such key"),
+    *[
+        Dropped(f"{section}.**", "not part of supervised training")
+        for section in [
+            "algorithm",
+            "rollout",
+            "reference",
+            "sync",
+            "buffer",
+            "service",
+            "profiling",
+            "reward_loop",
+            "run",
+            "placement",
+            "checkpoint",
+            "environment",
+            "critic",
+        ]
+    ],
+    Dropped("critic", "not part of supervised training", None),
+    Dropped("rewards", "not part of supervised training"),
+    Dropped("rewards[].**", "not part of supervised training"),
+    Dropped("train.**", "verl's SFT trainer has no such key"),
+    Dropped("model.**", "verl's SFT trainer has no such key"),
+]
+
+ENGINE_COLUMNS = {
+    "messages_key": ("data.messages_key", "messages"),
+    "tools_key": ("data.tools_key", "tools"),
+}
+SFT_GROUPS = ("engine@engine", "model_engine")
+ENGINE: list[Rule] = [
+    *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
+    micro(
+        "batch.micro",
+        dynamic="data.use_dynamic_bsz",
+        tokens="data.max_token_len_per_gpu",
+        responses="data.micro_batch_size_per_gpu",
+        default=8192,
+    ),
+    Key("data.num_workers", "data.loader_workers", 8, since="0.9"),
+    *model("model", "model"),
+    Key("model.tokenizer_path", "model.tokenizer", None),
+    Tree("model.mtp", "model.multi_token_prediction", default=None),
+    *memory("model", "train", padding=By({"0.6": False, "0.7": True})),
+    strategy("engine", "train.engine", also=SFT_GROUPS),
+    *engines(
+        "engine",
+        "train.engine",
+        SFT_GROUPS,
+        [
+            *fsdp("engine", "train.engine"),
+            Key("engine.ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
+        ],
+        block="engine",
+    )[:2],
+    *precision("engine", "train"),
+    Key("engine.use_torch_compile", "train.compile", True),
+    Key("engine.seed", "train.seed", ABSENT),
+    Key("engine.full_determinism", "run.deterministic", False),
+    Key("engine.entropy_from_logits_with_chunking", "train.memory.entropy_chunked", False),
+    Key("engine.entropy_checkpointing", "train.memory.entropy_recompute", False),
+    *optimizer("optim", "train", rate=1e-3, betas=[0.9, 0.999], since=""),
+    *schedule("optim", "train"),
+    *checkpoint("checkpoint"),
+    Key("trainer.balance_batch", "batch.balance", True, since="0.9"),
+    Key("trainer.n_gpus_per_node", "placement.devices_per_node", 1, always=True),
+    *COMMON,
+]
+
+
+def _read_columns(view: Reading) -> Iterator[Flow]:
+    """Single-turn columns, or conversations where ``multiturn`` is on."""
+    multi = bool(view.get("data.multiturn.enable"))
+    files = view.get("data.train_files"), view.get("data.val_files")
+    for kind, value in zip(("train", "eval"), files, strict=True):
+        count = len(value) if isinstance(value, list) else 1 if value else 0
+        for index in range(count):
+            to = ("data", kind, index)
+            names = {"messages_key": "data.multiturn.messages_key", "tools_key": "data.multiturn.tools_key"}
+            if not multi:
+                names = {"prompt_key": "data.prompt_key", "response_key": "data.response_key"}
+            for field, key in names.items():
+                yield Flow((*to, field), view.get(key), (view.path(key),), same=True)
+    yield Flow(
+        (),
+        None,
+        (view.path("data.multiturn"), view.path("data.prompt_key"), view.path("data.response_key")),
+        "dead",
+        "multiturn decides which columns are read",
+    )
+
+
+def _write_columns(view: Writing) -> Iterator[Out]:
+    for source in view.get("data.train")[:1]:
+        to = ("data", "train", 0)
+        multi = source["messages_key"] is not None
+        yield Flow(view.path("data.multiturn.enable"), multi, ((*to, "messages_key"),))
+        names = {"messages_key": "data.multiturn.messages_key", "tools_key": "data.multiturn.tools_key"}
+        if not multi:
+            names = {"prompt_key": "data.prompt_key", "response_key": "data.response_key"}
+        for field, key in names.items():
+            if source[field] is not None:
+                yield Flow(view.path(key), source[field], ((*to, field),), same=True)
+
+
+OLD: list[Rule] = [
+    *source_rules("data.train_files", "data.val_files", {}, {}),
+    Code(
+        "columns",
+        (
+            K("data.prompt_key", "question"),
+            K("data.response_key", "answer"),
+            K("data.multiturn.enable", False),
+            K("data.multiturn.messages_key", "messages"),
+            K("data.multiturn.tools_key", "tools"),
+        ),
+        (),
+        _read_columns,
+        _write_columns,
+    ),
+    Code(
+        "micro-batch",
+        (K("data.micro_batch_size_per_gpu", 4), K("data.micro_batch_size", None)),
+        ("batch.micro.by", "batch.micro.per_replica"),
+        _plain_micro,
+        _write_plain_micro,
+    ),
+    Key("data.chat_template", "model.chat_template", None),
+    *model("model", "model", path="partial_pretrain"),
+    *memory("model", "train", padding=ABSENT),
+    Key("use_remove_padding", "train.memory.remove_padding", False),
+    Key("ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
+    strategy("model", "train.engine", default=By({"0.3": "fsdp", "0.5": "fsdp2"})),
+    Key(
+        "model.fsdp_config.model_dtype",
+        "train.precision.parameters",
+        "fp32",
+        Partly({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "bfloat16": "bfloat16"}),
+    ),
+    Key("model.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
+    offloads("model.fsdp_config", "train.engine", names=("offload_params", "cpu_offload")),
+    *optimizer("optim", "train", rate=1e-5, betas=[0.9, 0.95], since=""),
+    Key("optim.lr_scheduler", "train.learning_rate_schedule.name", "cosine", also=(K("optim.lr_scheduler_type"),)),
+    Key(
+        "optim.warmup_steps_ratio",
+        "train.learning_rate_schedule.warmup.ratio",
+        0.1,
+        Off(0.0),
+        also=(K("optim.lr_warmup_steps_ratio"),),
+    ),
+    *checkpoint("trainer.checkpoint"),
+    Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
+    Dropped("train.learning_rate_schedule.tick", "verl moves the schedule once a step", "step"),
+    *COMMON,
+]

@@ -1,0 +1,406 @@
+"""verl: how the policy, the critic and the reference are trained and held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    SAME,
+    By,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Like,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Section,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.values import AGGREGATIONS, LONG_DTYPES, Listed, Names, Off, Partly
+from rlctl.adapters.verl.parts import (
+    fsdp,
+    megatron,
+    micro,
+    offloads_since,
+    optimizer,
+    other_engine,
+    precision,
+    schedule,
+    strategy,
+    under,
+)
+
+A = "actor_rollout_ref.actor"
+M = "actor_rollout_ref.model"
+REF = "actor_rollout_ref.ref"
+ATTENTION = Names(
+    {
+        None: "auto",
+        "eager": "eager",
+        "sdpa": "sdpa",
+        "flash_attention_2": "flash_attention_2",
+        "flash_attention_3": "flash_attention_3",
+        "flex_attention": "flex_attention",
+    }
+)
+
+
+def lora(prefix: str, to: str) -> list[Rule]:
+    """The LoRA keys of a model block: flat ones, and since 0.8 a block for Megatron."""
+    flat, block = f"{prefix}.lora_rank", f"{prefix}.lora.rank"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        rank = view.get(flat) or view.get(block) or 0
+        used = (view.path(flat), view.path(block))
+        if not isinstance(rank, int) or rank <= 0:
+            yield Flow(view.to(to), None, used)
+            return
+        yield Flow(view.to(to), {}, used)
+        yield Flow(view.to(f"{to}.rank"), rank, used, same=True)
+
+    def write(view: Writing) -> Iterator[Out]:
+        rank = view.get(f"{to}.rank")
+        used = (view.to(f"{to}.rank"),)
+        if not isinstance(rank, int):
+            yield Flow(view.path(flat), 0, (view.to(to),))
+        elif view.version < (0, 4):
+            yield Lost(used, "verl has LoRA since 0.4")
+        else:
+            yield Flow(view.path(flat), rank, used, same=True)
+
+    m, c = f"{prefix}.", f"{to}."
+    return [
+        Code(f"LoRA of {prefix}", (K(flat, 0, "0.4"), K(block, 0, "0.8")), (to, f"{to}.rank"), read, write),
+        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4", also=(K(f"{m}lora.alpha", ABSENT, "0.8"),)),
+        Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
+        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True), since="0.4"),
+        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
+        Key(
+            f"{m}lora_adapter_path",
+            f"{c}adapter_path",
+            None,
+            since="0.7",
+            also=(K(f"{m}lora.adapter_path", None, "0.8"),),
+        ),
+        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
+        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
+        Dropped(f"{c}name", "verl does not name adapters"),
+        Dropped(f"{c}base_model", "verl does not name the base model"),
+    ]
+
+
+def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> list[Rule]:
+    """The keys of a model block that say what the model is."""
+    m, c = f"{prefix}.", f"{to}."
+    return [
+        Key(f"{m}{path}", f"{c}path", ABSENT, always=True),
+        Key(f"{m}trust_remote_code", f"{c}trust_remote_code", False),
+        Key(f"{m}external_lib", f"{c}import_modules", None, Listed(single=True), also=(K(f"{m}external_libs"),)),
+        Key(f"{m}override_config.attn_implementation", f"{c}attention", None, ATTENTION),
+        Key(f"{m}custom_chat_template", f"{c}chat_template", None, since="0.5"),
+        Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False, since=since),
+        Tree(f"{m}override_config", f"{c}overrides", but=("attn_implementation",)),
+        *lora(prefix, f"{to}.lora"),
+    ]
+
+
+def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
+    """The keys of a model block that trade memory for time."""
+    m, c = f"{prefix}.", f"{to}."
+    return [
+        Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations", True),
+        Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations", False, since="0.4"),
+        Key(f"{m}use_remove_padding", f"{c}memory.remove_padding", padding),
+        Key(f"{m}use_liger", f"{c}fused_kernels.liger", False, since="0.4"),
+        Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled", False, since="0.4"),
+        Key(
+            f"{m}fused_kernel_options.impl_backend",
+            f"{c}fused_kernels.backend",
+            "torch",
+            Partly({None: "torch"}),
+            since="0.5",
+        ),
+        Dropped(f"{c}memory.recompute_reentrant", "verl recomputes without re-entrance"),
+        Dropped(f"{c}memory.empty_cache", "verl empties the cache as it likes"),
+    ]
+
+
+def sequence_parallel(role: str, to: str, *, nested: str, default: Any = 1) -> Key:
+    """The Ulysses size, which stands in the role and in its FSDP block."""
+    key = f"{role}.ulysses_sequence_parallel_size"
+    also = (K(f"{nested}.ulysses_sequence_parallel_size", ABSENT, "0.6"),)
+    return Key(key, f"{to}.sequence_parallel", default, also=also)
+
+
+def engines(
+    role: str, to: str, groups: tuple[str, ...], sharded: list[Rule], *, like: str = "", block: str = ""
+) -> list[Rule]:
+    """The blocks of the engines; those of an engine that is not chosen are dead."""
+    key = f"{role}.strategy"
+    return [
+        under("fsdp2", key, groups, to, sharded),
+        under("megatron", key, groups, to, megatron(block or f"{role}.megatron", to, like)),
+        *other_engine(role, to, "veomni", "torchtitan"),
+    ]
+
+
+GROUP = ("model_engine",)
+POLICY: list[Rule] = [
+    *model(M, "model"),
+    *memory(M, "train", padding=By({"0.3": False, "0.7": True})),
+    Key(f"{M}.rope_theta", "model.rope.theta"),
+    Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
+    Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
+    Dropped("model.tinker.**", "Tinker is Trinity's", None),
+    Dropped("model.tinker", "Tinker is Trinity's", None),
+    Dropped("model.modality", "verl goes by the model"),
+    Dropped("model.freeze", "verl freezes only vision towers and routers"),
+    strategy(A, "train.engine", also=("model_engine",)),
+    *engines(
+        A,
+        "train.engine",
+        GROUP,
+        [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(A, "train.engine", nested=f"{A}.fsdp_config")],
+    ),
+    *precision(f"{A}.fsdp_config", "train"),
+    Dropped("train.engine.expert_parallel", "verl's FSDP splits no experts"),
+    Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
+    Dropped("train.engine.optimizer_overrides", "verl puts these into optim.override_optimizer_config"),
+    Dropped("train.engine.moe.freeze_router", "a key of the model block"),
+    Dropped("train.engine.args", "another engine's settings"),
+    *optimizer(
+        f"{A}.optim",
+        "train",
+        rate=1e-6,
+        betas=[0.9, 0.999],
+        since="0.6",
+        clip=(K(f"{A}.grad_clip", 1.0, until="0.7"),),
+    ),
+    *schedule(f"{A}.optim", "train"),
+    Key(
+        f"{A}.use_torch_compile", "train.compile", True, also=(K(f"{A}.fsdp_config.use_torch_compile", ABSENT, "0.6"),)
+    ),
+    Key(f"{A}.fsdp_config.seed", "train.seed", ABSENT, since="0.7"),
+    Key(f"{A}.fsdp_config.full_determinism", "run.deterministic", False, since="0.7"),
+    Key(
+        f"{A}.entropy_from_logits_with_chunking",
+        "train.memory.entropy_chunked",
+        False,
+        since="0.5",
+        also=(K(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT, "0.6"),),
+    ),
+    Key(
+        f"{A}.entropy_checkpointing",
+        "train.memory.entropy_recompute",
+        False,
+        since="0.5",
+        also=(K(f"{A}.fsdp_config.entropy_checkpointing", ABSENT, "0.6"),),
+    ),
+    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", False, since="0.8"),
+]
+
+REFERENCE: list[Rule] = [
+    Section(
+        "reference.engine",
+        (
+            strategy(REF, "reference.engine", also=GROUP, default=Like(f"{A}.strategy"), claims=False),
+            *engines(
+                REF,
+                "reference.engine",
+                GROUP,
+                [
+                    *fsdp(f"{REF}.fsdp_config", "reference.engine"),
+                    sequence_parallel(
+                        REF,
+                        "reference.engine",
+                        nested=f"{REF}.fsdp_config",
+                        default=Like(f"{A}.ulysses_sequence_parallel_size"),
+                    ),
+                ],
+                like=f"{A}.megatron",
+            ),
+        ),
+    ),
+    Section("reference.precision", tuple(precision(f"{REF}.fsdp_config", "reference"))),
+    Key(
+        f"{REF}.use_torch_compile",
+        "reference.compile",
+        ABSENT,
+        since="0.4",
+        also=(K(f"{REF}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
+    ),
+    Section("reference.model", (Key(f"{REF}.model.path", "reference.model.path"),)),
+]
+
+
+# The critic is there where the estimator is gae, or where it is switched on.
+
+
+def _read_critic(view: Reading) -> Iterator[Flow]:
+    enabled = view.get("critic.enable")
+    wanted = view.get("algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
+    yield Flow(view.to("critic"), {} if wanted else None, (view.path("critic.enable"),))
+
+
+def _write_critic(view: Writing) -> Iterator[Out]:
+    there = view.get("critic") is not None
+    derived = view.config.algorithm.advantage.choice == "gae"
+    if there != derived:
+        yield Flow(view.path("critic.enable"), there, (view.to("critic"),))
+
+
+def _read_critic_mini(view: Reading) -> Iterator[Flow]:
+    key, group = "critic.ppo_mini_batch_size", view.get("actor_rollout_ref.rollout.n")
+    used = (view.path(key),)
+    if not view.written(key):
+        yield Flow(view.to("critic.mini_batch_responses"), None, ())
+    elif isinstance(view.get(key), int) and isinstance(group, int):
+        note = f"{view.get(key)} prompts x {group} responses"
+        yield Flow(view.to("critic.mini_batch_responses"), view.get(key) * group, used, "derived", note)
+
+
+def _write_critic_mini(view: Writing) -> Iterator[Out]:
+    responses = view.get("critic.mini_batch_responses")
+    if not isinstance(responses, int):
+        return
+    group, used = view.config.batch.responses_per_prompt, (view.to("critic.mini_batch_responses"),)
+    prompts, rest = divmod(responses, group)
+    if rest:
+        near = arithmetic.nearest_multiples(responses, group)
+        yield Lost(used, f"{responses} responses are no whole number of prompts of {group}; {near} would be")
+    yield Flow(view.path("critic.ppo_mini_batch_size"), max(1, prompts), used, "derived", f"{responses} / {group}")
+
+
+def _read_critic_model(view: Reading) -> Iterator[Flow]:
+    key = "critic.model.path"
+    own = view.written(key) and view.get(key) != view.get(f"{M}.path")
+    yield Flow(view.to("critic.model"), {} if own else None, (view.path(key),), "mapped", "" if own else "the policy's")
+    if own:
+        yield Flow(view.to("critic.model.path"), view.get(key), (view.path(key),), same=True)
+
+
+def _write_critic_model(view: Writing) -> Iterator[Out]:
+    if view.get("critic") is None:
+        return
+    own = view.get("critic.model.path")
+    path, to = (own, "critic.model.path") if own else (view.config.model.path, "model.path")
+    yield Flow(
+        view.path("critic.model.path"),
+        path,
+        (view.to(to),),
+        "mapped",
+        "" if own else "the policy's",
+        same=True,
+        always=True,
+    )
+
+
+C = "critic"
+NESTED_OLD = f"{C}.model.fsdp_config"
+CRITIC_FSDP: list[Rule] = [
+    *[
+        Key(
+            f"{C}.fsdp.{name}",
+            f"{C}.engine.{field}",
+            default,
+            convert,
+            since="0.8",
+            also=(K(f"{NESTED_OLD}.{name}", default, until="0.7"),),
+        )
+        for name, field, default, convert in (
+            ("fsdp_size", "shard", -1, Partly({-1: "all"})),
+            ("offload_policy", "cpu_offload_policy", False, SAME),
+            ("reshard_after_forward", "reshard_after_forward", True, SAME),
+            ("forward_prefetch", "forward_prefetch", False, SAME),
+            ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
+        )
+    ],
+    offloads_since(f"{C}.fsdp", f"{C}.engine", "0.8", ""),
+    offloads_since(NESTED_OLD, f"{C}.engine", "", "0.7"),
+    sequence_parallel(C, f"{C}.engine", nested=f"{C}.fsdp"),
+]
+CRITIC: list[Rule] = [
+    Code("critic", (K(f"{C}.enable", None, "0.6"),), (C,), _read_critic, _write_critic, "adv_estimator gae, or enable"),
+    Code(
+        "critic mini-batch",
+        (K(f"{C}.ppo_mini_batch_size", Like(f"{A}.ppo_mini_batch_size")),),
+        (f"{C}.mini_batch_responses",),
+        _read_critic_mini,
+        _write_critic_mini,
+    ),
+    Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
+    Key(f"{C}.shuffle", f"{C}.shuffle", Like(f"{A}.shuffle")),
+    Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT, since="0.7"),
+    Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Off(0.0)),
+    Key(f"{C}.loss_agg_mode", f"{C}.value_loss.aggregation", Like(f"{A}.loss_agg_mode"), AGGREGATIONS, since="0.4"),
+    Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
+    micro(
+        f"{C}.micro",
+        dynamic=f"{C}.use_dynamic_bsz",
+        tokens=f"{C}.ppo_max_token_len_per_gpu",
+        responses=f"{C}.ppo_micro_batch_size_per_gpu",
+        total=f"{C}.ppo_micro_batch_size",
+        like={"dynamic": f"{A}.use_dynamic_bsz"},
+        default=32768,
+    ),
+    Key(f"{C}.forward_micro_batch_size_per_gpu", f"{C}.forward_micro.per_replica", ABSENT, until="0.7"),
+    Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values"),
+    Dropped(f"{C}.forward_micro", "verl no longer has a batch of its own for values", None),
+    Code(
+        "critic model",
+        (K(f"{C}.model.path", ABSENT),),
+        (f"{C}.model", f"{C}.model.path"),
+        _read_critic_model,
+        _write_critic_model,
+    ),
+    *model(f"{C}.model", f"{C}.model")[1:],
+    Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
+    *memory(f"{C}.model", C, padding=By({"0.3": False, "0.8": True})),
+    strategy(C, f"{C}.engine", also=("model_engine",)),
+    *engines(C, f"{C}.engine", GROUP, CRITIC_FSDP),
+    Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", LONG_DTYPES, since="0.8"),
+    Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", LONG_DTYPES, since="0.8"),
+    *optimizer(
+        f"{C}.optim", C, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=(K(f"{C}.grad_clip", 1.0, until="0.7"),)
+    ),
+    *schedule(f"{C}.optim", C),
+    Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
+    Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT, since="0.8"),
+    *[
+        Dropped(f"{C}.{name}", "verl has no such key for the critic")
+        for name in [
+            "precision.reduce",
+            "engine.wrap_layers",
+            "engine.source_args",
+            "engine.expert_parallel",
+            "engine.sequence_packing",
+            "engine.optimizer_overrides",
+            "engine.moe.freeze_router",
+            "engine.args",
+            "memory.entropy_chunked",
+            "memory.entropy_recompute",
+            "fused_kernels.prefix_grouping",
+            "model.max_context_tokens",
+            "model.rope.theta",
+            "model.rope.scaling",
+            "model.modality",
+            "model.freeze",
+            "model.multi_token_prediction",
+            "model.chat_template_args",
+            "model.tinker",
+            "model.tinker.**",
+        ]
+    ],
+    Dropped("reference.engine.**", "verl has no such key for the reference"),
+    Dropped("reference.model.**", "verl takes the reference's settings from the policy's model block"),
+]
+
+RULES: list[Rule] = [*POLICY, *REFERENCE, *CRITIC]

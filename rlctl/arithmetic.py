@@ -1,0 +1,236 @@
+"""Batch, schedule and topology arithmetic on a config: one place, used by adapters, checks, plan and runtime.
+
+Symbols: P prompts a step, n responses a prompt, M responses of a mini-batch, E ppo epochs, k optimizer steps a step, D replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rlctl.config.fields import Interval
+from rlctl.config.root import Config
+from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
+from rlctl.errors import PlanError
+
+Device = Literal["cuda", "cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The machines a run is planned and checked for."""
+
+    nodes: int
+    devices_per_node: int
+    device: Device
+    cpus_per_node: int | None = None
+    gib_per_device: float | None = None
+    gpu: str | None = None
+    """Name of the GPU, as ``nvidia-smi`` or Ray gives it; the time of a step is estimated only for known ones."""
+
+
+def responses_per_step(config: Config) -> int:
+    """P * n for rl; P (one response a row) where responses come from the data set."""
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        return config.batch.prompts_per_step
+    return config.batch.prompts_per_step * config.batch.responses_per_prompt
+
+
+def mini_batch_responses(config: Config) -> int:
+    """M: responses of one optimizer step; the whole step where the config says nothing."""
+    return config.batch.mini_batch_responses or responses_per_step(config)
+
+
+def mini_batches_per_epoch(config: Config) -> int:
+    """ceil(P * n / M): mini-batches of one pass over a step's responses."""
+    return -(-responses_per_step(config) // mini_batch_responses(config))
+
+
+def optimizer_steps_per_step(config: Config) -> int:
+    """k = ceil(P * n / M) * E."""
+    return mini_batches_per_epoch(config) * config.batch.ppo_epochs
+
+
+def steps_per_epoch(config: Config, rows: int) -> int:
+    """Whole steps in one pass over ``rows`` prompts.
+
+    Raises:
+        PlanError: there are fewer prompts than one step needs.
+    """
+    per_step = config.batch.prompts_per_step
+    if rows < per_step and config.data.last_batch == "drop":
+        raise PlanError(
+            f"the training data has {rows} prompts and a step takes {per_step}: not one step fits in an epoch",
+            hint=f"set batch.prompts_per_step to {rows} or less, or data.last_batch to carry",
+        )
+    return rows // per_step
+
+
+def total_steps(config: Config, rows: int | None) -> int | None:
+    """Steps of the whole run: the first reached of steps, epochs and optimizer steps; None where it needs the data's length.
+
+    Args:
+        rows: prompts in the training data after filtering, None while unknown.
+    """
+    schedule = config.schedule
+    limits = [schedule.total_steps] if schedule.total_steps is not None else []
+    if schedule.total_optimizer_steps is not None:
+        limits.append(-(-schedule.total_optimizer_steps // optimizer_steps_per_step(config)))
+    if schedule.total_epochs is not None:
+        if rows is None:
+            return None
+        limits.append(_steps_in_epochs(config, schedule.total_epochs, rows))
+    return min(limits) if limits else None
+
+
+def _steps_in_epochs(config: Config, epochs: int, rows: int) -> int:
+    if config.data.last_batch == "carry":
+        return epochs * rows // config.batch.prompts_per_step
+    return epochs * steps_per_epoch(config, rows)
+
+
+def interval_in_steps(interval: Interval | None, config: Config, rows: int | None) -> int | None:
+    """An interval in steps, at least 1; None where it never happens, or counts epochs of data of unknown length."""
+    if interval is None:
+        return None
+    if interval.steps is not None:
+        return interval.steps
+    if interval.optimizer_steps is not None:
+        return max(1, round(interval.optimizer_steps / optimizer_steps_per_step(config)))
+    if interval.epochs is None or rows is None:
+        return None
+    return max(1, interval.epochs * steps_per_epoch(config, rows))
+
+
+def devices(config: Config) -> int:
+    """All devices of the run."""
+    return config.placement.nodes * config.placement.devices_per_node
+
+
+def rollout_devices(config: Config) -> int:
+    """Devices that rollout runs on: all of them when colocated, else its own."""
+    placement = config.placement
+    if placement.layout == "explicit" and "rollout" in placement.roles:
+        return len(placement.roles["rollout"].devices)
+    if placement.layout == "split":
+        return placement.rollout_devices or devices(config) // 2
+    return devices(config)
+
+
+def train_devices(config: Config) -> int:
+    """Devices that the policy is trained on."""
+    placement = config.placement
+    if placement.layout == "explicit" and "policy" in placement.roles:
+        return len(placement.roles["policy"].devices)
+    if placement.layout == "split":
+        return devices(config) - rollout_devices(config)
+    return devices(config)
+
+
+def devices_per_replica(engine: TrainEngine) -> int:
+    """Devices that hold one data-parallel rank: TP * PP * CP in Megatron, the Ulysses size in FSDP2."""
+    if isinstance(engine, Megatron):
+        return engine.tensor * engine.pipeline * engine.context
+    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+
+
+def devices_per_sequence(engine: TrainEngine) -> int:
+    """Devices that share one sequence: the context size in Megatron, the Ulysses size in FSDP2."""
+    if isinstance(engine, Megatron):
+        return engine.context
+    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+
+
+def train_replicas(config: Config) -> int:
+    """D: data-parallel ranks of the policy.
+
+    Raises:
+        PlanError: the devices do not divide into whole replicas, or there are none.
+    """
+    total, each = train_devices(config), devices_per_replica(config.train.engine)
+    if total < 1:
+        raise PlanError(
+            f"rollout takes {rollout_devices(config)} of {devices(config)} devices; training has none",
+            hint="lower placement.rollout_devices, or give the policy devices of its own",
+        )
+    if total % each:
+        raise PlanError(
+            f"{total} training devices do not divide into replicas of {each} devices ({total} / {each} = {total / each:g})",
+            hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of train.engine",
+        )
+    return total // each
+
+
+def devices_per_rollout_engine(config: Config) -> int:
+    """Devices of one rollout engine: TP * PP * DP."""
+    parallel = config.rollout.parallel
+    return parallel.tensor * parallel.pipeline * parallel.data
+
+
+def rollout_engines(config: Config) -> int:
+    """Rollout engines: as set, or as many as fit the rollout devices.
+
+    Raises:
+        PlanError: they need more devices than there are, or do not divide them.
+    """
+    total, each = rollout_devices(config), devices_per_rollout_engine(config)
+    wanted = config.rollout.parallel.replicas
+    if isinstance(wanted, int):
+        if wanted * each > total:
+            raise PlanError(
+                f"{wanted} rollout engines of {each} devices need {wanted * each}; rollout has {total}",
+                hint=f"set rollout.parallel.replicas to {total // each} or less",
+            )
+        return wanted
+    if total < each or total % each:
+        raise PlanError(
+            f"{total} rollout devices do not divide into engines of {each} devices",
+            hint=f"set rollout.parallel.tensor to a divisor of {total}",
+        )
+    return total // each
+
+
+def trains(config: Config) -> bool:
+    """Whether the policy is trained."""
+    return config.run.mode in ("online", "train_only")
+
+
+def needs_rollout(config: Config) -> bool:
+    """Whether responses are generated: for training, or for evaluation on held-out prompts."""
+    generates = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "explore_only")
+    return generates or evaluates(config)
+
+
+def evaluates(config: Config) -> bool:
+    """Whether held-out prompts are answered at all."""
+    return bool(config.data.eval) and (config.schedule.evaluate_every is not None or config.run.mode == "evaluate_only")
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether a reference model measures anything."""
+    algorithm = config.algorithm
+    in_loss = algorithm.kl_in_loss is not None and algorithm.kl_in_loss.coefficient > 0
+    in_reward = algorithm.kl_in_reward is not None and algorithm.kl_in_reward.coefficient > 0
+    measured = algorithm.objective.choice in ("rl", "mix") and (in_loss or in_reward)
+    return trains(config) and (measured or algorithm.objective.choice == "dpo")
+
+
+def needs_critic(config: Config) -> bool:
+    """Whether values are estimated."""
+    return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The two values nearest to one that does not divide."""
+
+    below: int
+    above: int
+
+    def __str__(self) -> str:
+        return f"{self.below} or {self.above}" if self.below else str(self.above)
+
+
+def nearest_multiples(value: int, of: int) -> Neighbours:
+    """The multiples of ``of`` just below and above ``value``."""
+    return Neighbours(value // of * of, -(-value // of) * of)

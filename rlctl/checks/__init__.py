@@ -1,0 +1,100 @@
+"""Preflight: what would go wrong, before anything starts. Pure functions from a config to problems.
+
+    RULES ──each──▶ Problem(code, key, message, hint) ──locate──▶ Finding(level, file:line)
+
+To add one: a function in the module of its subject, in that module's ``RULES``; its code in ``problem.CODES``; a row in the
+table of ``tests/checks/test_rules.py``, which fails on a code that no test provokes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+from rlctl.arithmetic import Cluster
+from rlctl.checks import algorithm, batch, output, placement, sources, supported
+from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
+from rlctl.config import Config, resolve_stages
+from rlctl.documents.paths import KeyPath, dotted
+from rlctl.errors import Location
+from rlctl.report import Finding, Level
+
+__all__ = ["CODES", "RULES", "check", "codes_page"]
+
+Locate = Callable[[KeyPath], Location | None]
+Rule = Callable[[Config, Surroundings], Iterator[Problem]]
+
+RULES: tuple[Rule, ...] = (
+    *sources.RULES,
+    *batch.RULES,
+    *algorithm.RULES,
+    *placement.RULES,
+    *output.RULES,
+    *supported.RULES,
+)
+"""Every rule, in the order that findings are shown."""
+
+
+def check(
+    config: Config,
+    *,
+    locate: Locate = lambda path: None,
+    cluster: Cluster | None = None,
+    symbolic: Collection[KeyPath] | None = None,
+    silent: Collection[KeyPath] = (),
+) -> list[Finding]:
+    """Check a config, each of its stages as it will run.
+
+    Args:
+        config: the canonical config, stages included.
+        locate: where a key was written.
+        cluster: the machines it is for; None checks nothing that depends on them.
+        symbolic: keys written as ``${...}``; None does not look for secrets in plain text.
+        silent: keys that hold what a dialect's silence means (``Loaded.silent``).
+    """
+    surroundings = Surroundings(cluster, symbolic, silent)
+    if not config.stages:
+        return [_finding(problem, (), locate) for problem in _problems(config, surroundings)]
+    stages, broken = resolve_stages(config)
+    findings = [Finding("stage", Level.ERROR, f.message, f.key, locate(("stages",)), f.hint) for f in broken]
+    found = (
+        {index: _problems(stage.config, _of_stage(surroundings, index)) for index, stage in enumerate(stages)}
+        if not broken
+        else {}
+    )
+    everywhere = [problem for problem in found.get(0, []) if all(problem in others for others in found.values())]
+    findings += [_finding(problem, (), locate) for problem in everywhere]
+    for index, problems in found.items():
+        own = (problem for problem in problems if problem not in everywhere)
+        findings += [_finding(problem, ("stages", index), _in_stage(config, index, locate)) for problem in own]
+    return findings
+
+
+def _of_stage(surroundings: Surroundings, index: int) -> Surroundings:
+    """The same, with the silent keys of a stage under the names they have in its own config."""
+    own = {path[2:] for path in surroundings.silent if path[:2] == ("stages", index)}
+    return replace(surroundings, silent=own or surroundings.silent)
+
+
+def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
+    """Where a stage's key was written: in the stage if that changes it, else in the base that it came from."""
+
+    def located(path: KeyPath) -> Location | None:
+        change: object = config.stages[index]
+        for part in path[2:]:
+            if not isinstance(change, Mapping) or part not in change:
+                return locate(path[2:])
+            change = change[part]
+        return locate(path)
+
+    return located
+
+
+def _problems(config: Config, surroundings: Surroundings) -> list[Problem]:
+    return [problem for rule in RULES for problem in rule(config, surroundings)]
+
+
+def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:
+    path = (*stage, *problem.key)
+    level = CODES[problem.code].level
+    return Finding(problem.code, level, problem.message, dotted(path), locate(path), problem.hint)

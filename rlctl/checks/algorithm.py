@@ -1,0 +1,158 @@
+"""Rules on the algorithm, sampling and the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl import arithmetic
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.config.sections.algorithm import Cispo, Gspo, PpoClip
+
+GROUP_BASELINES = ("grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline", "opo", "opmd")
+"""Advantages that compare the responses of one prompt."""
+
+HIGHEST_LEARNING_RATE = 1e-3
+"""Full fine-tuning of language models diverges well below this."""
+
+
+def _is_rl(config: Config) -> bool:
+    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode != "evaluate_only"
+
+
+def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """The advantage has what it compares with."""
+    name = config.algorithm.advantage.choice
+    if _is_rl(config) and name in GROUP_BASELINES and config.batch.responses_per_prompt == 1:
+        yield Problem(
+            "group-of-one",
+            ("batch", "responses_per_prompt"),
+            f"{name} compares the responses of a prompt, and each prompt has 1: the advantage is the reward itself",
+            "set batch.responses_per_prompt to 2 or more; 4 to 16 are usual",
+        )
+    if arithmetic.needs_critic(config) and config.critic is None:
+        yield Problem(
+            "gae-without-critic",
+            ("algorithm", "advantage"),
+            "gae estimates advantages with a critic, and critic is null",
+            "add a critic section ({} takes the policy's model), or take another advantage, such as grpo",
+        )
+    if config.critic is not None and not arithmetic.needs_critic(config):
+        yield Problem(
+            "critic-unused", ("critic",), f"{name} asks no critic", "remove critic, or set algorithm.advantage to gae"
+        )
+
+
+def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A KL that is configured measures something, and so does a reference."""
+    for name in ("kl_in_loss", "kl_in_reward"):
+        penalty = getattr(config.algorithm, name)
+        if penalty is not None and penalty.coefficient == 0:
+            yield Problem(
+                "kl-off",
+                ("algorithm", name, "coefficient"),
+                f"algorithm.{name} has coefficient 0: it measures nothing",
+                "set a coefficient above 0, or null for the whole key",
+            )
+    if config.reference.model is not None and not arithmetic.needs_reference(config):
+        yield Problem(
+            "reference-unused",
+            ("reference", "model"),
+            "a reference model, and no KL is measured against it",
+            "set algorithm.kl_in_loss, or remove reference.model",
+        )
+
+
+def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Training responses are drawn from the policy that is trained."""
+    if not _is_rl(config):
+        return
+    drawn = config.rollout.sampling
+    if drawn.temperature == 0:
+        yield Problem(
+            "greedy-training",
+            ("rollout", "sampling", "temperature"),
+            "training responses at temperature 0 are greedy: nothing is explored, and groups score alike",
+            "set rollout.sampling.temperature to 1.0",
+        )
+    cut = [f"{name} {getattr(drawn, name)}" for name in ("top_p", "top_k") if getattr(drawn, name) not in (None, 1.0)]
+    if cut:
+        yield Problem(
+            "sampling-cut",
+            ("rollout", "sampling"),
+            f"training responses are drawn with {' and '.join(cut)}; the loss takes the whole distribution",
+            "top_p 1.0 and top_k null draw from the policy itself",
+        )
+
+
+def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Learning rates are neither 0 nor implausibly high, and the warm-up ends."""
+    if config.run.mode == "evaluate_only":
+        return
+    trained = [("train", config.train)] + ([("critic", config.critic)] if config.critic is not None else [])
+    for role, train in trained:
+        rate = train.optimizer.learning_rate
+        key = (role, "optimizer", "learning_rate")
+        if rate == 0:
+            yield Problem(
+                "learning-rate", key, f"{role}.optimizer.learning_rate is 0: nothing is learned", "set it above 0"
+            )
+        elif rate > HIGHEST_LEARNING_RATE:
+            yield Problem(
+                "learning-rate",
+                key,
+                f"{role}.optimizer.learning_rate is {rate:g}; full fine-tuning diverges above about {HIGHEST_LEARNING_RATE:g}",
+                "1e-6 to 1e-5 are usual",
+            )
+    yield from _warmup(config)
+
+
+def _warmup(config: Config) -> Iterator[Problem]:
+    schedule = config.train.learning_rate_schedule
+    key = ("train", "learning_rate_schedule", "warmup")
+    if schedule.warmup.ticks is not None and schedule.warmup.ratio is not None:
+        yield Problem("warmup", key, "the warm-up has both ticks and a ratio", "keep one of the two")
+    steps = arithmetic.total_steps(config, None)
+    if steps is None or schedule.warmup.ticks is None:
+        return
+    per_step = arithmetic.optimizer_steps_per_step(config) if schedule.tick == "optimizer_step" else 1
+    total = schedule.total_ticks or steps * per_step
+    if schedule.warmup.ticks > total:
+        yield Problem(
+            "warmup",
+            (*key, "ticks"),
+            f"a warm-up of {schedule.warmup.ticks} ticks in a run of {total} ({schedule.tick}s): the peak is never reached",
+            f"set it to {total} or less",
+        )
+
+
+def clip_range(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Bounds of the policy loss can act."""
+    loss = config.algorithm.policy_loss
+    if not _is_rl(config) or not isinstance(loss, (PpoClip, Gspo, Cispo)):
+        return
+    key = ("algorithm", "policy_loss")
+    if isinstance(loss, (PpoClip, Gspo)) and loss.clip_low >= 1:
+        yield Problem(
+            "clip-range",
+            (*key, "clip_low"),
+            f"clip_low is {loss.clip_low:g}: a ratio is never below 0, so the lower bound never acts",
+            "0.2 is usual",
+        )
+    if isinstance(loss, (PpoClip, Gspo)) and loss.clip_high < loss.clip_low:
+        yield Problem(
+            "clip-range",
+            (*key, "clip_high"),
+            f"clip_high {loss.clip_high:g} is below clip_low {loss.clip_low:g}: good tokens are held back more than bad ones",
+            "clip_high is the same or larger (DAPO: 0.28 over 0.2)",
+        )
+    if isinstance(loss, PpoClip) and loss.dual_clip is not None and loss.dual_clip <= 1 + loss.clip_high:
+        yield Problem(
+            "clip-range",
+            (*key, "dual_clip"),
+            f"dual_clip {loss.dual_clip:g} is within 1 + clip_high = {1 + loss.clip_high:g}",
+            "3.0 is usual, null is off",
+        )
+
+
+RULES = (advantage, kl, sampling, learning_rate, clip_range)

@@ -1,0 +1,145 @@
+"""Rules on batches, lengths and the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+from rlctl import arithmetic
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.errors import PlanError
+from rlctl.memory import context_tokens
+from rlctl.model_shape import read_shape
+
+
+def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A step's responses divide into mini-batches, and these by the replicas."""
+    if config.run.mode == "evaluate_only":
+        return
+    step, mini = arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config)
+    key = ("batch", "mini_batch_responses")
+    if mini > step:
+        yield Problem(
+            "mini-batch-too-large",
+            key,
+            f"a mini-batch of {mini} responses, and a step has {_step_arithmetic(config)}",
+            f"set batch.mini_batch_responses to {step} or less",
+        )
+    elif step % mini:
+        full, rest = divmod(step, mini)
+        yield Problem(
+            "mini-batch-uneven",
+            key,
+            f"a step has {_step_arithmetic(config)}, which is {full} x {mini} + {rest}: the last mini-batch has {rest}",
+            f"set batch.mini_batch_responses to {_nearest_divisors(step, mini)}",
+        )
+    yield from _replicas(config, min(mini, step))
+
+
+def _step_arithmetic(config: Config) -> str:
+    step, prompts = arithmetic.responses_per_step(config), config.batch.prompts_per_step
+    if step == prompts:
+        return f"{step} responses"
+    return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
+
+
+def _nearest_divisors(total: int, value: int) -> str:
+    small = [number for number in range(1, isqrt(total) + 1) if total % number == 0]
+    divisors = sorted({*small, *(total // number for number in small)})
+    below = max(number for number in divisors if number <= value)
+    above = min(number for number in divisors if number >= value)
+    return f"{below} or {above}"
+
+
+def _replicas(config: Config, mini: int) -> Iterator[Problem]:
+    try:
+        replicas = arithmetic.train_replicas(config)
+    except PlanError:
+        return
+    key = ("batch", "mini_batch_responses")
+    if mini < replicas:
+        yield Problem(
+            "idle-replicas",
+            key,
+            f"a mini-batch of {mini} responses on {replicas} replicas: {replicas - mini} of them compute nothing",
+            f"use mini-batches of at least {replicas} responses, or fewer devices",
+        )
+    elif mini % replicas:
+        near = arithmetic.nearest_multiples(mini, replicas)
+        yield Problem(
+            "replicas-uneven",
+            key,
+            f"a mini-batch of {mini} responses on {replicas} replicas is {mini / replicas:.4g} each",
+            f"{near} would divide",
+        )
+
+
+def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Sequences fit into the context, into the model and into a micro-batch."""
+    prompt, response = config.data.max_prompt_tokens, config.rollout.max_response_tokens
+    context = config.model.max_context_tokens
+    from_data = config.algorithm.objective.choice in ("sft", "dpo")
+    if context is not None and not from_data and prompt + response > context:
+        yield Problem(
+            "context-too-short",
+            ("model", "max_context_tokens"),
+            f"{prompt} prompt tokens + {response} response tokens = {prompt + response}; the context has {context}",
+            f"set model.max_context_tokens to {prompt + response}, or shorten one of the two",
+        )
+    if config.rollout.sampling.min_response_tokens > response:
+        yield Problem(
+            "response-bounds",
+            ("rollout", "sampling", "min_response_tokens"),
+            f"at least {config.rollout.sampling.min_response_tokens} response tokens, and at most {response}",
+            "lower min_response_tokens, or raise rollout.max_response_tokens",
+        )
+    longest = context_tokens(config)
+    shape = read_shape(config.model.path)
+    if shape is not None and shape.max_positions is not None and longest > shape.max_positions:
+        yield Problem(
+            "model-positions",
+            ("data", "max_sequence_tokens") if from_data else ("rollout", "max_response_tokens"),
+            f"sequences of up to {longest} tokens; {config.model.path} has {shape.max_positions} positions",
+            "shorten prompts and responses",
+        )
+    for name in ("micro", "log_prob_micro"):
+        micro = getattr(config.batch, name)
+        if micro is not None and micro.by == "tokens" and longest > micro.per_replica:
+            yield Problem(
+                "sequence-over-micro",
+                ("batch", name, "per_replica"),
+                f"sequences of up to {longest} tokens in micro-batches of {micro.per_replica}",
+                f"set batch.{name}.per_replica to {longest} or more",
+            )
+
+
+def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """The run has an end, and evaluates where it has something to evaluate on."""
+    limits = (config.schedule.total_steps, config.schedule.total_epochs, config.schedule.total_optimizer_steps)
+    if config.run.mode != "evaluate_only" and not any(limits):
+        yield Problem(
+            "no-end",
+            ("schedule",),
+            "the schedule has no end",
+            "set schedule.total_steps or schedule.total_epochs",
+        )
+    if config.run.mode == "evaluate_only":
+        return
+    if config.data.eval and config.schedule.evaluate_every is None:
+        yield Problem(
+            "evaluation-never",
+            ("data", "eval"),
+            f"{len(config.data.eval)} held-out source(s), and schedule.evaluate_every is null",
+            "set schedule.evaluate_every, or remove data.eval",
+        )
+    if config.schedule.evaluate_every is not None and not config.data.eval:
+        yield Problem(
+            "evaluation-without-data",
+            ("schedule", "evaluate_every"),
+            "evaluates regularly, and data.eval is empty",
+            "add a source to data.eval, or remove schedule.evaluate_every",
+        )
+
+
+RULES = (mini_batches, lengths, schedule)

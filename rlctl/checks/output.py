@@ -1,0 +1,83 @@
+"""Rules on what a run leaves behind: checkpoints, trackers, and secrets that must not be in files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.config.inspect import secrets
+from rlctl.documents.paths import dotted
+
+SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+"""Names of environment variables that hold secrets."""
+
+
+def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A checkpoint to resume from is named exactly when it is asked for, and the run leaves weights behind."""
+    checkpoint = config.checkpoint
+    key = ("checkpoint", "resume_path")
+    if checkpoint.resume == "path" and not checkpoint.resume_path:
+        yield Problem("resume-path", key, "checkpoint.resume is path, and checkpoint.resume_path is not set", "set it")
+    elif (
+        checkpoint.resume == "path"
+        and checkpoint.resume_path
+        and not Path(checkpoint.resume_path).expanduser().exists()
+    ):
+        yield Problem(
+            "path-missing", key, f"the checkpoint {checkpoint.resume_path} does not exist here", "correct the path"
+        )
+    elif checkpoint.resume != "path" and checkpoint.resume_path:
+        yield Problem(
+            "resume-path",
+            key,
+            f"checkpoint.resume_path is set, and checkpoint.resume is {checkpoint.resume}: it is not read",
+            "set checkpoint.resume to path, or remove the path",
+        )
+    trains = config.run.mode != "evaluate_only"
+    if trains and checkpoint.every is None and not checkpoint.last and checkpoint.export == "never":
+        yield Problem(
+            "never-saved",
+            ("checkpoint",),
+            "every is null, last is false and export is never: nothing is saved",
+            "set checkpoint.last to true",
+        )
+
+
+def trackers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Trackers can start where the run does."""
+    for index, tracker in enumerate(config.tracking):
+        mode = getattr(tracker, "mode", "")
+        if mode in ("cloud", "online", "local"):
+            yield Problem(
+                "tracker",
+                ("tracking", index, "mode"),
+                f"{tracker.choice} in mode {mode} needs {'a server' if mode == 'local' else 'an account and the network'}",
+                "mode offline keeps files that can be sent later",
+            )
+    for name, count in Counter(tracker.choice for tracker in config.tracking).items():
+        if count > 1 and name != "other":
+            yield Problem("tracker-twice", ("tracking",), f"{name} is listed {count} times", "keep one")
+
+
+def literal_secrets(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Keys, tokens and passwords come from the environment."""
+    if surroundings.symbolic is None:
+        return
+    named = [path for path, value in secrets(config) if value]
+    variables = config.environment.variables.items()
+    named += [("environment", "variables", name) for name, value in variables if value and SECRET_NAME.search(name)]
+    for path in named:
+        if path not in surroundings.symbolic:
+            yield Problem(
+                "literal-secret",
+                path,
+                f"'{dotted(path)}' holds a secret in plain text",
+                "write ${oc.env:NAME}, and set NAME in the environment",
+            )
+
+
+RULES = (checkpoints, trackers, literal_secrets)

@@ -1,0 +1,149 @@
+"""Rules on devices, engines and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rlctl import arithmetic
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.config.sections.train import Megatron
+from rlctl.documents.paths import KeyPath
+from rlctl.errors import PlanError
+from rlctl.memory import MemoryEstimate, known_gpu, memory_of
+
+ROLES = ("policy", "rollout", "reference", "critic", "reward")
+
+
+def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Devices divide into training replicas and rollout engines."""
+    tests: list[tuple[Callable[[Config], int], KeyPath]] = [(arithmetic.train_replicas, ("train", "engine"))]
+    if arithmetic.needs_rollout(config):
+        tests.append((arithmetic.rollout_engines, ("rollout", "parallel")))
+    for compute, key in tests:
+        try:
+            compute(config)
+        except PlanError as error:
+            yield Problem("devices-not-divisible", key, error.message, error.hint)
+
+
+def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """What exchanges data in every layer stays within a node."""
+    per_node = config.placement.devices_per_node
+    tensor = config.rollout.parallel.tensor
+    if arithmetic.needs_rollout(config) and (tensor > per_node or per_node % tensor):
+        yield Problem(
+            "engine-over-node",
+            ("rollout", "parallel", "tensor"),
+            f"engines of {tensor} devices on nodes of {per_node}: some would span nodes",
+            f"set rollout.parallel.tensor to a divisor of {per_node}",
+        )
+    engine = config.train.engine
+    if isinstance(engine, Megatron) and engine.tensor > per_node:
+        yield Problem(
+            "tensor-over-node",
+            ("train", "engine", "tensor"),
+            f"layers split over {engine.tensor} devices on nodes of {per_node}",
+            f"set train.engine.tensor to {per_node} or less, and pipeline higher",
+        )
+
+
+def roles(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Roles are given devices that exist."""
+    placement, total = config.placement, arithmetic.devices(config)
+    if placement.layout == "split" and arithmetic.train_devices(config) < 1:
+        yield Problem(
+            "role-devices",
+            ("placement", "rollout_devices"),
+            f"rollout takes {arithmetic.rollout_devices(config)} of {total} devices; training has none",
+            f"set placement.rollout_devices to {max(1, total - 1)} or less",
+        )
+    if placement.layout != "explicit":
+        return
+    if not placement.roles.get("policy") or not placement.roles["policy"].devices:
+        yield Problem(
+            "role-devices", ("placement", "roles"), "the policy has no devices", "set placement.roles.policy.devices"
+        )
+    for name, role in placement.roles.items():
+        if name not in ROLES:
+            yield Problem(
+                "role-devices",
+                ("placement", "roles", name),
+                f"there is no role {name!r}",
+                f"roles are {', '.join(ROLES)}",
+            )
+        outside = [number for number in role.devices if not 0 <= number < total]
+        if outside or len(set(role.devices)) < len(role.devices):
+            wrong = f"names {', '.join(map(str, outside))}" if outside else "names a device twice"
+            yield Problem(
+                "role-devices",
+                ("placement", "roles", name, "devices"),
+                f"{name} {wrong}; there are devices 0 to {total - 1} ({placement.nodes} x {placement.devices_per_node})",
+            )
+
+
+def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """The cluster has the devices."""
+    known, placement = surroundings.cluster, config.placement
+    if known is None or placement.device == "cpu" or (placement.device == "auto" and known.device == "cpu"):
+        return
+    if known.device == "cpu":
+        yield Problem(
+            "cluster-too-small",
+            ("placement", "device"),
+            "placement.device is cuda, and the cluster has no GPU",
+            "set it to cpu",
+        )
+    elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
+        yield Problem(
+            "cluster-too-small",
+            ("placement",),
+            f"{placement.nodes} x {placement.devices_per_node} GPUs (nodes x devices_per_node) are asked for; "
+            f"the cluster has {known.nodes} x {known.devices_per_node}",
+            "change placement.nodes and placement.devices_per_node",
+        )
+
+
+def memory(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """What each device holds fits into it, where the model is here and the devices are known."""
+    known = surroundings.cluster
+    if known is None or known.device == "cpu" or config.placement.device == "cpu":
+        return
+    gpu = known_gpu(known.gpu)
+    gib = known.gib_per_device or (gpu.gib if gpu is not None else None)
+    if gib is None:
+        return
+    estimates = memory_of(config)
+    yield from _training_memory([role for role in estimates if role.role != "rollout"], gib)
+    yield from _rollout_memory(config, [role for role in estimates if role.role == "rollout"], gib)
+
+
+def _training_memory(estimates: list[MemoryEstimate], gib: float) -> Iterator[Problem]:
+    total = sum(estimate.gib for estimate in estimates)
+    if total > gib:
+        parts = ", ".join(
+            f"{estimate.role} {part.name} {part.gib:.1f}" for estimate in estimates for part in estimate.parts
+        )
+        yield Problem(
+            "memory",
+            ("train", "engine"),
+            f"training needs about {total:.0f} GiB on each device ({parts}); a device has {gib:g}",
+            "use more devices or smaller micro-batches, or train.memory.recompute_activations",
+        )
+
+
+def _rollout_memory(config: Config, estimates: list[MemoryEstimate], gib: float) -> Iterator[Problem]:
+    colocated = config.placement.layout == "colocated"
+    share = config.rollout.memory.gpu_fraction or (0.5 if colocated else 0.9)
+    for estimate in estimates:
+        if estimate.part("weights") > share * gib:
+            yield Problem(
+                "memory",
+                ("rollout", "parallel", "tensor"),
+                f"the engine's weights take {estimate.part('weights'):.1f} GiB on each device, and it may use "
+                f"{share:g} x {gib:g} = {share * gib:.1f}",
+                "raise rollout.parallel.tensor or rollout.memory.gpu_fraction",
+            )
+
+
+RULES = (divisible, within_node, roles, cluster, memory)

@@ -1,0 +1,117 @@
+"""What a rule reports, and the codes there are: the table that ``docs/reference/checks.md`` is printed from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rlctl.arithmetic import Cluster
+from rlctl.documents.paths import KeyPath
+from rlctl.report import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing a rule found: a code of ``CODES``, the key, what was got and what was expected, what to do."""
+
+    code: str
+    key: KeyPath
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known beside the config."""
+
+    cluster: Cluster | None = None
+    """The machines it is checked for, None while unknown."""
+    symbolic: Collection[KeyPath] | None = None
+    """Keys written as ``${...}``; None where that is not known."""
+    silent: Collection[KeyPath] = ()
+    """Keys that hold what a dialect's silence means: nobody wrote them."""
+
+    def is_silent(self, path: KeyPath) -> bool:
+        """Whether nobody wrote a key: it, or everything below it, holds a dialect's default."""
+        return any(known[: len(path)] == path for known in self.silent)
+
+
+class Code(NamedTuple):
+    """How bad a code is, and what it means."""
+
+    level: Level
+    meaning: str
+
+
+_E, _W, _N = Level.ERROR, Level.WARNING, Level.NOTE
+
+CODES: Mapping[str, Code] = {
+    "stage": Code(_E, "A stage has a key or a value that the schema does not allow."),
+    "no-model": Code(_E, "No model is named."),
+    "no-data": Code(_E, "There is nothing to train on, or nothing to evaluate on in a run that only evaluates."),
+    "no-reward": Code(_E, "Reinforcement learning without a reward."),
+    "reward-names": Code(_E, "Two rewards have the same name, so that their metrics cannot be told apart."),
+    "no-end": Code(_E, "The schedule has neither steps, epochs nor optimizer steps."),
+    "mini-batch-too-large": Code(_W, "A mini-batch is larger than the responses of a step, so it is never full."),
+    "mini-batch-uneven": Code(
+        _W, "A step's responses do not divide into mini-batches; the last one is smaller and noisier."
+    ),
+    "idle-replicas": Code(_W, "A mini-batch has fewer responses than there are replicas; some compute nothing."),
+    "replicas-uneven": Code(_N, "A mini-batch does not divide by the replicas; some compute one response more."),
+    "sequence-over-micro": Code(
+        _W, "A sequence may be longer than a micro-batch; it is computed alone and takes more memory."
+    ),
+    "context-too-short": Code(_E, "Prompt and response do not fit into the context."),
+    "model-positions": Code(_W, "Sequences may be longer than the model was made for."),
+    "response-bounds": Code(_E, "The shortest response is longer than the longest."),
+    "devices-not-divisible": Code(_E, "Devices do not divide into replicas or engines."),
+    "engine-over-node": Code(_E, "A rollout engine would span nodes."),
+    "tensor-over-node": Code(_W, "Tensor parallelism of training spans nodes, which is slow."),
+    "role-devices": Code(_E, "A role is given devices that do not exist, or none."),
+    "cluster-too-small": Code(_E, "The cluster has fewer devices than the config asks for."),
+    "memory": Code(_W, "The estimate of memory is above what a device has."),
+    "group-of-one": Code(_W, "A baseline of the group, in groups of one response."),
+    "gae-without-critic": Code(_E, "gae needs a critic, and there is none."),
+    "critic-unused": Code(_W, "There is a critic that nothing asks."),
+    "kl-off": Code(_W, "A KL with coefficient 0 measures nothing, and no reference is made."),
+    "reference-unused": Code(_W, "A reference model is configured that nothing is measured against."),
+    "greedy-training": Code(
+        _E, "Training responses are drawn at temperature 0: all responses of a group are the same."
+    ),
+    "sampling-cut": Code(
+        _N, "Training responses are drawn from a part of the policy (top_p, top_k); the loss takes all of it."
+    ),
+    "learning-rate": Code(_W, "The learning rate is 0 or above 1e-3."),
+    "warmup": Code(_E, "The warm-up is given twice, or never ends within the run."),
+    "clip-range": Code(_W, "Bounds of the policy loss that never act, or act against each other."),
+    "evaluation-never": Code(_W, "There are held-out sources, and they are never evaluated."),
+    "evaluation-without-data": Code(_W, "An interval of evaluation without held-out sources."),
+    "path-missing": Code(_E, "A local file or folder does not exist."),
+    "hub-name": Code(_N, "A name on a hub: it is downloaded when the run starts."),
+    "resume-path": Code(_E, "A checkpoint to resume from is asked for and not named, or named and not asked for."),
+    "never-saved": Code(_W, "The run leaves no weights behind."),
+    "tracker": Code(_N, "A tracker needs an account or a server."),
+    "tracker-twice": Code(_W, "The same tracker twice."),
+    "literal-secret": Code(_E, "A key, token or password is written in the file itself."),
+    "not-applied": Code(
+        _N, "A default of the source's dialect is not applied here; it changes speed or memory, and no number."
+    ),
+    "not-supported": Code(_E, "The runtime does not do this; the message says what is missing."),
+}
+"""Every code, in the order of the page."""
+
+
+def codes_page() -> str:
+    """The reference page of all codes, as Markdown."""
+    lines = [
+        "# Checks",
+        "",
+        "What `rlctl check` looks for. An error stops `rlctl launch`; a warning deserves a second look; a note is worth knowing.",
+        "Printed from `rlctl/checks/problem.py`.",
+        "",
+        "| code | level | meaning |",
+        "| --- | --- | --- |",
+        *(f"| `{code}` | {entry.level} | {entry.meaning} |" for code, entry in CODES.items()),
+    ]
+    return "\n".join(lines) + "\n"

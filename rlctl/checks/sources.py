@@ -1,0 +1,76 @@
+"""Rules on what a run reads: model, data, rewards, and the paths that are local."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.config.sections.rewards import FunctionReward
+from rlctl.documents.paths import KeyPath
+
+DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
+
+
+def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A model, data and rewards are named."""
+    if not config.model.path:
+        yield Problem("no-model", ("model", "path"), "model.path is not set", "name a folder, or a model on the hub")
+    if config.run.mode == "evaluate_only" and not config.data.eval:
+        yield Problem(
+            "no-data", ("data", "eval"), "the run only evaluates, and data.eval is empty", "add a source to data.eval"
+        )
+    elif config.run.mode in ("online", "explore_only") and not config.data.train:
+        yield Problem("no-data", ("data", "train"), "data.train is empty", "add a source: {path: train.parquet}")
+    for name in ("train", "eval"):
+        for index, source in enumerate(getattr(config.data, name)):
+            if not source.path:
+                key: KeyPath = ("data", name, index, "path")
+                yield Problem("no-data", key, f"source {index + 1} of data.{name} has no path", "set its path")
+    scored = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode != "train_only"
+    if scored and not config.rewards:
+        yield Problem("no-reward", ("rewards",), "no reward scores the responses", "add one: {type: rule}")
+
+
+def reward_names(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Rewards can be told apart in metrics."""
+    for name, count in Counter(reward.name for reward in config.rewards).items():
+        if count > 1:
+            yield Problem(
+                "reward-names", ("rewards",), f"{count} rewards are called {name!r}", "give each a name of its own"
+            )
+
+
+def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Files and folders that are local exist."""
+    for key, path, what in _paths(config):
+        if not path or "://" in path:
+            continue
+        if Path(path).expanduser().exists():
+            continue
+        if looks_local(path):
+            hint = "correct the path; a relative one is taken from the folder that rlctl runs in"
+            yield Problem("path-missing", key, f"{what} {path} does not exist here", hint)
+        else:
+            yield Problem("hub-name", key, f"{what} {path} is not here; it is taken for a name on a hub")
+
+
+def _paths(config: Config) -> Iterator[tuple[KeyPath, str, str]]:
+    yield ("model", "path"), config.model.path, "the model"
+    yield ("model", "tokenizer"), config.model.tokenizer or "", "the tokenizer"
+    for name in ("train", "eval"):
+        for index, source in enumerate(getattr(config.data, name)):
+            yield ("data", name, index, "path"), source.path, "the data"
+    for index, reward in enumerate(config.rewards):
+        if isinstance(reward, FunctionReward):
+            yield ("rewards", index, "path"), reward.path, "the reward's file"
+
+
+def looks_local(path: str) -> bool:
+    """Whether a path can only mean a file or folder: a hub name is ``owner/name`` and has no ending of a file."""
+    return path.startswith(("/", ".", "~")) or path.count("/") > 1 or path.endswith(DATA_ENDINGS)
+
+
+RULES = (present, reward_names, paths)

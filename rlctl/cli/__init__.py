@@ -1,0 +1,106 @@
+"""The command line: one module a command; ``output`` writes stdout, ``diagnostics`` writes stderr, nothing else does.
+
+Command modules import what they need when they are called, so that ``rlctl --help`` and ``rlctl convert`` start fast.
+To add a command: a module with a function, and a line below; the help lists them in this order.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from rlctl.cli import (
+    check,
+    convert,
+    diagnostics,
+    doctor,
+    explain,
+    launch,
+    output,
+    plan,
+    presets,
+    quickstart,
+    runs,
+    schema,
+    try_out,
+    version,
+)
+from rlctl.cli.commands import command
+from rlctl.errors import ExitCode, RlctlError
+
+app = typer.Typer(
+    name="rlctl",
+    help="One config, every trainer: translate, check, run and watch reinforcement-learning post-training.\n\n"
+    "Reads verl and Trinity-RFT configs and its own. Exit codes: 0 clean, 1 failed, 2 usage, 3 done with findings.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
+command(app, panel=BEFORE)(convert.convert)
+command(app, panel=BEFORE)(check.check)
+command(app, panel=BEFORE)(plan.plan)
+command(app, "try", panel=BEFORE)(try_out.try_out)
+app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)
+command(app, panel=RUNNING)(quickstart.quickstart)
+command(app, panel=RUNNING)(launch.launch)
+app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
+command(app, panel=ABOUT)(explain.explain)
+command(app, panel=ABOUT)(schema.schema)
+command(app, panel=ABOUT)(doctor.doctor)
+command(app, panel=ABOUT)(version.version)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        version.version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> int:
+    """The console script: run a command; errors that a user can act on are shown without a traceback."""
+    try:
+        get_command(app)(prog_name="rlctl")
+    except SystemExit as end:
+        return _status(end)
+    except RlctlError as problem:
+        diagnostics.error(problem)
+        return int(problem.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as problem:
+        if os.environ.get("RLCTL_DEBUG") == "1":
+            raise
+        diagnostics.bug(problem)
+        return int(ExitCode.FAILED)
+    finally:
+        _flush()
+    return int(ExitCode.OK)
+
+
+def _status(end: SystemExit) -> int:
+    return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def _flush() -> None:
+    """Write out what help texts left in stdout; its reader may have gone."""
+    try:
+        sys.stdout.flush()
+    except (BrokenPipeError, ValueError):
+        output.silence(1)

@@ -1,0 +1,190 @@
+"""What commands share: how files, overrides and assignments are told apart, and reading them into a config.
+
+An argument with ``=`` in it, or ``+`` or ``~`` before it, is an override in the file's own dialect; anything else, and any
+file that exists, is a file. ``-`` is standard input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from rlctl.cli import completion, diagnostics
+from rlctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from rlctl.config import Loaded
+    from rlctl.plan import Cluster
+    from rlctl.report import Report
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES",
+        help="Config files ('-' is standard input), then overrides in their own dialect, as [b]key=value[/b].",
+        show_default=False,
+    ),
+]
+Dialect = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="DIALECT",
+        help="What the files are, as [b]verl[/b] or [b]verl@0.6[/b]; found out if not given.",
+        autocompletion=completion.dialects,
+    ),
+]
+Assignments = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a canonical key; may be repeated.",
+        autocompletion=completion.assignments,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+
+
+def finish(code: ExitCode) -> NoReturn:
+    """End the command with an exit code."""
+    raise typer.Exit(int(code))
+
+
+def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files and the overrides among arguments.
+
+    Raises:
+        UsageError: a file stands after an override.
+    """
+    files: list[str] = []
+    overrides: list[str] = []
+    for argument in inputs:
+        if _is_override(argument):
+            overrides.append(argument)
+        elif overrides:
+            raise UsageError(
+                f"the file {argument!r} stands after the override {overrides[0]!r}",
+                hint="write files first; an override is key=value, +key=value or ~key",
+            )
+        else:
+            files.append(argument)
+    return files, overrides
+
+
+def _is_override(argument: str) -> bool:
+    looks_so = argument.startswith(("+", "~")) or "=" in argument
+    return looks_so and not _is_file(argument)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def pairs(assignments: Sequence[str], option: str) -> dict[str, str]:
+    """``key=value`` arguments of an option as a mapping.
+
+    Raises:
+        UsageError: one has no key or no value, or comes twice.
+    """
+    found: dict[str, str] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{option} {text!r} is not key=value")
+        if key in found:
+            raise UsageError(f"{option} {key} is given twice")
+        found[key] = value
+    return found
+
+
+def read_inputs(
+    inputs: Sequence[str],
+    *,
+    dialect: str | None,
+    assignments: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> tuple[Loaded | None, Report]:
+    """Read one file with overrides, several files as stages, or overrides alone, into a config.
+
+    Raises:
+        UsageError: there is nothing to read, or it cannot be told what it is.
+        RlctlError: a text cannot be read.
+    """
+    from rlctl import translate
+    from rlctl.documents import Document
+
+    files, overrides = split_inputs(inputs)
+    if len(files) > 1:
+        if overrides:
+            raise UsageError("overrides change one file, and several are named", hint="use --set, with canonical keys")
+        return translate.read_many(files, dialect=dialect, assignments=assignments, options=options)
+    if files:
+        return translate.read(files[0], dialect=dialect, overrides=overrides, assignments=assignments, options=options)
+    if dialect is None:
+        raise UsageError("no file is named, only overrides", hint="name a file, or say --from verl to read them alone")
+    nothing = Document("command line", {})
+    return translate.read_document(
+        nothing, dialect=dialect, overrides=overrides, assignments=assignments, options=options
+    )
+
+
+def must_read(inputs: Sequence[str], *, dialect: str | None, assignments: Sequence[str] = ()) -> tuple[Loaded, Report]:
+    """As ``read_inputs``, for commands that need the config: shows the findings and ends where there is none."""
+    loaded, report = read_inputs(inputs, dialect=dialect, assignments=assignments)
+    if loaded is None:
+        diagnostics.findings(report.findings)
+        finish(ExitCode.FAILED)
+    return loaded, report
+
+
+_SIZE = re.compile(r"(?P<nodes>[1-9]\d*)x(?P<each>[1-9]\d*)")
+_GIB = re.compile(r"(?P<gib>\d+(?:\.\d+)?)(?:GiB|GB|G)")
+_CLUSTER_HINT = "write NODESxDEVICES, as 2x8, 2x8:H100, 2x8:cuda:80GiB or 1x4:cpu; cpu:2; or local"
+
+
+def cluster_of(text: str) -> Cluster:
+    """The machines that ``--cluster`` names: ``2x8``, ``2x8:H100``, ``2x8:cuda:80GiB``, ``cpu:2``, ``local`` for this one.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if text == "local":
+        from rlctl.runs import local_cluster
+
+        return local_cluster()
+    size, *facts = text.removeprefix("cpu:").split(":")
+    size = f"1x{size}" if text.startswith("cpu:") else size
+    match = _SIZE.fullmatch(size)
+    if match is None or (text.startswith("cpu:") and facts):
+        raise UsageError(f"--cluster {text!r} names no machines", hint=_CLUSTER_HINT)
+    return _cluster(int(match["nodes"]), int(match["each"]), ["cpu"] if text.startswith("cpu:") else facts, text)
+
+
+def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
+    """Machines of a size, with their facts: a kind of device, its memory, the name of a GPU."""
+    from rlctl.arithmetic import Cluster
+    from rlctl.memory import known_gpu
+
+    gib: float | None = None
+    gpu: str | None = None
+    for fact in facts:
+        if match := _GIB.fullmatch(fact):
+            gib = float(match["gib"])
+        elif known := known_gpu(fact):
+            gpu, gib = fact, gib or known.gib
+        elif fact not in ("cuda", "cpu"):
+            raise UsageError(f"--cluster {text!r}: {fact!r} is no device, memory or GPU known here", hint=_CLUSTER_HINT)
+    if "cpu" in facts and (gpu or gib or "cuda" in facts):
+        raise UsageError(f"--cluster {text!r} says cpu, and something of a GPU", hint=_CLUSTER_HINT)
+    return Cluster(
+        nodes=nodes, devices_per_node=each, device="cpu" if "cpu" in facts else "cuda", gib_per_device=gib, gpu=gpu
+    )

@@ -1,0 +1,109 @@
+"""``rlctl convert``: a config in another dialect on stdout, and on stderr where every key went."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlctl.cli import arguments, completion, diagnostics, output
+from rlctl.errors import ExitCode, UsageError
+from rlctl.report import Bucket, Report
+
+
+class OnLoss(StrEnum):
+    """What happens where something cannot be said in the target, or is not known to the source."""
+
+    WARN = "warn"
+    ERROR = "error"
+    IGNORE = "ignore"
+
+
+def convert(
+    inputs: arguments.Inputs,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="DIALECT",
+            help="What to write: [b]verl[/b], [b]trinity[/b], [b]rlctl[/b], or one with [b]@version[/b].",
+            autocompletion=completion.dialects,
+        ),
+    ],
+    dialect: arguments.Dialect = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not to stdout.")
+    ] = None,
+    force: arguments.Force = False,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    assume: Annotated[
+        list[str],
+        typer.Option(
+            "--assume", metavar="KEY=VALUE", help="A fact that the source does not hold; the table names the keys."
+        ),
+    ] = [],  # noqa: B006
+    on_loss: Annotated[
+        OnLoss,
+        typer.Option(help="Where keys are lost: write and exit 3, write nothing and exit 1, or write and exit 0."),
+    ] = OnLoss.WARN,
+    sidecar: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep what the target has no key for in this file, not in comments."),
+    ] = None,
+    no_carry: Annotated[bool, typer.Option("--no-carry", help="Leave out what the target has no key for.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every key, also those simply mapped.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Translate a config into another dialect, and account for every key.
+
+    The text goes to stdout, the account to stderr: how many keys were mapped, derived, carried along, or cannot be
+    expressed, and a line with file, line and reason for each that was not simply mapped. What the source leaves unsaid is
+    written out where the target's own default differs. Exit code 3 says that something was lost.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl convert run_qwen.yaml --to trinity -o trinity.yaml[/cyan]
+
+    [cyan]rlctl convert ppo.yaml data.train_batch_size=512 --to trinity@0.5 --on-loss error[/cyan]
+
+    [cyan]rlctl convert --from verl algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 --to rlctl[/cyan]
+    """
+    from rlctl.translate import check_facts, translate_loaded
+
+    if sidecar is not None and no_carry:
+        raise UsageError("--sidecar and --no-carry exclude each other")
+    options = arguments.pairs(assume, "--assume")
+    check_facts(options)
+    if no_carry or sidecar is not None:
+        options["carried"] = "none" if no_carry else "sidecar"
+    loaded, report = arguments.read_inputs(inputs, dialect=dialect, assignments=assignments, options=options)
+    result = translate_loaded(loaded, report, to, options=options)
+    refused = on_loss is OnLoss.ERROR and lost(result.report)
+    text = None if refused else result.text
+    if text is not None and out is not None:
+        output.file(out, text, force=force)
+    if text is not None and sidecar is not None and result.sidecar is not None:
+        output.file(sidecar, result.sidecar, force=force)
+    if json:
+        output.data({**result.report.as_data(), "text": text})
+    elif text is not None and out is None:
+        output.text(text)
+    diagnostics.accounting(result.report, verbose=verbose)
+    if refused and result.text is not None:
+        diagnostics.note("nothing was written, because keys would be lost (--on-loss error)")
+    arguments.finish(exit_code(text, result.report, on_loss))
+
+
+def lost(report: Report) -> bool:
+    """Whether something of the source is not in the target."""
+    return any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in report.accounting)
+
+
+def exit_code(text: str | None, report: Report, on_loss: OnLoss) -> ExitCode:
+    """What a translation ends with."""
+    if text is None:
+        return ExitCode.FAILED
+    return ExitCode.FINDINGS if lost(report) and on_loss is OnLoss.WARN else ExitCode.OK

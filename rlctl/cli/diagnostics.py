@@ -1,0 +1,233 @@
+"""The only writer of stderr: findings, the accounting of a translation, progress and errors.
+
+On a terminal findings are a table; elsewhere they are one line each, ``file:line: level: message [code]``, which editors
+and ``grep`` understand. A line that names a place is never wrapped, so that it can be copied.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from rlctl.report import Bucket, Entry, Finding, Level, OriginEntry, Report
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from rlctl.errors import RlctlError
+
+_STYLES = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+_BUCKET_STYLES = {Bucket.UNSUPPORTED: "yellow", Bucket.UNKNOWN: "red", Bucket.DEAD: "dim", Bucket.CARRIED: "cyan"}
+_ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
+_LONGEST_VALUE = 40
+_TOLD_BY_ROWS = {"unsupported", "unknown-key"}
+"""Findings that, without a hint, only repeat a row of the account."""
+_LAST_COLUMN = 40
+"""Columns that the text of a row keeps on a narrow terminal: a row grows past the edge before it gets narrower."""
+
+Row = tuple[tuple[str, str], ...]
+"""The cells of a row, each its text and its style."""
+
+
+class _Stderr:
+    """stderr as it is now, made to outlive its reader: a closed pipe must not end a run.
+
+    Bound once: a live display puts a stand-in at ``sys.stderr`` that writes through the console made here.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+        self.encoding = sys.stderr.encoding
+
+    def write(self, content: str) -> int:
+        return self._guard(lambda: self._stream.write(content))
+
+    def flush(self) -> None:
+        self._guard(self._stream.flush)
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _guard(self, action: Callable[[], Any]) -> int:
+        try:
+            return action() or 0
+        except (OSError, ValueError):  # its reader is gone, its disk is full, or (ValueError) it is closed
+            return 0
+
+
+def console(*, width: int | None = None) -> Console:
+    """A console on stderr, as wide as asked for; without colour where NO_COLOR is set or stderr is no terminal."""
+    from rich.console import Console
+
+    return Console(file=cast(TextIO, _Stderr()), highlight=False, width=width)
+
+
+def is_terminal() -> bool:
+    """Whether somebody watches stderr."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def can_ask() -> bool:
+    """Whether a question on stderr can be answered on stdin."""
+    return is_terminal() and sys.stdin is not None and sys.stdin.isatty()
+
+
+def note(message: str) -> None:
+    """Tell something in passing."""
+    _line(message)
+
+
+def _line(content: str) -> None:
+    stream = _Stderr()
+    stream.write(content + "\n")
+    stream.flush()
+
+
+def error(problem: RlctlError) -> None:
+    """Say what is wrong, where, and what to do."""
+    where = f"{problem.at}: " if problem.at else ""
+    head, *more = problem.message.splitlines() or [""]
+    _line(_coloured("error: ", "31;1") + where + head)
+    for line in [*more, *problem.hint.splitlines()]:
+        _line(f"  {line}")
+
+
+def bug(problem: BaseException) -> Path | None:
+    """Say that rlctl itself is wrong, and keep the traceback in a file; returns the file."""
+    content = "".join(traceback.format_exception(problem))
+    path: Path | None
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="rlctl-bug-", suffix=".txt", text=True)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(content)
+        path = Path(name)
+    except OSError:  # nowhere to write to: the summary is still shown
+        path = None
+    summary = " ".join(f"{type(problem).__name__}: {problem}".split())
+    _line(_coloured("error: ", "31;1") + "this is a bug in rlctl, not in your config")
+    _line(f"  {summary[:300]}")
+    _line(f"  the traceback is in {path}" if path else "  RLCTL_DEBUG=1 shows the traceback")
+    _line("  please report it with the command and the file that led here")
+    return path
+
+
+def _coloured(content: str, code: str) -> str:
+    colours = is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{code}m{content}\x1b[0m" if colours else content
+
+
+def findings(found: Sequence[Finding]) -> None:
+    """Show findings, the gravest first, in the order of the text within a level."""
+    ordered = sorted(found, key=lambda finding: _ORDER[finding.level])
+    if is_terminal():
+        _table(("where", "level", "code", "what"), [_finding_cells(finding) for finding in ordered])
+    else:
+        for finding in ordered:
+            _line(finding_line(finding))
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding as one line, the way compilers write them."""
+    where = f"{finding.at}: " if finding.at else ""
+    hint = f" ({finding.hint})" if finding.hint else ""
+    return " ".join(f"{where}{finding.level}: {finding.message}{hint} [{finding.code}]".splitlines())
+
+
+def _finding_cells(finding: Finding) -> Row:
+    what = finding.message + (f"\n-> {finding.hint}" if finding.hint else "")
+    where = str(finding.at) if finding.at else ""
+    return ((where, ""), (str(finding.level), _STYLES[finding.level]), (finding.code, ""), (what, ""))
+
+
+def accounting(report: Report, *, verbose: bool = False) -> None:
+    """Show where every source leaf went, and what was found on the way, such as what the target had to assume.
+
+    Args:
+        report: of a translation.
+        verbose: every row, and where every leaf of the target came from; otherwise only what was not simply mapped.
+    """
+    _line(headline(report))
+    quiet = () if verbose else (Bucket.MAPPED, Bucket.DERIVED)
+    rows = [_entry_cells(entry) for entry in report.accounting if entry.bucket not in quiet]
+    rows += [_origin_cells(entry) for entry in report.origins if verbose]
+    if is_terminal():
+        _table(("where", "key", "bucket", "value", "why"), rows)
+    else:
+        for row in rows:
+            _line(_entry_line(*(content for content, _ in row)))
+    findings([finding for finding in report.findings if finding.code not in _TOLD_BY_ROWS or finding.hint])
+
+
+def headline(report: Report) -> str:
+    """The shares of the buckets in one line."""
+    total = len(report.accounting)
+    counts = [f"{count} {bucket}" for bucket, count in report.shares().items() if count]
+    way = " -> ".join(part for part in (report.dialect, report.target) if part)
+    return f"{way}: {total} keys" + (f": {', '.join(counts)}" if counts else "")
+
+
+def _entry_cells(entry: Entry) -> Row:
+    targets = ", ".join(f"{key}: {shown(value)}" for key, value in entry.targets)
+    value = shown(entry.value) + (f" -> {targets}" if targets else "")
+    where = str(entry.at) if entry.at else ""
+    style = _BUCKET_STYLES.get(entry.bucket, "")
+    return ((where, ""), (entry.key, ""), (str(entry.bucket), style), (value, ""), (entry.note, ""))
+
+
+def _origin_cells(entry: OriginEntry) -> Row:
+    return (("", ""), (entry.key, ""), (str(entry.origin), "magenta"), (shown(entry.value), ""), (entry.note, ""))
+
+
+def _entry_line(where: str, key: str, bucket: str, value: str, why: str) -> str:
+    place = f"{where}: " if where else ""
+    return " ".join(f"{place}{bucket}: {key} = {value}{': ' + why if why else ''}".splitlines())
+
+
+def shown(value: Any) -> str:
+    """A value in one short line, as YAML spells it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    content = " ".join(str(value).split())
+    return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 3] + "..."
+
+
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> None:
+    """A table whose last column wraps and whose others do not; the place is left off where no row has one."""
+    if not rows:
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if not any(row[0][0] for row in rows):
+        titles, rows = titles[1:], [row[1:] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    widths = [
+        max(len(content) for content in (title, *lines)) for title, lines in zip(titles, _columns(rows), strict=True)
+    ]
+    for title, width in zip(titles[:-1], widths[:-1], strict=True):
+        table.add_column(title, no_wrap=True, min_width=width)
+    table.add_column(titles[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(content, style) for content, style in row))
+    show(table, at_least=sum(widths[:-1]) + 2 * len(titles) + _LAST_COLUMN)
+
+
+def _columns(rows: Sequence[Row]) -> list[list[str]]:
+    return [[row[index][0] for row in rows] for index in range(len(rows[0]))]
+
+
+def show(*renderables: RenderableType, at_least: int = 0) -> None:
+    """Print renderables on stderr, on lines of at least so many columns."""
+    screen = console()
+    if screen.width < at_least:
+        screen = console(width=at_least)
+    screen.print(*renderables, sep="\n")

@@ -1,0 +1,188 @@
+"""``rlctl launch``: run a config here, in the foreground."""
+
+from __future__ import annotations
+
+import json as json_library
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output, progress, summary
+from rlctl.cli.plan import batch_lines, ranges, schedule_line
+from rlctl.errors import ExitCode, PlanError, UsageError
+
+if TYPE_CHECKING:
+    from rlctl.config import Loaded
+    from rlctl.plan import Cluster, Plan
+    from rlctl.report import Finding
+
+EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
+"""A run that was asked to stop did what it was told, and is not at its end."""
+
+
+def launch(
+    inputs: arguments.Inputs,
+    *,
+    dialect: arguments.Dialect = None,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Execute this saved plan; refused where it does not fit."),
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start beside a run of the same name, not on with it.")] = False,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Join this Ray cluster instead of starting one.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run and of its folder.")] = None,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="First answer the held-out prompts with the weights the run starts from.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Run a config: check it, plan it, train, and show how it goes.
+
+    Everything the run leaves is in its folder, [bold]runs/NAME[/bold]. A run of the same name that was interrupted is
+    resumed if the config means the same, and refused with the difference if not. Ctrl-C ends it at
+    once, [cyan]rlctl runs stop[/cyan] after a checkpoint. Exit code 3 says that it was stopped before its end.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl launch run.yaml[/cyan]
+
+    [cyan]rlctl launch grpo.yaml data.train_batch_size=64 --name try-64[/cyan]
+
+    [cyan]rlctl launch run.yaml --set schedule.total_steps=10 --json > result.json[/cyan]
+    """
+    from rlctl import runs
+    from rlctl.config.baseline import with_baseline
+
+    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    loaded = _changed(loaded, name, address)
+    cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+    checked(loaded, report.findings, cluster=cluster)
+    if baseline:
+        loaded = with_baseline(loaded)
+    made = _plan(loaded, plan_file, cluster)
+    if not quiet:
+        for line in compact(made):
+            diagnostics.note(line)
+    with progress.Progress(quiet=quiet) as watch:
+        result = runs.start(loaded, plan=made, observer=watch, new=new)
+    if json:
+        output.data(summary.as_data(result))
+    summary.tell(result)
+    arguments.finish(EXIT_CODES[result.status])
+
+
+def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
+    config = loaded.config
+    if name is not None:
+        if not name or "/" in name or name in (".", ".."):
+            raise UsageError(f"--name {name!r} cannot be the name of a folder")
+        config = replace(config, run=replace(config.run, name=name))
+    if address is not None:
+        ray = replace(config.environment.ray, address=address)
+        config = replace(config, environment=replace(config.environment, ray=ray))
+    return replace(loaded, config=config)
+
+
+def checked(loaded: Loaded, found: Sequence[Finding], *, cluster: Cluster | None) -> None:
+    """Show what reading and checking found; ends the command where something cannot run."""
+    from rlctl.checks import check
+    from rlctl.report import Level
+
+    symbolic = loaded.expressions.keys()
+    found = [
+        *found,
+        *check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent),
+    ]
+    diagnostics.findings(found)
+    if any(finding.level is Level.ERROR for finding in found):
+        diagnostics.note("nothing was started")
+        arguments.finish(ExitCode.FAILED)
+
+
+def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
+    """The plan for these machines; with a saved one, that it is the same.
+
+    Raises:
+        PlanError: the saved plan cannot be read, or is for another config or other machines.
+    """
+    from rlctl import runs
+
+    fresh = runs.prepare(loaded, cluster)
+    if saved is None:
+        return fresh
+    kept = replace(read_plan(saved), run=fresh.run)
+    different = differences(shape(kept), shape(fresh))
+    if different:
+        raise PlanError(
+            f"the plan in {saved} is not for this config on these machines:\n" + "\n".join(different[:10]),
+            hint="plan again, with --cluster local or for the cluster it is to run on",
+        )
+    return kept
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan that ``rlctl plan -o`` saved.
+
+    Raises:
+        PlanError: it is not one.
+    """
+    from rlctl.documents import read_text
+    from rlctl.plan import plan_from
+
+    try:
+        data = json_library.loads(read_text(path))
+    except ValueError as error:
+        raise PlanError(f"{path} is no saved plan: {error}", hint="make one with rlctl plan -o FILE") from None
+    except RecursionError:
+        raise PlanError(f"{path} is no saved plan: it is nested too deep") from None
+    if not isinstance(data, dict):
+        raise PlanError(f"{path} is no saved plan: it holds no object", hint="make one with rlctl plan -o FILE")
+    return plan_from(data)
+
+
+def shape(made: Plan) -> dict[str, Any]:
+    """What of a plan is fixed by config and machines: not notes, nor what depends on the length of the data."""
+    return {
+        "device": made.device,
+        "nodes": made.nodes,
+        "devices_per_node": made.devices_per_node,
+        "stages": [
+            {"name": stage.name, "roles": [asdict(role) for role in stage.roles], "batch": asdict(stage.batch)}
+            for stage in made.stages
+        ],
+    }
+
+
+def differences(kept: Any, fresh: Any, where: str = "") -> list[str]:
+    """The places where two plans differ, as ``where: kept, is fresh``."""
+    if isinstance(kept, dict) and isinstance(fresh, dict):
+        return [
+            line
+            for key in kept | fresh
+            for line in differences(kept.get(key), fresh.get(key), f"{where}.{key}".lstrip("."))
+        ]
+    if isinstance(kept, list) and isinstance(fresh, list) and len(kept) == len(fresh):
+        return [
+            line
+            for index, pair in enumerate(zip(kept, fresh, strict=True))
+            for line in differences(*pair, f"{where}[{index}]")
+        ]
+    return [] if kept == fresh else [f"{where}: planned {diagnostics.shown(kept)}, is {diagnostics.shown(fresh)}"]
+
+
+def compact(made: Plan) -> list[str]:
+    """A plan in a few lines."""
+    lines = [f"{made.run}: {made.nodes} x {made.devices_per_node} {'GPUs' if made.device == 'cuda' else 'CPU workers'}"]
+    for stage in made.stages:
+        roles = ", ".join(f"{role.role} {role.engine} on {ranges(role.devices)}" for role in stage.roles)
+        lines += [f"  {stage.name}: {roles}", f"    {'; '.join(batch_lines(stage.batch)[:2])}"]
+        lines.append(f"    {schedule_line(stage.schedule)}")
+        lines += [f"    {note}" for note in stage.notes]
+    return lines

@@ -1,0 +1,101 @@
+"""The only writer of stdout: what was asked for, and nothing else.
+
+A reader that closes the pipe early (``| head``) is no error: the rest is thrown away and the command goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlctl.errors import DocumentError, Location
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_UNBOUNDED = 100_000
+"""Columns of output that goes to a file or a pipe, where nothing is wrapped."""
+
+
+def text(content: str) -> None:
+    """Write text as UTF-8, whatever the terminal's encoding, with a line end after it."""
+    if not content.endswith("\n"):
+        content += "\n"
+    try:
+        data = content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DocumentError(
+            f"cannot be written as UTF-8: character {error.start} is a lone surrogate", at=Location("<stdout>")
+        ) from None
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        silence(sys.stdout.fileno())
+    except OSError as error:
+        raise DocumentError(f"cannot be written: {error.strerror or error}", at=Location("<stdout>")) from None
+
+
+def data(value: Any) -> None:
+    """Write plain data as one JSON object."""
+    text(as_json(value))
+
+
+def line(value: Any) -> None:
+    """Write plain data as one line of JSON, for readers that take one record at a time."""
+    text(json.dumps(_strict(value), ensure_ascii=False, default=str, allow_nan=False))
+
+
+def as_json(value: Any) -> str:
+    """Plain data as strict JSON text; numbers that JSON has not (``inf``, ``nan``) become text."""
+    return json.dumps(_strict(value), indent=2, ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return str(value) if isinstance(value, float) and value - value != 0 else value
+
+
+def show(*renderables: RenderableType) -> None:
+    """Write tables and styled text: styled and fitted on a terminal, plain and never wrapped elsewhere."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        force_terminal=terminal,
+        color_system="auto" if terminal else None,
+        width=shutil.get_terminal_size().columns if terminal else _UNBOUNDED,
+        highlight=False,
+    )
+    console.print(*renderables, sep="\n")
+    text("\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")))
+
+
+def file(path: Path, content: str, *, force: bool) -> None:
+    """Write a file atomically; one that exists is overwritten only with ``force``.
+
+    Raises:
+        DocumentError: it exists, or cannot be written.
+    """
+    from rlctl.documents import write_atomic
+
+    write_atomic(path, content, force=force)
+
+
+def silence(descriptor: int) -> None:
+    """Send what is still written to a closed stream nowhere."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, descriptor)
+    os.close(devnull)

@@ -1,0 +1,185 @@
+"""``rlctl plan``: what will run where, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output
+from rlctl.cli.progress import duration
+from rlctl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from rlctl.config import Loaded
+    from rlctl.memory import MemoryEstimate, StepCost
+    from rlctl.plan import BatchPlan, Cluster, Plan, SchedulePlan, StagePlan
+    from rlctl.report import Finding
+
+
+def plan(
+    inputs: arguments.Inputs,
+    *,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MACHINES", help="Plan for these: [b]2x8[/b], [b]2x8:H100[/b], [b]cpu:2[/b] or [b]local[/b]."
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Prompts in the training data, to count steps of epochs.")
+    ] = None,
+    dialect: arguments.Dialect = None,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Save the plan, for `launch --plan`.")
+    ] = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+) -> None:
+    """Show what will run: roles, devices, the arithmetic of a batch, and the schedule.
+
+    The plan is plain arithmetic on the config; nothing is started and this machine is not looked at unless you say
+    [bold]--cluster local[/bold]. What it shows is what `launch` executes; a saved plan that no longer fits is refused there.
+    Exit code 1 says that runs do not honour something in it yet.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl plan run.yaml[/cyan]
+
+    [cyan]rlctl plan run.yaml --cluster 2x8:cuda:80GiB --rows 7473[/cyan]
+
+    [cyan]rlctl plan run.yaml --cluster local -o plan.json[/cyan]
+    """
+    from rlctl.plan import make_plan
+
+    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    diagnostics.findings(report.findings)
+    machines = arguments.cluster_of(cluster) if cluster else None
+    made = make_plan(loaded.config, cluster=machines, rows=rows)
+    refused = refusals(loaded, machines)
+    if out is not None and not refused:
+        output.file(out, output.as_json(made.as_data()) + "\n", force=force)
+        diagnostics.note(f"saved as {out}; `rlctl launch ... --plan {out}` executes it")
+    if json:
+        output.data(made.as_data())
+    elif out is None:
+        output.show(*rendered(made))
+    if refused:
+        diagnostics.findings(refused)
+        diagnostics.note(
+            "runs of this version do not honour that, so the plan cannot be launched"
+            + (", and was not saved" if out else "")
+        )
+        arguments.finish(ExitCode.FAILED)
+
+
+def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
+    """What the plan asks for and runs do not do."""
+    from rlctl.checks import check
+
+    found = check(loaded.config, locate=loaded.locate, cluster=cluster, silent=loaded.silent)
+    return [finding for finding in found if finding.code == "not-supported"]
+
+
+def rendered(made: Plan) -> list[RenderableType]:
+    """A plan for a person."""
+    devices = "GPUs" if made.device == "cuda" else "CPU workers"
+    parts: list[RenderableType] = [f"[bold]{_escaped(made.run)}[/]  {made.nodes} x {made.devices_per_node} {devices}"]
+    for stage in made.stages:
+        parts += ["", *_stage(stage)]
+    return parts
+
+
+def _stage(stage: StagePlan) -> list[RenderableType]:
+    origin = ", goes on from the weights before" if stage.continues else ""
+    parts: list[RenderableType] = [f"[bold]stage {_escaped(stage.name)}[/]: {stage.objective}{origin}", _roles(stage)]
+    parts += [
+        f"  batch     {line}" if not index else f"            {line}"
+        for index, line in enumerate(batch_lines(stage.batch))
+    ]
+    parts.append(f"  schedule  {schedule_line(stage.schedule)}")
+    parts += [f"  {'memory' if not index else '':<8}  {line}" for index, line in enumerate(memory_lines(stage.memory))]
+    if stage.cost is not None:
+        parts.append(f"  cost      {cost_line(stage.cost)}")
+    return parts + [f"  note      {_escaped(note)}" for note in stage.notes]
+
+
+def _roles(stage: StagePlan) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=True)
+    for title in ("role", "engine", "processes", "replicas", "devices", "CPUs each"):
+        table.add_column(title, justify="right" if title in ("processes", "replicas", "CPUs each") else "left")
+    for role in stage.roles:
+        counts = (str(role.processes), str(role.replicas))
+        table.add_row(role.role, role.engine, *counts, ranges(role.devices), str(role.cpus_per_process))
+    return table
+
+
+def batch_lines(batch: BatchPlan) -> list[str]:
+    """The arithmetic of a step, with its units."""
+    responses = f"{batch.responses_per_step} responses a step"
+    drawn = f"{batch.prompts_per_step} prompts x {batch.responses_per_prompt} responses = {responses}"
+    step = drawn if batch.responses_per_step != batch.prompts_per_step else responses
+    size = f"{batch.responses_per_step} / {batch.mini_batch_responses} = {batch.mini_batches_per_epoch} mini-batches"
+    passes = f"x {batch.ppo_epochs} epoch{'s' * (batch.ppo_epochs != 1)}"
+    return [
+        step,
+        f"{size} {passes} = {batch.optimizer_steps_per_step} optimizer steps a step",
+        f"{batch.responses_per_replica:g} responses of a mini-batch on each replica",
+    ]
+
+
+def schedule_line(schedule: SchedulePlan) -> str:
+    """When things happen, in steps."""
+    total = (
+        f"{schedule.total_steps} steps"
+        if schedule.total_steps
+        else "as many steps as the data has (--rows says how long it is)"
+    )
+    evaluate = f"evaluates every {schedule.evaluate_every}" if schedule.evaluate_every else "no evaluation on the way"
+    save = f"saves every {schedule.save_every}" if schedule.save_every else "no checkpoint on the way"
+    return f"{total}; {evaluate}; {save}"
+
+
+def memory_lines(estimates: Sequence[MemoryEstimate]) -> list[str]:
+    """What each role needs on one of its devices, and of what."""
+    if not estimates:
+        return ["not estimated: the model is in no local folder, or of an unknown family"]
+    return [
+        f"{estimate.role} {estimate.gib:.1f} GiB a device: "
+        + ", ".join(f"{part.name} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)
+        for estimate in estimates
+    ]
+
+
+def cost_line(cost: StepCost) -> str:
+    """The arithmetic of a step, and its time where the GPU is known."""
+    parts = [f"up to {cost.flops:.2g} operations a step"]
+    times = (("training", cost.training_seconds), ("generation", cost.generation_seconds))
+    parts += [f"{name} {duration(seconds)}" for name, seconds in times if seconds is not None]
+    return "; ".join(parts)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Device numbers in short: ``0-3, 8``; ``CPU`` where there are none."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "CPU"
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

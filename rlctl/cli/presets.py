@@ -1,0 +1,77 @@
+"""``rlctl presets``: configs that come with rlctl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlctl.cli import arguments, completion, diagnostics, output
+from rlctl.cli.commands import command, group
+
+app = group(
+    "List, show and write configs that come with rlctl.\n\nEach says what it is for and what it needs, and states only "
+    "what differs from the defaults."
+)
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a preset.", autocompletion=completion.presets, show_default=False)
+]
+
+
+@command(app, "list")
+def list_presets(*, json: arguments.Json = False) -> None:
+    """List the presets: what each is for, and what it needs.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl presets list[/cyan]
+    """
+    from rlctl import presets
+
+    found = presets.names()
+    if json:
+        output.data([{"name": preset.name, "title": preset.title, "needs": preset.needs} for preset in found])
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table("name", "what it is for", "needs", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for preset in found:
+        table.add_row(preset.name, preset.title, preset.needs)
+    output.show(table)
+
+
+@command(app)
+def show(name: Name) -> None:
+    """Print a preset.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl presets show grpo-1node[/cyan]
+    """
+    from rlctl import presets
+
+    output.text(presets.text(name))
+
+
+@command(app)
+def write(
+    name: Name,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; NAME.yaml if not given.")
+    ] = None,
+    force: arguments.Force = False,
+) -> None:
+    """Write a preset to a file, to change and run it.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl presets write grpo-1node -o run.yaml[/cyan]
+    """
+    from rlctl import presets
+
+    path = out or Path(f"{name}.yaml")
+    output.file(path, presets.text(name), force=force)
+    diagnostics.note(f"wrote {path}; next: rlctl check {path}")

@@ -1,0 +1,179 @@
+"""The progress of a run for somebody who watches: what its events say, live on a terminal, a line a step elsewhere.
+
+Reads events only; ``launch``, ``runs follow`` and ``runs resume`` show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from rlctl.cli import diagnostics
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.console import RenderableType
+    from rich.live import Live
+
+Event = Mapping[str, Any]
+SHOWN = (("reward", "reward/mean"), ("loss", "policy/loss"), ("tokens/s", "throughput/tokens_per_second"))
+"""What a step's line shows, and the metric it comes from."""
+
+
+class Progress:
+    """Collects events; a context manager that keeps a live display on a terminal."""
+
+    def __init__(self, *, quiet: bool = False, live: bool | None = None) -> None:
+        self.quiet = quiet
+        self.live = (diagnostics.is_terminal() if live is None else live) and not quiet
+        self.run = ""
+        self.stage = ""
+        self.phase = ""
+        self.step = 0
+        self.total_steps: int | None = None
+        self.metrics: dict[str, Any] = {}
+        self.accuracy: dict[str, float] = {}
+        self._step_seconds: list[float] = []
+        self._display: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self.live:
+            from rich.live import Live
+
+            self._display = Live(
+                get_renderable=self.renderable,
+                console=diagnostics.console(),
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
+            )
+            self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._display is not None:
+            self._display.stop()
+            self._display = None
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event, and tell of it."""
+        self._update(event)
+        line = event_line(event, self)
+        if line and not self.quiet:
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        if self._display is None:
+            diagnostics.note(line)
+        else:
+            from rich.text import Text
+
+            self._display.console.print(Text(line))
+
+    def _update(self, event: Event) -> None:
+        kind = event.get("kind")
+        self.stage = str(event.get("stage", self.stage))
+        if kind == "run_started":
+            self.run = str(event.get("run", ""))
+        elif kind == "stage_started":
+            self.total_steps, self.step, self.metrics = event.get("total_steps"), int(event.get("step", 0)), {}
+            self._step_seconds.clear()
+        elif kind == "resumed":
+            self.step = int(event.get("step", 0))
+        elif kind == "phase":
+            self.phase = str(event.get("name", ""))
+        elif kind == "step":
+            self.step, self.total_steps = int(event.get("step", 0)), event.get("total_steps", self.total_steps)
+            self.metrics = dict(event.get("metrics", {}))
+            if isinstance(seconds := self.metrics.get("time/step"), int | float):
+                self._step_seconds.append(seconds)
+        elif kind == "evaluation":
+            self.accuracy = accuracies(event.get("metrics", {}))
+
+    def seconds_left(self) -> float | None:
+        """Time to the end of the stage at the pace of its last ten steps; None while unknown."""
+        recent = self._step_seconds[-10:]
+        if not recent or self.total_steps is None:
+            return None
+        return sum(recent) / len(recent) * max(0, self.total_steps - self.step)
+
+    def renderable(self) -> RenderableType:
+        """The live display: a bar with step and time left, and the newest numbers below."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        top = Table.grid(padding=(0, 1))
+        left = self.seconds_left()
+        top.add_row(
+            Text(self.stage or self.run, "bold"),
+            ProgressBar(total=self.total_steps, completed=self.step, width=30, pulse=self.total_steps is None),
+            Text(step_text(self.step, self.total_steps)),
+            Text(f"{duration(left)} left" if left is not None else "", "cyan"),
+            Text(self.phase, "dim"),
+        )
+        below = [*headline(self.metrics), *(f"{name} accuracy {value:.3f}" for name, value in self.accuracy.items())]
+        grid = Table.grid()
+        grid.add_row(top)
+        grid.add_row(Text("   ".join(below), "green"))
+        return grid
+
+
+def event_line(event: Event, state: Progress) -> str:
+    """What is told of an event in a line of its own, or nothing."""
+    kind = event.get("kind")
+    prefix = f"{state.stage}: " if state.stage else ""
+    if kind == "stage_started":
+        return f"{prefix}{state.total_steps or '?'} steps"
+    if kind == "step":
+        left = state.seconds_left()
+        parts = [step_text(state.step, state.total_steps), *headline(state.metrics)]
+        return prefix + "  ".join([*parts, f"{duration(left)} left"] if left is not None else parts)
+    if kind == "evaluation":
+        return (
+            prefix
+            + f"step {event.get('step', 0)}  "
+            + "  ".join(f"{name} accuracy {value:.3f}" for name, value in state.accuracy.items())
+        )
+    if kind in ("checkpoint", "resumed"):
+        word = "saved" if kind == "checkpoint" else "resumed"
+        return f"{prefix}{word} at step {event.get('step')}: {event.get('folder')}"
+    if kind == "advisory":
+        return f"{prefix}{event.get('message')}" + (f" ({event['hint']})" if event.get("hint") else "")
+    return ""
+
+
+def step_text(step: int, total: int | None) -> str:
+    """``step 3/50``."""
+    return f"step {step}/{total}" if total else f"step {step}"
+
+
+def headline(metrics: Mapping[str, Any]) -> list[str]:
+    """The few numbers of a step that are always shown, those that it has."""
+    return [f"{label} {number(metrics[name])}" for label, name in SHOWN if name in metrics]
+
+
+def number(value: Any) -> str:
+    """A number in few characters."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def accuracies(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Accuracy by held-out source, of metrics called ``evaluation/<source>/accuracy``."""
+    parts = ((name.split("/"), value) for name, value in metrics.items())
+    return {"/".join(name[1:-1]): value for name, value in parts if name[0] == "evaluation" and name[-1] == "accuracy"}
+
+
+def duration(seconds: float) -> str:
+    """``42s``, ``3m 20s``, ``2h 05m``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

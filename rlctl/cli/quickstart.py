@@ -1,0 +1,75 @@
+"""``rlctl quickstart``: the whole of rlctl in five minutes on a laptop. It runs commands that anyone can type, and shows them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlctl.cli import arguments, diagnostics
+from rlctl.errors import ExitCode, RunError
+
+FILES = ("sft.yaml", "grpo.yaml", "reward.py")
+PLACE = "FOLDER"
+"""What stands in the files for the folder they are written to."""
+
+
+def quickstart(
+    *,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the model, data and configs are made.")] = Path(
+        "quickstart"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of model, data and problems.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help="A few steps only: see that everything works.")] = False,
+) -> None:
+    """Watch a tiny model learn to add: no GPU, no download, about five minutes on two cores.
+
+    Makes a model, a tokenizer and a data set; takes an SFT file and a GRPO file as a verl user has them; converts the two
+    into one Trinity-RFT file and accounts for every key; runs them here as two stages; ends with a table.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl quickstart[/cyan]
+
+    [cyan]rlctl quickstart --folder /tmp/demo --fast[/cyan]
+    """
+    _make(folder, seed)
+    sft, grpo = str(folder / "sft.yaml"), str(folder / "grpo.yaml")
+    _run(
+        "convert", sft, grpo, "--to", "trinity", "-o", str(folder / "trinity.yaml"), "--force", accept=ExitCode.FINDINGS
+    )
+    shorter = ["--set", "stages.0.schedule.total_steps=3", "--set", "schedule.total_steps=3"] if fast else []
+    settings = ["--set", f"run.folder={folder / 'runs'}", "--set", "checkpoint.export=last"]
+    _run("launch", sft, grpo, "--baseline", "--new", *settings, *shorter)
+
+
+def _make(folder: Path, seed: int) -> None:
+    diagnostics.note(f"making a tiny model, its tokenizer and a data set in {folder}")
+    try:
+        from rlctl.runtime import quickstart as maker
+    except ImportError as error:
+        raise RunError(f"the quickstart needs {error.name}", hint="pip install 'rlctl[runtime]'") from error
+    maker.make_quickstart(folder, seed=seed)
+    diagnostics.note(f"  {maker.describe(folder)}")
+    for name in FILES:
+        text = _preset_file(name).replace(PLACE, str(folder))
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _preset_file(name: str) -> str:
+    from rlctl.presets import folder
+
+    return (folder() / "quickstart" / name).read_text(encoding="utf-8")
+
+
+def _run(*words: str, accept: ExitCode = ExitCode.OK) -> None:
+    """Run an rlctl command in a process of its own, as typed; ends this command where it fails."""
+    diagnostics.note("")
+    diagnostics.note("$ rlctl " + " ".join(words))
+    command = [sys.executable, "-m", "rlctl", *words]
+    code = subprocess.run(command, check=False).returncode
+    if code not in (ExitCode.OK, accept):
+        arguments.finish(ExitCode(code) if code in set(map(int, ExitCode)) else ExitCode.FAILED)

@@ -1,0 +1,232 @@
+"""``rlctl runs``: what ran and runs here, from the run folders alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlctl.cli import arguments, completion, diagnostics, output, progress, summary
+from rlctl.cli.commands import command, group
+from rlctl.cli.launch import EXIT_CODES
+from rlctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rlctl.runs import RunInfo
+
+app = group(
+    "List, show, follow, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work while "
+    "the run goes on, from any terminal that sees the folder."
+)
+Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")]
+Name = Annotated[
+    str, typer.Argument(metavar="RUN", help="Name of a run, or the path of its folder.", autocompletion=completion.runs)
+]
+RUNS = Path("runs")
+
+
+@command(app, "list")
+def list_runs(*, folder: Folder = RUNS, json: arguments.Json = False) -> None:
+    """List the runs of a folder, newest first.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs list[/cyan]
+
+    [cyan]rlctl runs list --folder /data/runs --json[/cyan]
+    """
+    from rlctl import runs
+
+    found = runs.list_runs(folder)
+    if json:
+        output.data([as_data(info) for info in found])
+    elif found:
+        output.show(_table(found))
+    else:
+        diagnostics.note(f"there are no runs in {folder}")
+
+
+@command(app)
+def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> None:
+    """Show one run: how far it is, what it learned, where its time went, why it failed.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs show gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs show runs/gsm8k-grpo --json[/cyan]
+    """
+    from rlctl import runs
+
+    info = runs.find(name, folder)
+    stages = _stages(info)
+    if json:
+        output.data(as_data(info) | {"stages": stages})
+        return
+    output.show(*_description(info), *([summary.table(stages)] if stages else []))
+    for line in summary.next_steps(info.status, info.folder)[1:]:
+        diagnostics.note(line)
+
+
+@command(app)
+def follow(
+    name: Name,
+    *,
+    folder: Folder = RUNS,
+    json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON on stdout.")] = False,
+) -> None:
+    """Follow a run until it ends; the run does not notice.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs follow gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs follow gsm8k-grpo --json | jq .metrics[/cyan]
+    """
+    from rlctl import runs
+
+    info = runs.find(name, folder)
+    with progress.Progress(quiet=json) as watch:
+        for event in runs.events(info, follow=True):
+            watch(event)
+            if json:
+                output.line(event)
+    info = runs.find(str(info.folder), folder)
+    diagnostics.note(f"{info.status}: {info.folder}" + (f"\n  {info.cause}" if info.cause else ""))
+
+
+@command(app)
+def stop(
+    name: Name,
+    *,
+    folder: Folder = RUNS,
+    now: Annotated[
+        bool, typer.Option("--now", help="At once, without a checkpoint; only on the machine it runs on.")
+    ] = False,
+) -> None:
+    """Stop a run after its current step, with a checkpoint to go on from.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs stop gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs stop gsm8k-grpo --now[/cyan]
+    """
+    from rlctl import runs
+
+    info = runs.find(name, folder)
+    runs.stop(info, now=now)
+    when = "now" if now else "after its current step"
+    diagnostics.note(f"{info.name} ends {when}; go on with: rlctl runs resume {info.folder}")
+
+
+@command(app)
+def resume(
+    name: Name,
+    *,
+    folder: Folder = RUNS,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Go on with a run from its newest checkpoint, with the config and plan in its folder.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs resume gsm8k-grpo[/cyan]
+    """
+    from rlctl import runs
+
+    info = runs.find(name, folder)
+    with progress.Progress(quiet=quiet) as watch:
+        result = runs.resume(info, observer=watch)
+    if json:
+        output.data(summary.as_data(result))
+    summary.tell(result)
+    arguments.finish(EXIT_CODES[result.status])
+
+
+@command(app)
+def remove(
+    name: Name,
+    *,
+    folder: Folder = RUNS,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a run's folder, with its checkpoints and exported weights.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs remove gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs remove gsm8k-grpo --yes[/cyan]
+    """
+    from rlctl import runs
+
+    info = runs.find(name, folder)
+    if not yes:
+        if not diagnostics.can_ask():
+            raise UsageError(f"removing {info.folder} needs a yes, and nobody can be asked here", hint="say --yes")
+        if not typer.confirm(f"Delete {info.folder} and everything in it?", err=True):
+            arguments.finish(ExitCode.FAILED)
+    runs.remove(info)
+    diagnostics.note(f"removed {info.folder}")
+
+
+def as_data(info: RunInfo) -> dict[str, Any]:
+    """A run as plain data."""
+    from dataclasses import asdict
+
+    return asdict(info) | {"folder": str(info.folder), "started": info.started.isoformat()}
+
+
+def _table(found: list[RunInfo]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("run", "status", "stage", "step", "started", "took", "folder"):
+        table.add_column(title, no_wrap=True)
+    for info in found:
+        progressed = progress.step_text(info.step, info.total_steps).removeprefix("step ")
+        cells = (info.name, info.status, info.stage, progressed, ago(info.started), progress.duration(info.seconds))
+        table.add_row(*cells, str(info.folder))
+    return table
+
+
+def ago(moment: datetime) -> str:
+    """How long ago something was."""
+    return f"{progress.duration(max(0.0, (datetime.now(UTC) - moment).total_seconds()))} ago"
+
+
+def _description(info: RunInfo) -> list[str]:
+    from rich.markup import escape
+
+    lines = [
+        f"[bold]{escape(info.name)}[/]  {info.status}",
+        f"  folder   {escape(str(info.folder))}",
+        f"  stage    {escape(info.stage)}  {progress.step_text(info.step, info.total_steps)}",
+        f"  started  {ago(info.started)}, process {info.pid} on {escape(info.host)}",
+        f"  took     {progress.duration(info.seconds)}",
+    ]
+    return [*lines, f"  cause    {escape(info.cause)}"] if info.cause else lines
+
+
+def _stages(info: RunInfo) -> dict[str, dict[str, Any]]:
+    """What is known of each stage: its summary where it ended, else what its last events say."""
+    from rlctl import runs
+
+    stages: dict[str, dict[str, Any]] = {}
+    for event in runs.events(info):
+        stage = stages.setdefault(str(event.get("stage", "")), {})
+        if event.get("kind") == "step":
+            stage["steps"] = event.get("step")
+        elif event.get("kind") == "evaluation":
+            stage.setdefault("evaluated", {}).setdefault("first", event.get("metrics", {}))
+            stage["evaluated"]["last"] = event.get("metrics", {})
+        elif event.get("kind") == "stage_ended":
+            stage |= {key: event[key] for key in ("evaluated", "seconds", "tokens") if key in event}
+    return {name: stage for name, stage in stages.items() if name and stage}

@@ -1,0 +1,22 @@
+"""``rlctl schema``: the canonical config as a JSON Schema."""
+
+from __future__ import annotations
+
+from rlctl.cli import output
+
+
+def schema() -> None:
+    """Print the canonical config as a JSON Schema, for editors and other tools.
+
+    With it an editor completes keys, shows what they do and marks what is wrong while you type: save it, and name it in
+    the first line of a config.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl schema > rlctl.schema.json[/cyan]
+
+    [cyan]# yaml-language-server: $schema=rlctl.schema.json[/cyan]
+    """
+    from rlctl.config.schema import json_schema
+
+    output.data(json_schema())

@@ -1,0 +1,242 @@
+"""Plain values to a typed Config: strict, and every problem is found, not only the first.
+
+Unknown keys, wrong types and values out of range become findings with file and line, the nearest known key, and what
+was expected. Nothing is converted in silence; only text that came from an environment variable is read as YAML would.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+from rlctl.config.fields import Choice, Interval, Range
+from rlctl.config.inspect import FieldInfo, fields_of, type_text
+from rlctl.config.root import SCHEMA_VERSION, Config
+from rlctl.documents.paths import KeyPath, dotted
+from rlctl.documents.scalars import plain_value
+from rlctl.errors import ConfigError, Location, nearest
+from rlctl.report import Finding, Level
+
+Locate = Callable[[KeyPath], Location | None]
+T = TypeVar("T")
+
+
+class _Bad:
+    """Stands for a value that could not be built; a finding says why."""
+
+
+BAD = _Bad()
+
+
+@dataclass
+class Builder:
+    """Builds sections and collects what is wrong with their values."""
+
+    locate: Locate
+    textual: frozenset[KeyPath] = frozenset()
+    """Leaves whose text came from an environment variable, so that a number in it is a number."""
+    findings: list[Finding] = field(default_factory=list)
+
+    def bad(self, code: str, path: KeyPath, message: str, hint: str = "") -> _Bad:
+        self.findings.append(Finding(code, Level.ERROR, message, dotted(path), self.locate(path), hint))
+        return BAD
+
+    def section(
+        self, cls: type, value: Any, path: KeyPath, *, skip: frozenset[str] = frozenset(), base: Any = None
+    ) -> Any:
+        """Build one section from a mapping, over ``base`` where the field's default is not its class's; BAD when anything is."""
+        if not isinstance(value, Mapping):
+            return self.wrong_type(value, path, "a mapping")
+        known = fields_of(cls)
+        arguments: dict[str, Any] = {}
+        for key, item in value.items():
+            if key in skip:
+                continue
+            if key not in known:
+                self.bad(
+                    "unknown-key",
+                    (*path, key),
+                    f"unknown key '{dotted((*path, key))}'",
+                    nearest(str(key), [*known, *skip]),
+                )
+                continue
+            arguments[known[key].attribute] = self.field(known[key], item, (*path, key))
+        for info in known.values():
+            if base is not None:
+                arguments.setdefault(info.attribute, getattr(base, info.attribute))
+            elif info.required and info.attribute not in arguments:
+                arguments[info.attribute] = self.bad("missing-key", path, f"'{dotted((*path, info.name))}' must be set")
+        if any(argument is BAD for argument in arguments.values()):
+            return BAD
+        return cls(**arguments)
+
+    def field(self, info: FieldInfo, value: Any, path: KeyPath) -> Any:
+        if (
+            isinstance(info.default, (Choice, Interval))
+            or not is_dataclass(info.default)
+            or not isinstance(value, Mapping)
+        ):
+            built = self.value(info.type, value, path)
+        else:
+            built = self.section(type(info.default), value, path, base=info.default)
+        if (
+            info.range is not None
+            and isinstance(built, (int, float))
+            and not isinstance(built, bool)
+            and built not in info.range
+        ):
+            unit = f" {info.unit}" if info.unit else ""
+            return self.bad("out-of-range", path, f"'{dotted(path)}' is {built!r}{unit}; it must be {info.range}")
+        return built
+
+    def value(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        """Build a value of any type the schema uses."""
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            return self.annotated(hint, value, path)
+        if hint is Any:
+            return value
+        if origin in (Union, types.UnionType):
+            return self.union(hint, args, value, path)
+        if origin is Literal:
+            return self.literal(args, value, path)
+        if origin is tuple:
+            return self.items(args, value, path)
+        if origin is dict or hint is dict:
+            return self.mapping(args, value, path)
+        if hint is Interval:
+            return self.interval(value, path)
+        if isinstance(hint, type) and issubclass(hint, Choice):
+            return self.choice(hint, value, path)
+        if hint in _SCALARS:
+            return self.scalar(hint, value, path)
+        return self.section(hint, value, path)
+
+    def annotated(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        built = self.value(get_args(hint)[0], value, path)
+        for extra in hint.__metadata__:
+            if isinstance(extra, Range) and isinstance(built, (int, float)) and built not in extra:
+                return self.bad("out-of-range", path, f"'{dotted(path)}' is {built!r}; it must be {extra}")
+        return built
+
+    def union(self, hint: Any, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+        if value is None and type(None) in args:
+            return None
+        options = [arg for arg in args if arg is not type(None)]
+        if len(options) == 1:
+            return self.value(options[0], value, path)
+        for option in options:
+            trial = Builder(self.locate, self.textual)
+            built = trial.value(option, value, path)
+            if not trial.findings:
+                return built
+        return self.wrong_type(value, path, type_text(hint))
+
+    def literal(self, allowed: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+        if any(value == item and type(value) is type(item) for item in allowed):
+            return value
+        expected = " | ".join(str(item) for item in allowed)
+        if isinstance(value, str):
+            hint = nearest(value, [str(item) for item in allowed])
+            return self.bad("unknown-value", path, f"'{dotted(path)}' is {value!r}; it must be one of {expected}", hint)
+        return self.wrong_type(value, path, f"one of {expected}")
+
+    def items(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+        if not isinstance(value, (list, tuple)):
+            return self.wrong_type(value, path, f"a list of {type_text(args[0])}")
+        if len(args) == 2 and args[1] is not Ellipsis and len(value) != len(args):
+            return self.wrong_type(value, path, f"a list of {len(args)} values")
+        built = tuple(self.value(args[0], item, (*path, index)) for index, item in enumerate(value))
+        return BAD if any(item is BAD for item in built) else built
+
+    def mapping(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+        if not isinstance(value, Mapping):
+            return self.wrong_type(value, path, "a mapping")
+        built = {str(key): self.value(args[1] if args else Any, item, (*path, key)) for key, item in value.items()}
+        return BAD if any(item is BAD for item in built.values()) else built
+
+    def interval(self, value: Any, path: KeyPath) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = {"steps": value}
+        if not isinstance(value, Mapping) or len(value) != 1:
+            return self.wrong_type(value, path, "a number of steps, {optimizer_steps: n} or {epochs: n}")
+        return self.section(Interval, value, path)
+
+    def choice(self, setting: type[Choice], value: Any, path: KeyPath) -> Any:
+        if isinstance(value, str):
+            value = {setting.tag: value}
+        if not isinstance(value, Mapping):
+            return self.wrong_type(
+                value, path, f"one of {', '.join(setting.names())}, or a mapping with '{setting.tag}'"
+            )
+        name = value.get(setting.tag)
+        option = setting.registry.get(name) if isinstance(name, str) else None
+        if option is None:
+            got = f"has no '{setting.tag}'" if name is None else f"has {setting.tag} {name!r}"
+            hint = nearest(name, setting.names()) if isinstance(name, str) else ""
+            return self.bad(
+                "unknown-value", path, f"'{dotted(path)}' {got}; it must be one of {', '.join(setting.names())}", hint
+            )
+        return self.section(option, value, path, skip=frozenset({setting.tag}))
+
+    def scalar(self, expected: type, value: Any, path: KeyPath) -> Any:
+        if path in self.textual and isinstance(value, str) and expected is not str:
+            value = _read_scalar(value)
+        if expected is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
+            return value
+        return self.wrong_type(value, path, _SCALARS[expected])
+
+    def wrong_type(self, value: Any, path: KeyPath, expected: str) -> _Bad:
+        hint = ""
+        if isinstance(value, str) and _read_scalar(value) != value and expected in _SCALARS.values():
+            hint = "remove the quotes"
+        return self.bad("wrong-type", path, f"'{dotted(path)}' is {_shown(value)}; it must be {expected}", hint)
+
+
+_SCALARS: dict[type, str] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _shown(value: Any) -> str:
+    kind = {dict: "a mapping", list: "a list", bool: "", int: "", float: "", str: "text"}.get(type(value), "")
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return f"{text[:77] + '...' if len(text) > 80 else text}" + (f" ({kind})" if kind else "")
+
+
+def _read_scalar(text: str) -> Any:
+    try:
+        return plain_value(text)
+    except ValueError:
+        return text
+
+
+def build_config(
+    values: Mapping[str, Any], *, locate: Locate = lambda path: None, textual: frozenset[KeyPath] = frozenset()
+) -> tuple[Config | None, list[Finding]]:
+    """Build a Config from plain values; None when a finding is an error."""
+    builder = Builder(locate, textual)
+    version = values.get("rlctl", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        builder.bad(
+            "schema-version",
+            ("rlctl",),
+            f"this file is of schema version {version!r}; this rlctl reads {SCHEMA_VERSION}",
+        )
+        return None, builder.findings
+    config = builder.section(Config, values, ())
+    return (None if config is BAD or builder.findings else cast(Config, config)), builder.findings
+
+
+def config_from(values: Mapping[str, Any]) -> Config:
+    """Build a Config from plain values that must be right.
+
+    Raises:
+        ConfigError: with every problem, one a line.
+    """
+    config, findings = build_config(values)
+    if config is None:
+        raise ConfigError("\n".join(finding.message for finding in findings))
+    return config

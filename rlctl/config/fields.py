@@ -1,0 +1,132 @@
+"""How a section of the config is declared: units, ranges, choices and intervals.
+
+A section is a frozen dataclass with a string under every field. A field's type says what it holds; ``Annotated`` adds
+its unit and range. A setting that brings its own options is a ``Choice``: subclasses register under a name.
+
+    class Advantage(Choice): ...                      # the setting
+    class Grpo(Advantage, name="grpo"):               # {name: grpo, normalize_by_std: true} in a file
+        normalize_by_std: bool = True
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a number counts or measures, as shown beside it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values a number may take; ``above`` and ``below`` exclude their bound."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = (
+            ("at least", self.at_least),
+            ("more than", self.above),
+            ("at most", self.at_most),
+            ("less than", self.below),
+        )
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Marks a field whose literal value must never be shown, logged or stored."""
+
+
+Count = Annotated[int, Range(at_least=1)]
+Whole = Annotated[int, Range(at_least=0)]
+Positive = Annotated[float, Range(above=0)]
+NonNegative = Annotated[float, Range(at_least=0)]
+Fraction = Annotated[float, Range(at_least=0, at_most=1)]
+Tokens = Annotated[int, Unit("tokens"), Range(at_least=1)]
+Prompts = Annotated[int, Unit("prompts"), Range(at_least=1)]
+Responses = Annotated[int, Unit("responses"), Range(at_least=1)]
+Steps = Annotated[int, Unit("steps"), Range(at_least=1)]
+Devices = Annotated[int, Unit("devices"), Range(at_least=1)]
+Seconds = Annotated[float, Unit("seconds"), Range(above=0)]
+GiB = Annotated[float, Unit("GiB"), Range(above=0)]
+Versions = Annotated[int, Unit("weight versions"), Range(at_least=0)]
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def section(cls: type[T]) -> type[T]:
+    """Declare a config section: a frozen, keyword-only dataclass whose mappings may default to ``{}``."""
+    for name in inspect.get_annotations(cls):
+        if isinstance(cls.__dict__.get(name), dict):
+            setattr(cls, name, field(default_factory=dict))
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Choice:
+    """A setting that is a name plus that name's own options; each direct subclass is one setting with its own registry."""
+
+    tag: ClassVar[str] = "name"
+    """The key that holds the name in a file."""
+    choice: ClassVar[str]
+    """The name of this option."""
+    registry: ClassVar[dict[str, type[Choice]]]
+
+    def __init_subclass__(cls, *, name: str | None = None, tag: str | None = None) -> None:
+        super().__init_subclass__()
+        if Choice in cls.__bases__:
+            cls.registry = {}
+            cls.tag = tag or "name"
+        if name is not None:
+            if name in cls.registry:
+                raise TypeError(f"{cls.registry[name].__name__} and {cls.__name__} are both called {name!r}")
+            cls.choice = name
+            cls.registry[name] = cls
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names this setting can take, in the order they are declared."""
+        return tuple(cls.registry)
+
+    @property
+    def name_(self) -> str:
+        """The chosen name, whatever the tag is called in a file."""
+        return self.choice
+
+
+@section
+class Interval:
+    """How often something happens. In a file an integer counts steps; ``{optimizer_steps: 100}`` says another unit."""
+
+    steps: Count | None = None
+    """Steps: rounds of rollout and training. A larger number means less often."""
+    optimizer_steps: Count | None = None
+    """Optimizer steps: calls of ``optimizer.step()``. Rounded to the end of the step they fall in."""
+    epochs: Count | None = None
+    """Passes over the training data."""
+
+    @classmethod
+    def from_short(cls, value: Any) -> Self | None:
+        """Read the short form: an integer counts steps."""
+        return cls(steps=value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def to_short(self) -> int | None:
+        """The short form, where there is one."""
+        return self.steps if self.optimizer_steps is None and self.epochs is None else None

@@ -1,0 +1,261 @@
+"""What the schema says of itself: the fields of a section with type, default, unit, range and help.
+
+Everything shown about a key comes from here: error messages, ``rlctl explain``, JSON Schema, the reference page, the TUI.
+A field is named by its key pattern: ``data.train[].path``, ``algorithm.advantage<grpo>.epsilon`` (an option of a choice).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """One field of a section."""
+
+    name: str
+    """Name in a file (``lambda``, where Python has ``lambda_``)."""
+    attribute: str
+    """Name in Python."""
+    type: Any
+    """Its type without ``Annotated``."""
+    required: bool
+    default: Any
+    unit: str
+    range: Range | None
+    secret: bool
+
+
+@cache
+def fields_of(cls: type) -> dict[str, FieldInfo]:
+    """The fields of a section by their name in a file."""
+    hints = get_type_hints(cls, include_extras=True)
+    infos = (_field_info(field, hints[field.name]) for field in dataclasses.fields(cls))
+    return {info.name: info for info in infos}
+
+
+def _field_info(field: dataclasses.Field[Any], hint: Any) -> FieldInfo:
+    extras = [extra for part in _parts(hint) if get_origin(part) is Annotated for extra in part.__metadata__]
+    default: Any = None
+    required = False
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    elif field.default is not dataclasses.MISSING:
+        default = field.default
+    else:
+        required = True
+    return FieldInfo(
+        name=field.name.rstrip("_"),
+        attribute=field.name,
+        type=_bare(hint),
+        required=required,
+        default=default,
+        unit=next((extra.name for extra in extras if isinstance(extra, Unit)), ""),
+        range=next((extra for extra in extras if isinstance(extra, Range)), None),
+        secret=any(isinstance(extra, Secret) for extra in extras),
+    )
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    if get_origin(hint) in (Union, types.UnionType):
+        yield from get_args(hint)
+
+
+def _bare(hint: Any) -> Any:
+    """The type without ``Annotated``, also inside a union and a tuple."""
+    if get_origin(hint) is Annotated:
+        return _bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return Union[tuple(_bare(arg) for arg in get_args(hint))]  # noqa: UP007
+    return hint
+
+
+@cache
+def help_of(cls: type) -> dict[str, str]:
+    """The string under each field of a section, by the field's name in a file, inherited ones included."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            found |= _own_help(base)
+    return found
+
+
+def _own_help(cls: type) -> dict[str, str]:
+    body = _class_bodies(cls.__module__).get(cls.__qualname__, [])
+    found = {}
+    for node, after in itertools.pairwise(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = after.value if isinstance(after, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found[node.target.id.rstrip("_")] = " ".join(inspect.cleandoc(text.value).split())
+    return found
+
+
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    source = textwrap.dedent(inspect.getsource(sys.modules[module]))
+    return {node.name: node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the canonical config, as ``walk`` finds it."""
+
+    pattern: str
+    """``data.train[].path``, ``algorithm.advantage<grpo>.epsilon``."""
+    info: FieldInfo
+    help: str
+    owner: type
+    """The section that declares it."""
+
+    @property
+    def path(self) -> str:
+        """The key as written in a file or after ``--set``, without the option's name."""
+        return "".join(part.split(">", 1)[-1] for part in self.pattern.split("<"))
+
+    @property
+    def is_section(self) -> bool:
+        """Whether it only holds further keys."""
+        return bool(sections_in(self.info.type))
+
+
+def walk(cls: type, prefix: str = "") -> Iterator[Key]:
+    """Every key below a section, sections before what they hold, options of every choice."""
+    texts = help_of(cls)
+    for name, info in fields_of(cls).items():
+        pattern = f"{prefix}{name}"
+        yield Key(pattern, info, texts.get(name, ""), cls)
+        for held, suffix in sections_in(info.type):
+            if isinstance(held, type) and issubclass(held, Choice):
+                for option, option_cls in held.registry.items():
+                    yield from walk(option_cls, f"{pattern}{suffix}<{option}>.")
+            elif held is not Interval:
+                yield from walk(held, f"{pattern}{suffix}.")
+
+
+def sections_in(hint: Any) -> list[tuple[type, str]]:
+    """The sections that a type holds, each with ``[]`` for a list, ``{}`` for a mapping, or nothing."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return [found for arg in get_args(hint) for found in sections_in(arg)]
+    if origin is tuple:
+        return [(held, "[]") for held, _ in sections_in(get_args(hint)[0])]
+    if origin is dict:
+        return [(held, "{}") for held, _ in sections_in(get_args(hint)[1])]
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, Choice)) and hint is not Interval:
+        return [(hint, "")]
+    return []
+
+
+def type_text(hint: Any) -> str:
+    """A type as shown to a person: ``float or null``, ``keep | drop``, ``list of text``."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return type_text(args[0])
+    if origin is Literal:
+        return " | ".join(str(arg) for arg in args)
+    if origin in (Union, types.UnionType):
+        names = [type_text(arg) for arg in args if arg is not type(None)]
+        return " or ".join([*names, "null"] if type(None) in args else names)
+    if origin is tuple:
+        return f"list of {type_text(args[0])}"
+    if origin is dict:
+        return f"mapping of {type_text(args[1])}"
+    if isinstance(hint, type) and issubclass(hint, Choice):
+        return " | ".join(hint.names())
+    if hint is Interval:
+        return "steps, or {optimizer_steps: n}, or {epochs: n}"
+    plain = {str: "text", int: "integer", float: "number", bool: "true | false", Any: "anything", dict: "mapping"}
+    return plain.get(hint) or getattr(hint, "__name__", str(hint)).lower()
+
+
+def is_container(key: Key) -> bool:
+    """Whether a key always holds a section and has no value of its own, as ``run`` and ``data.curriculum``."""
+    default = key.info.default
+    return dataclasses.is_dataclass(default) and not isinstance(default, (Choice, Interval))
+
+
+def option_patterns(cls: type) -> list[str]:
+    """The pattern of every option of every choice below a section: ``algorithm.advantage<rloo>``."""
+    found = []
+    for key in walk(cls):
+        for held, suffix in sections_in(key.info.type):
+            if issubclass(held, Choice):
+                found += [f"{key.pattern}{suffix}<{option}>" for option in held.registry]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value of a config: a key that is not a container, or the chosen option of a choice."""
+
+    path: tuple[str | int, ...]
+    """Where it is: ``("data", "train", 0, "path")``."""
+    pattern: str
+    """Its key pattern; of a chosen option ``rollout.engine<vllm>``."""
+    value: Any
+    default: Any
+    """What it holds when nobody sets it; None for the option of a list's item."""
+
+
+def settings(section: Any, path: tuple[str | int, ...] = (), prefix: str = "", base: Any = None) -> Iterator[Setting]:
+    """Every value below a section, with its default.
+
+    Args:
+        section: the section, usually a whole config.
+        path: where the section is.
+        prefix: what its key patterns start with, the dot included.
+        base: the section's default as a whole, where that is not the default of its class.
+    """
+    declared: type = type(section)
+    for name, info in fields_of(declared).items():
+        value = getattr(section, info.attribute)
+        default = info.default if base is None else getattr(base, info.attribute)
+        yield from _settings_of(value, default, (*path, name), f"{prefix}{name}")
+
+
+def _settings_of(value: Any, default: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[Setting]:
+    if isinstance(value, Choice):
+        chosen = f"{pattern}<{value.choice}>"
+        yield Setting(path, pattern, value, default)
+        yield Setting(path, chosen, value.choice, default.choice if isinstance(default, Choice) else None)
+        yield from settings(value, path, f"{chosen}.", default if type(default) is type(value) else None)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, Interval):
+        if not dataclasses.is_dataclass(default):
+            yield Setting(path, pattern, value, default)
+        yield from settings(value, path, f"{pattern}.", default if type(default) is type(value) else None)
+    else:
+        yield Setting(path, pattern, value, default)
+        items = enumerate(value) if isinstance(value, tuple) else value.items() if isinstance(value, dict) else ()
+        suffix = "[]" if isinstance(value, tuple) else "{}"
+        for key, item in items:
+            if isinstance(item, Choice) or (dataclasses.is_dataclass(item) and not isinstance(item, Interval)):
+                yield from _items_of(item, (*path, key), f"{pattern}{suffix}")
+
+
+def _items_of(item: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[Setting]:
+    if isinstance(item, Choice):
+        chosen = f"{pattern}<{item.choice}>"
+        yield Setting(path, chosen, item.choice, None)
+        yield from settings(item, path, f"{chosen}.")
+    else:
+        yield from settings(item, path, f"{pattern}.")
+
+
+def secrets(config: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Path and value of every field that must never be shown, logged or stored."""
+    secret = {key.pattern for key in walk(type(config)) if key.info.secret}
+    return ((setting.path, setting.value) for setting in settings(config) if setting.pattern in secret)

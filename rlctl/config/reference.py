@@ -1,0 +1,112 @@
+"""The reference page of the canonical config, ``docs/reference/config.md``, made from the declarations.
+
+    python -m rlctl.config.reference > docs/reference/config.md
+
+A section that stands in several places is printed at the first and named at the others.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+from rlctl.config.explain import default_of, shown_default, shown_type
+from rlctl.config.fields import Choice
+from rlctl.config.inspect import Key, sections_in, walk
+from rlctl.config.root import SCHEMA_VERSION, Config
+
+_HEAD = f"""# The canonical config, key by key
+
+Every key of a canonical file (schema version {SCHEMA_VERSION}), with its type, its default, its unit and range, and what it does.
+`rlctl explain KEY` shows the same in the terminal, `rlctl schema` prints it as a JSON Schema for editors.
+This page is made by `python -m rlctl.config.reference`; a test fails where it is not current.
+
+`a[].b` is a key of each item of the list `a`, `a{{}}.b` of each value of the mapping `a`. `a<name>.b` belongs to one option of a
+choice: in a file it is written `a: {{name: ..., b: ...}}`.
+"""
+_TABLE = "| key | type | default | unit, range | what it is |\n| --- | --- | --- | --- | --- |\n"
+
+
+def reference_page() -> str:
+    """The page as Markdown."""
+    keys = list(walk(Config))
+    top = [key for key in keys if "." not in key.pattern]
+    seen: dict[type, str] = {}
+    parts = [_HEAD]
+    for key in top:
+        parts.append(f"## `{key.pattern}`\n\n{_prose(key.help)}\n")
+        below = [other for other in keys if re.match(re.escape(key.pattern) + r"[.\[{<]", other.pattern)]
+        if not below:
+            parts.append(_TABLE + _row(key, ""))
+        _repeats(key, seen, [])
+        parts += _groups(key, below, seen)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _groups(top: Key, below: list[Key], seen: dict[type, str]) -> Iterator[str]:
+    """The tables of one top-level section: its plain keys, then each option of each choice in it."""
+    groups: dict[str, list[str]] = {"": [_row(top, "")]} if _is_choice(top) else {"": []}
+    titles = dict(_option_titles([top, *below]))
+    hidden: list[str] = []
+    for key in below:
+        if any(key.pattern.startswith(prefix) for prefix in hidden):
+            continue
+        note = _repeats(key, seen, hidden)
+        groups.setdefault(_option(key.pattern), []).append(_row(key, note))
+    shown = [option for option in titles if option in groups or not any(option.startswith(prefix) for prefix in hidden)]
+    if groups[""]:
+        yield _TABLE + "".join(groups[""])
+    for option in shown:
+        table = _TABLE + "".join(groups[option]) if option in groups else "No keys of its own.\n"
+        yield f"### `{option}`\n\n{titles[option]}\n\n{table}"
+
+
+def _is_choice(key: Key) -> bool:
+    return any(issubclass(held, Choice) for held, _ in sections_in(key.info.type))
+
+
+def _option(pattern: str) -> str:
+    """The innermost option that a key belongs to: ``algorithm.advantage<grpo>``, or nothing."""
+    return pattern[: pattern.rindex(">") + 1] if ">" in pattern else ""
+
+
+def _option_titles(keys: list[Key]) -> Iterator[tuple[str, str]]:
+    for key in keys:
+        for held, suffix in sections_in(key.info.type):
+            if issubclass(held, Choice):
+                for name, cls in held.registry.items():
+                    text = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
+                    yield f"{key.pattern}{suffix}<{name}>", _prose(text)
+
+
+def _repeats(key: Key, seen: dict[type, str], hidden: list[str]) -> str:
+    """Where the keys of a section were printed before; remembers those that are printed here."""
+    for held, suffix in sections_in(key.info.type):
+        where = f"{key.pattern}{suffix}"
+        first = seen.setdefault(held, where)
+        if first != where:
+            hidden += [f"{where}.", f"{where}<"]
+            return f" Its keys are those of `{first}`."
+    return ""
+
+
+def _row(key: Key, note: str) -> str:
+    info = key.info
+    default = "must be set" if info.required else f"`{_cell(shown_default(default_of(key)))}`"
+    limits = ", ".join(part for part in (info.unit, str(info.range) if info.range else "") if part)
+    secret = " Secret: write it as `${oc.env:NAME}`." if info.secret else ""
+    cells = [f"`{key.pattern}`", _cell(shown_type(info)), default, limits, f"{_cell(_prose(key.help))}{secret}{note}"]
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    return text.replace("``", "`")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference_page())

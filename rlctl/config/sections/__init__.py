@@ -1,0 +1,1 @@
+"""The sections of the canonical config, one module for each thing a person sets. Declarations only."""

@@ -1,0 +1,193 @@
+"""What a run leaves behind and what surrounds it: sections ``checkpoint``, ``tracking``, ``profiling`` and ``environment``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from rlctl.config.fields import Choice, Count, Interval, Range, Seconds, Secret, Unit, section
+
+Content = Literal["model", "optimizer", "extra", "hf_model"]
+
+
+@section
+class Checkpoint:
+    """What is saved, how often, and what is resumed."""
+
+    every: Interval | None = None
+    """Save this often; null saves only as ``last`` says. More often means less is lost and more time spent."""
+    last: bool = True
+    """Save at the end of the run."""
+    resume: Literal["auto", "never", "path"] = "auto"
+    """Go on from the newest whole checkpoint of the run folder, never, or from ``resume_path``."""
+    resume_path: str | None = None
+    """Checkpoint to go on from, under ``path``."""
+    keep_last: Count | None = None
+    """Checkpoints kept; null keeps all."""
+    keep_last_critic: Count | None = None
+    """The same for the critic; null is ``keep_last``."""
+    save_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
+    """What a checkpoint holds: weights, optimizer state, extra (schedule, random states, counters), and a Hugging Face copy."""
+    load_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
+    """What is taken from it on resume."""
+    export: Literal["never", "last", "always"] = "last"
+    """When weights are also written in Hugging Face format."""
+    folder: str | None = None
+    """Folder of checkpoints; null is inside the run folder."""
+    remote: str | None = None
+    """fsspec URL that gets a copy of each checkpoint."""
+    delete_after_load: bool = False
+    """Delete the local copy once it is loaded."""
+    delete_previous: bool = False
+    """Delete the previous checkpoint while saving the next."""
+    asynchronous: bool = False
+    """Write in the background while training goes on."""
+    writers: Literal["all", "one_process", "one_thread", "one_node"] = "all"
+    """Who may write at the same time (Trinity's ``save_strategy``)."""
+
+
+@section
+class Tracker(Choice):
+    """A place that metrics are sent to."""
+
+
+@section
+class ConsoleTracker(Tracker, name="console"):
+    """One line a step on stderr."""
+
+
+@section
+class TensorboardTracker(Tracker, name="tensorboard"):
+    """TensorBoard event files."""
+
+    folder: str | None = None
+    """Where they go; null is inside the run folder."""
+
+
+@section
+class SwanlabTracker(Tracker, name="swanlab"):
+    """SwanLab."""
+
+    mode: Literal["cloud", "local", "offline", "disabled"] = "cloud"
+    """cloud and local need an account or a server; offline keeps files that can be sent later."""
+    folder: str | None = None
+    """Where files go; null is inside the run folder."""
+    api_key: Annotated[str | None, Secret()] = None
+    """Key of the account; write ``${oc.env:NAME}``."""
+
+
+@section
+class WandbTracker(Tracker, name="wandb"):
+    """Weights & Biases."""
+
+    mode: Literal["online", "offline", "disabled"] = "online"
+    """offline keeps files that can be sent later."""
+    base_url: str | None = None
+    """Address of a private server."""
+    api_key: Annotated[str | None, Secret()] = None
+    """Key of the account; write ``${oc.env:NAME}``."""
+    args: dict[str, Any] = {}
+    """Further arguments of ``wandb.init``."""
+
+
+@section
+class MlflowTracker(Tracker, name="mlflow"):
+    """MLflow."""
+
+    uri: str | None = None
+    """Address of the server or folder; null is inside the run folder."""
+    username: str | None = None
+    """User name at the server."""
+    password: Annotated[str | None, Secret()] = None
+    """Password at the server; write ``${oc.env:NAME}``."""
+
+
+@section
+class OtherTracker(Tracker, name="other"):
+    """A tracker of one dialect that rlctl can translate and cannot run."""
+
+    kind: str = ""
+    """Its name there (``clearml``, ``vemlp_wandb``, ``trackio``, ``file``)."""
+    args: dict[str, Any] = {}
+    """Its arguments there, by name."""
+
+
+@section
+class RoleProfile:
+    """Profiling of one role."""
+
+    enabled: bool = False
+    """Whether it is profiled."""
+    all_ranks: bool = False
+    """Profile all its processes, not only the first."""
+    ranks: tuple[int, ...] = ()
+    """Profile these of its processes."""
+    discrete: bool = False
+    """One trace for each phase instead of one a step."""
+    args: dict[str, Any] = {}
+    """Settings of the tool for this role."""
+
+
+@section
+class Profiling:
+    """Traces of chosen steps."""
+
+    tool: Literal["nsys", "torch", "torch_memory", "npu", "timeline"] | None = None
+    """Profiler; null is off."""
+    steps: tuple[int, ...] = ()
+    """Steps that are profiled."""
+    continuous: bool = False
+    """Profile neighbouring steps as one."""
+    folder: str | None = None
+    """Where traces go; null is inside the run folder."""
+    roles: dict[str, RoleProfile] = {}
+    """Which roles are profiled, and how, by role."""
+    controller_args: dict[str, Any] = {}
+    """Settings of the tool for the controller."""
+    worker_args: dict[str, Any] = {}
+    """Settings of the tool for workers."""
+    ray_timeline: str | bool | None = None
+    """File that gets Ray's timeline; true names it itself."""
+
+
+@section
+class RaySettings:
+    """How Ray is started or found."""
+
+    address: str | None = None
+    """Address of a running cluster; null starts Ray here, ``auto`` looks for one."""
+    namespace: str | None = None
+    """Ray namespace; null names it after the run."""
+    num_cpus: Count | None = None
+    """CPU cores Ray may use here; null is all."""
+    init_args: dict[str, Any] = {}
+    """Further arguments of ``ray.init``."""
+    rpc_timeout: Seconds = 3600.0
+    """Longest call between processes."""
+    register_timeout: Seconds = 300.0
+    """Longest wait for workers to find each other."""
+    backend_timeout: Seconds = 1800.0
+    """Longest wait in a collective operation."""
+
+
+@section
+class Environment:
+    """Variables, logs and the cluster."""
+
+    variables: dict[str, str] = {}
+    """Environment variables of every process."""
+    role_variables: dict[str, dict[str, str]] = {}
+    """Further ones by role."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least important message that is logged."""
+    log_folder: str | None = None
+    """Folder for further copies of logs."""
+    logs_by_node: bool = False
+    """One folder of logs for each node."""
+    log_every: Annotated[int, Unit("steps"), Range(at_least=1)] = 1
+    """Steps between two records of metrics."""
+    ray: RaySettings = RaySettings()
+    """How Ray is started or found."""
+    plugins: tuple[str, ...] = ()
+    """Folders or modules with plug-ins."""
+    device_memory_check: bool = True
+    """Estimate memory before launch."""

@@ -1,0 +1,134 @@
+"""How responses are scored: the list ``rewards``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from rlctl.config.fields import Choice, Count, NonNegative, Range, Seconds, Secret, Unit, section
+
+
+@section
+class Reward(Choice, tag="type"):
+    """One way to score a response; several are added, each times its weight."""
+
+    name: str = "reward"
+    """Name of its scores in metrics."""
+    weight: float = 1.0
+    """Multiplies the score. Raised, it counts more among the others."""
+    applies_to: tuple[str, ...] | None = None
+    """Data sources or tags it scores; null scores all."""
+    timeout: Seconds = 30.0
+    """A call that takes longer counts as failed."""
+    workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
+    """Processes that score at the same time. Raised, slow rewards take less time and more cores."""
+    on_error: Literal["stop", "zero"] = "stop"
+    """A call that raises or hangs ends the run, or scores 0 and is counted."""
+
+
+@section
+class RuleReward(Reward, name="rule"):
+    """A built-in rule on the text of the response."""
+
+    rule: Literal[
+        "auto", "exact_match", "number", "math", "boxed", "gsm8k", "format", "length", "dapo_math", "countdown"
+    ] = "auto"
+    """What is compared: the text itself, the last number, a formula, a boxed answer, the text after ``####``, the
+    format, the length. auto goes by the data source as verl's default does."""
+    args: dict[str, Any] = {}
+    """Arguments of the rule."""
+    score_right: float = 1.0
+    """Score of a right answer."""
+    score_wrong: float = 0.0
+    """Score of a wrong answer."""
+
+
+@section
+class FunctionReward(Reward, name="function"):
+    """A Python function of the user's, from a file."""
+
+    path: str
+    """Python file with the function."""
+    function: str = "compute_score"
+    """Name of the function in it."""
+    signature: Literal["auto", "verl", "trinity", "roll"] = "auto"
+    """How it is called: verl's ``(data_source, solution_str, ground_truth, extra_info)``, or another framework's."""
+    args: dict[str, Any] = {}
+    """Further keyword arguments of the function."""
+
+
+@section
+class ModelReward(Reward, name="model"):
+    """A sequence classifier scores prompt and response."""
+
+    path: str
+    """Folder or hub name of the reward model."""
+    tokenizer: str | None = None
+    """Its tokenizer; null takes the model's."""
+    chat_template: str | None = None
+    """Its chat template; null takes the tokenizer's."""
+    max_tokens: Count | None = None
+    """Longest input; null is the model's limit."""
+    micro_per_replica: Count = 16
+    """Responses scored at once on one replica."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model."""
+    overrides: dict[str, Any] = {}
+    """Engine settings of the reward model, as for the policy."""
+
+
+@section
+class JudgeReward(Reward, name="judge"):
+    """A language model scores the response over an OpenAI-compatible endpoint."""
+
+    base_url: str | None = None
+    """Address of the endpoint; null starts an engine for ``model``."""
+    model: str = ""
+    """Name or path of the judge."""
+    api_key: Annotated[str | None, Secret()] = None
+    """Key of the endpoint; write ``${oc.env:NAME}``."""
+    prompt: str | None = None
+    """Template with ``{prompt}``, ``{response}`` and ``{answer}``; null takes the built-in one."""
+    sampling: dict[str, Any] = {}
+    """Sampling settings of the judge."""
+    max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
+    """Calls in flight at once. Raised, scoring is faster until the endpoint is busy."""
+    replicas: Count = 1
+    """Engines started where there is no endpoint."""
+    tensor: Count = 1
+    """Devices of each of them."""
+
+
+@section
+class SandboxReward(Reward, name="sandbox"):
+    """Runs the response's code against test cases in a Sandbox Fusion service."""
+
+    url: str
+    """Address of the service."""
+    max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
+    """Calls in flight at once. Raised, scoring is faster until the service is busy."""
+    memory_limit_mb: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024
+    """Memory that one program may use."""
+    continuous: bool = False
+    """Score the share of passed cases instead of all or nothing."""
+
+
+@section
+class ExternalReward(Reward, name="external"):
+    """A reward of one dialect that rlctl can translate and cannot run, such as a worker class."""
+
+    kind: str
+    """Its name or class path there."""
+    args: dict[str, Any] = {}
+    """Its settings there, by name."""
+
+
+@section
+class RewardLoop:
+    """How scoring is organised; the scores do not depend on it."""
+
+    manager: str = "naive"
+    """Name of the dialect's reward manager (naive, dapo, batch, prime, ...)."""
+    overlap_with_rollout: bool = False
+    """Score while other responses are still generated."""
+    max_queued: NonNegative = 0
+    """Responses that may wait to be scored; 0 is no limit."""

@@ -1,0 +1,67 @@
+"""What every reader returns: the values of a text, where each of them stands, and the comments around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.documents.paths import KeyPath
+from rlctl.errors import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """The comments of one key, each line without its ``#`` and the blank after it."""
+
+    above: tuple[str, ...] = ()
+    """The comment lines directly above the key; under the empty path the head of the document."""
+    beside: str = ""
+    """The comment at the end of the key's line."""
+    below: tuple[str, ...] = ()
+    """Only under the empty path: the block that ends the document."""
+
+
+@dataclass
+class Document:
+    """A text as values, with positions and comments."""
+
+    name: str
+    """The file's name, for messages; ``<stdin>`` for standard input."""
+    values: dict[Any, Any]
+    """Plain dict, list, str, int, float, bool and None; interpolations stay the strings they are.
+
+    Keys are strings, or integers in the free mappings that frameworks index by number."""
+    marks: dict[KeyPath, Location] = field(default_factory=dict)
+    """Where each key stands, leaf or not, and each item of a list."""
+    comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    """The comments by key; those of the document itself under ``()``."""
+    text: str = ""
+    """What was read."""
+
+    def at(self, path: KeyPath) -> Location:
+        """Return where ``path`` stands, or else its nearest ancestor that has a place."""
+        for length in range(len(path), 0, -1):
+            if (mark := self.marks.get(path[:length])) is not None:
+                return mark
+        return self.marks.get((), Location(self.name))
+
+    def leaves(self) -> Iterator[tuple[KeyPath, Any]]:
+        """Yield every leaf in order: scalars, empty collections, and lists without a mapping in them as one leaf."""
+        yield from _leaves((), self.values)
+
+
+def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves((*path, key), item)
+    elif isinstance(value, list) and holds_mapping(value):
+        for index, item in enumerate(value):
+            yield from _leaves((*path, index), item)
+    elif path:
+        yield path, value
+
+
+def holds_mapping(value: list[Any]) -> bool:
+    """Return whether a mapping stands anywhere in the list."""
+    return any(isinstance(item, dict) or (isinstance(item, list) and holds_mapping(item)) for item in value)

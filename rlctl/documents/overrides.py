@@ -1,0 +1,254 @@
+"""Overrides as Hydra's users write them: ``key=value``, ``+key=value``, ``++key=value``, ``~key``, ``group@package=choice``.
+
+Hydra's own parser does the grammar; what an override may change is the adapters' question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rlctl.documents.document import Document
+from rlctl.documents.paths import KeyPath, copied, dotted, merged
+from rlctl.errors import DocumentError, Location
+
+MAX_LENGTH = 20_000
+"""The longest override that is read, in characters; Hydra's parser takes seconds for more."""
+MAX_OVERRIDES = 5_000
+_MAX_NESTING = 30
+_KEY_PART = re.compile(r"[^.\[\]]+")
+_EXPECTED = (
+    "expected key=value, +key=value, ++key=value or ~key; put a value with special characters in quotes: key='a, b'"
+)
+
+
+@dataclass(frozen=True)
+class Override:
+    """One change of a config, as written on a command line."""
+
+    kind: Literal["set", "add", "force", "delete"]
+    """``key=``, ``+key=``, ``++key=`` or ``~key``."""
+    key: str
+    """The key or config group as written, without prefix, package and value."""
+    path: KeyPath
+    """The key in parts, each a string; an index of a list is a string of digits."""
+    value: Any
+    """Plain values; interpolations stay strings. None for ``~key``."""
+    text: str
+    """The whole override as written."""
+    at: Location
+    """Where it stands."""
+    package: str | None = None
+    """What follows ``@`` in ``group@package=choice``."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it can only choose from a config group; ``model_engine=megatron`` looks like a key and is not told."""
+        return self.package is not None or "/" in self.key
+
+
+def read_overrides(lines: Iterable[str | tuple[str, Location]], name: str) -> list[Override]:
+    """Read overrides in order.
+
+    Args:
+        lines: Each an override, alone or with its place; alone, its place is its number under ``name``.
+        name: What the overrides are called in messages, such as ``command line``.
+
+    Raises:
+        DocumentError: one is no override, or is a sweep over several values.
+    """
+    placed = [(line, Location(name, number)) if isinstance(line, str) else line for number, line in enumerate(lines, 1)]
+    if len(placed) > MAX_OVERRIDES:
+        raise DocumentError(f"{len(placed)} overrides; at most {MAX_OVERRIDES} are read", at=Location(name))
+    if not placed:
+        return []
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    return [_read(parser, text, at) for text, at in placed]
+
+
+def _read(parser: Any, text: str, at: Location) -> Override:
+    parsed = _parse(parser, text, at)
+    if parsed.is_sweep_override():
+        raise DocumentError(
+            f"the override {_short(text)} is a sweep over several values; one run takes one",
+            at=at,
+            hint="for a list write key=[a,b]; for a text with commas write key='a,b'",
+        )
+    kind: Literal["set", "add", "force", "delete"] = "set"
+    if parsed.is_delete():
+        kind = "delete"
+    elif parsed.is_force_add():
+        kind = "force"
+    elif parsed.is_add():
+        kind = "add"
+    value = parsed.value()
+    _check_keys(value, text, at)
+    key = parsed.key_or_group
+    if not key:
+        raise DocumentError(f"the override {_short(text)} cannot be read: it names no key", at=at, hint=_EXPECTED)
+    return Override(kind, key, tuple(_KEY_PART.findall(key)), value, text, at, parsed.package)
+
+
+def _parse(parser: Any, text: str, at: Location) -> Any:
+    from hydra.errors import HydraException
+
+    if len(text) > MAX_LENGTH or _nesting(text) > _MAX_NESTING:
+        limits = f"at most {MAX_LENGTH} characters and {_MAX_NESTING} levels of brackets are read"
+        raise DocumentError(f"the override {_short(text)} is too long or nested too deep", at=at, hint=limits)
+    try:
+        return parser.parse_rule(text, "override")
+    except HydraException as error:
+        reason, column = _reason(error)
+        where = f" at character {column + 1}" if column is not None else ""
+        raise DocumentError(
+            f"the override {_short(text)} cannot be read{where}: {reason}", at=at, hint=_EXPECTED
+        ) from None
+    except (RecursionError, ValueError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DocumentError(f"the override {_short(text)} cannot be read: {reason}", at=at, hint=_EXPECTED) from None
+
+
+def _reason(error: Exception) -> tuple[str, int | None]:
+    """Return Hydra's complaint in one line, and the character it is about."""
+    cause = error.__cause__
+    token = getattr(cause, "offendingToken", None)
+    column = getattr(token, "column", None) if token is not None else getattr(cause, "startIndex", None)
+    if type(cause).__name__ == "LexerNoViableAltException":
+        return "this character cannot stand here without quotes", column
+    said = (str(error).splitlines() or ["it is empty"])[0].replace("'<EOF>'", "the end").replace("<EOF>", "the end")
+    return said, column
+
+
+def _nesting(text: str) -> int:
+    depth = deepest = 0
+    for character in re.findall(r"[\[\](){}]", text):
+        depth += 1 if character in "[({" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _short(text: str) -> str:
+    shown = text if len(text) <= 100 else f"{text[:80]}..."
+    return repr(shown)
+
+
+def _check_keys(value: Any, text: str, at: Location) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                hint = f"write it in quotes: '{key}'"
+                raise DocumentError(f"the key {key!r} in the override {_short(text)} is no name", at=at, hint=hint)
+            _check_keys(item, text, at)
+    elif isinstance(value, list):
+        for item in value:
+            _check_keys(item, text, at)
+
+
+def apply_overrides(document: Document, overrides: Sequence[Override]) -> Document:
+    """Return a new document with the overrides applied in order.
+
+    As in Hydra, a mapping is merged into a mapping and anything else replaces what was there. Whether a key may be
+    set or must be added is not asked here. Deleting what is not there changes nothing.
+
+    Raises:
+        DocumentError: an override chooses a config group, or its path runs through a list where no item is.
+    """
+    changed = replace(
+        document, values=copied(document.values), marks=dict(document.marks), comments=dict(document.comments)
+    )
+    for override in overrides:
+        if override.is_group:
+            raise DocumentError(
+                f"the override {_short(override.text)} chooses from a config group, which this file does not have",
+                at=override.at,
+            )
+        _apply(changed, override)
+    return changed
+
+
+def _apply(document: Document, override: Override) -> None:
+    container: Any = document.values
+    path: KeyPath = ()
+    for part in override.path[:-1]:
+        key = _key_in(container, part, override)
+        path = (*path, key)
+        inside = container[key] if _has(container, key) else None
+        if not isinstance(inside, dict | list):
+            if override.kind == "delete":
+                return
+            _forget(document, path)
+            inside = container[key] = {}
+            document.marks[path] = override.at
+        container = inside
+    key = _key_in(container, override.path[-1], override)
+    path = (*path, key)
+    if override.kind == "delete":
+        _delete(document, container, path, override)
+        return
+    old = container[key] if _has(container, key) else None
+    container[key] = merged(old, override.value)
+    if isinstance(old, dict) and isinstance(override.value, dict):
+        for inner, item in override.value.items():
+            _mark(document, (*path, inner), item, override.at)
+    else:
+        _forget(document, path)
+        _mark(document, path, override.value, override.at)
+
+
+def _delete(document: Document, container: Any, path: KeyPath, override: Override) -> None:
+    if isinstance(container, list):
+        raise DocumentError(
+            f"the override {_short(override.text)} deletes an item of a list",
+            at=override.at,
+            hint="write the list without the item: key=[a,b]",
+        )
+    if path[-1] not in container:
+        return
+    found = container[path[-1]]
+    if override.value is not None and override.value != found:
+        raise DocumentError(
+            f"the override {_short(override.text)} deletes another value than '{dotted(path)}' has",
+            at=override.at,
+            hint=f"write ~{override.key}",
+        )
+    del container[path[-1]]
+    _forget(document, path)
+    document.marks.pop(path, None)
+    document.comments.pop(path, None)
+
+
+def _key_in(container: Any, part: str | int, override: Override) -> str | int:
+    if isinstance(container, list):
+        if str(part).isdecimal() and int(part) < len(container):
+            return int(part)
+        raise DocumentError(
+            f"the override {_short(override.text)} names item {part!r} of a list of {len(container)}",
+            at=override.at,
+            hint="items count from 0; to replace the list write key=[a,b]",
+        )
+    if part not in container and str(part).isdecimal() and int(part) in container:
+        return int(part)
+    return part
+
+
+def _has(container: Any, key: str | int) -> bool:
+    return isinstance(container, list) or key in container
+
+
+def _forget(document: Document, path: KeyPath) -> None:
+    """Drop the marks and comments below ``path``: they were those of a value that is gone."""
+    size = len(path)
+    for notes in (document.marks, document.comments):
+        for old in [old for old in notes if len(old) > size and old[:size] == path]:
+            del notes[old]
+
+
+def _mark(document: Document, path: KeyPath, value: Any, at: Location) -> None:
+    document.marks[path] = at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        _mark(document, (*path, key), item, at)

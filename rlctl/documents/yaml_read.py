@@ -1,0 +1,348 @@
+"""YAML text to a Document, in one pass over the parser's events: values, positions and comments together.
+
+Values are OmegaConf's (see ``scalars``), because that is what the three frameworks read. Nothing is constructed but
+plain values, and every way to make a small text large or slow (aliases, nesting, tags, directives) has a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from rlctl.documents.document import Document
+from rlctl.documents.files import MAX_BYTES
+from rlctl.documents.paths import KeyPath, copied, dotted
+from rlctl.documents.scalars import plain_value
+from rlctl.documents.yaml_comments import CommentTaker
+from rlctl.documents.yaml_errors import parse_error
+from rlctl.errors import DocumentError, Location
+
+MAX_DEPTH = 100
+MAX_NODES = 100_000
+MAX_LINES = 500_000
+MAX_DIRECTIVES = 8
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+_NO_KEY: Any = object()
+_MERGE: Any = object()
+
+
+@dataclass(slots=True)
+class Span:
+    """Where a node stands in the text, in characters; what an edit replaces."""
+
+    start: int
+    end: int
+    key_start: int
+    in_flow: bool
+    collection: str = ""
+    """``flow`` or ``block`` for a mapping or list, empty for a scalar or an alias."""
+    column: int = 0
+    """The column of the first key of a block mapping, or of the node itself."""
+
+
+class _Frame:
+    """A mapping or list that is being read."""
+
+    __slots__ = ("anchor", "container", "first", "flow", "height", "key", "lines", "mark", "merges", "path", "silent")
+
+    def __init__(self, container: Any, path: KeyPath, event: Any, nodes: int) -> None:
+        self.container = container
+        self.path = path
+        self.mark = event.start_mark
+        self.anchor: str | None = event.anchor
+        self.flow: bool = event.flow_style
+        self.first = nodes
+        self.height = 1
+        self.key: Any = _NO_KEY
+        self.lines: dict[Any, int] = {}
+        self.merges: list[Any] = []
+        self.silent = False  # inside the value of '<<', whose keys have their place in another mapping
+
+
+def read_yaml(text: str, name: str, *, allow_empty: bool = False) -> Document:
+    """Read one YAML document whose top level is a mapping.
+
+    Raises:
+        DocumentError: the text is no such document, or asks for more than the limits; with file, line and column.
+    """
+    return Reader(text.removeprefix("\ufeff"), name).read(allow_empty=allow_empty)
+
+
+class Reader:
+    """One pass over a text; see ``read_yaml``."""
+
+    def __init__(self, text: str, name: str, *, with_spans: bool = False) -> None:
+        self.text = text
+        self.name = name
+        self.marks: dict[KeyPath, Location] = {}
+        self.spans: dict[KeyPath, Span] | None = {} if with_spans else None
+        self._frames: list[_Frame] = []
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        self._open_anchors: set[str] = set()
+        self._nodes = 0
+        self._root: Any = _NO_KEY
+        self._comments = CommentTaker(text)
+
+    def read(self, *, allow_empty: bool = False) -> Document:
+        """Return the document; a reader reads once."""
+        self._check_text()
+        self._run()
+        if self._root is None or self._root is _NO_KEY:
+            if not allow_empty:
+                raise DocumentError("holds no settings", at=Location(self.name), hint="expected lines 'key: value'")
+            self._root = {}
+        if not isinstance(self._root, dict):
+            kind = "a list" if isinstance(self._root, list) else "a single value"
+            at = self.marks.get((), Location(self.name, 1, 1))
+            raise DocumentError(f"the top level is {kind}", at=at, hint="expected a mapping: lines 'key: value'")
+        return Document(self.name, self._root, self.marks, self._comments.found, self.text)
+
+    def _check_text(self) -> None:
+        text = self.text
+        if len(text) > MAX_BYTES:
+            self._fail(f"holds {len(text)} characters; the limit is {MAX_BYTES}", 0)
+        if match := _UNPRINTABLE.search(text):
+            self._fail(
+                f"holds the character U+{ord(match[0]):04X}, which YAML does not allow",
+                match.start(),
+                'delete it, or write it as an escape in double quotes, such as "\\x1b"',
+            )
+        if max(text.count("\n"), text.count("\r")) > MAX_LINES:
+            self._fail(f"has more than {MAX_LINES} lines", 0, "is it the right file?")
+        if len(_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
+            self._fail("has too many lines that start with '%' (YAML directives)", 0, "delete them")
+
+    def _run(self) -> None:
+        import yaml
+
+        handlers = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.MappingStartEvent: self._open,
+            yaml.SequenceStartEvent: self._open,
+            yaml.MappingEndEvent: self._close,
+            yaml.SequenceEndEvent: self._close,
+            yaml.AliasEvent: self._alias,
+            yaml.DocumentStartEvent: self._document_start,
+        }
+        parser = (getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)(self.text)
+        try:
+            while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+                if (handler := handlers.get(type(event))) is not None:
+                    handler(event)
+            self._comments.finish()
+        except yaml.YAMLError as error:
+            raise parse_error(error, self.text, self.name) from None
+        finally:
+            parser.dispose()
+
+    # Nodes
+
+    def _scalar(self, event: Any) -> None:
+        frame = self._frames[-1] if self._frames else None
+        is_key = frame is not None and type(frame.container) is dict and frame.key is _NO_KEY
+        if frame is not None and is_key:
+            self._key(frame, event)
+            return
+        path = self._enter(event)
+        if event.style in ("|", ">"):
+            self._comments.take_block_header(event.start_mark.index, event.end_mark.index, path)
+        value = event.value if event.style else self._plain(event, dotted(path))
+        if event.anchor:
+            self._anchors[event.anchor] = (value, 1, 0)
+        self._leave(event, value, path)
+
+    def _plain(self, event: Any, what: str) -> Any:
+        try:
+            return plain_value(event.value)
+        except ValueError as error:
+            self._fail(f"'{what}' {error}", event.start_mark, "put it in quotes if it is meant as text")
+
+    def _open(self, event: Any) -> None:
+        if len(self._frames) >= MAX_DEPTH:
+            self._fail(f"is nested deeper than {MAX_DEPTH} levels", event.start_mark)
+        self._refuse_complex_key(event)
+        path = self._enter(event)
+        container: Any = {} if type(event).__name__ == "MappingStartEvent" else []
+        if event.anchor:
+            self._open_anchors.add(event.anchor)
+        frame = _Frame(container, path, event, self._nodes)
+        frame.silent = bool(self._frames) and (self._frames[-1].silent or self._frames[-1].key is _MERGE)
+        self._frames.append(frame)
+        if event.flow_style:
+            self._comments.passed(event.end_mark.index, path)
+
+    def _close(self, event: Any) -> None:
+        frame = self._frames.pop()
+        if frame.flow:
+            self._comments.up_to(event.start_mark.index)
+            self._comments.passed(event.end_mark.index, frame.path)
+        if frame.merges:
+            self._merge(frame)
+        if frame.anchor:
+            self._open_anchors.discard(frame.anchor)
+            self._anchors[frame.anchor] = (frame.container, self._nodes - frame.first + 1, frame.height)
+        if self.spans is not None and frame.path in self.spans:
+            span = self.spans[frame.path]
+            span.end, span.collection = self._comments.cursor, "flow" if frame.flow else "block"
+        self._attach(frame.container, frame.height)
+
+    def _alias(self, event: Any) -> None:
+        self._refuse_complex_key(event)
+        path = self._enter(event)
+        if event.anchor in self._open_anchors:
+            self._fail(f"'*{event.anchor}' stands inside the value it refers to", event.start_mark, "write it out")
+        if event.anchor not in self._anchors:
+            self._fail(
+                f"'*{event.anchor}' refers to nothing: no '&{event.anchor}' stands above it",
+                event.start_mark,
+                "a text that starts with '*' needs quotes",
+            )
+        value, nodes, height = self._anchors[event.anchor]
+        self._count(nodes - 1, event.start_mark)
+        if len(self._frames) + height > MAX_DEPTH:
+            self._fail(f"is nested deeper than {MAX_DEPTH} levels through '*{event.anchor}'", event.start_mark)
+        self._leave(event, copied(value), path, height)
+
+    def _enter(self, event: Any) -> KeyPath:
+        """Note the start of a value; return its path."""
+        if getattr(event, "tag", None) is not None:
+            self._fail(
+                f"the tag '{self._tag_text(event)}' is not allowed",
+                event.start_mark,
+                "configs hold plain values only; delete the tag, or put a text that starts with '!' in quotes",
+            )
+        self._count(1, event.start_mark)
+        start = event.start_mark
+        self._comments.up_to(start.index, first=not self.marks)
+        if not self._frames:
+            self.marks[()] = Location(self.name, start.line + 1, start.column + 1)
+            return ()
+        frame = self._frames[-1]
+        if type(frame.container) is list:
+            path = (*frame.path, len(frame.container))
+            self._mark(path, start)
+        else:
+            path = (*frame.path, "<<" if frame.key is _MERGE else frame.key)
+        if self.spans is not None:
+            key_start = self.spans[path].key_start if path in self.spans else start.index
+            self.spans[path] = Span(start.index, start.index, key_start, frame.flow, "", start.column)
+        return path
+
+    def _leave(self, event: Any, value: Any, path: KeyPath, height: int = 0) -> None:
+        """Note the end of a scalar or an alias."""
+        self._comments.passed(event.end_mark.index, path)
+        if self.spans is not None and path in self.spans:
+            self.spans[path].end = event.end_mark.index
+        self._attach(value, height)
+
+    def _attach(self, value: Any, height: int) -> None:
+        if not self._frames:
+            self._root = value
+            return
+        frame = self._frames[-1]
+        if height >= frame.height:
+            frame.height = height + 1
+        if type(frame.container) is list:
+            frame.container.append(value)
+        elif frame.key is _MERGE:
+            frame.merges.append((value, frame.mark))
+            frame.key = _NO_KEY
+        else:
+            frame.container[frame.key] = value
+            frame.key = _NO_KEY
+
+    # Keys
+
+    def _key(self, frame: _Frame, event: Any) -> None:
+        start = event.start_mark
+        if event.tag is not None or event.anchor:
+            self._fail(f"the key '{event.value}' has a tag or an anchor", start, "write the key alone")
+        self._count(1, start)
+        self._comments.up_to(start.index)
+        key: Any = event.value if event.style else self._plain(event, f"the key {event.value}")
+        path = (*frame.path, key)
+        if event.value == "<<" and not event.style:
+            frame.key = _MERGE
+            path = (*frame.path, "<<")
+        elif type(key) not in (str, int):
+            shown = "an empty key" if not event.value else f"the key '{event.value}'"
+            self._fail(f"{shown} means {key!r} to YAML, and is no name", start, f'write it in quotes: "{event.value}":')
+        elif key in frame.lines:
+            self._duplicate(frame, path, event)
+        else:
+            frame.key = key
+            frame.lines[key] = start.line + 1
+        self._mark(path, start)
+        self._comments.passed(event.end_mark.index, path)
+        if self.spans is not None:
+            self.spans[path] = Span(event.end_mark.index, event.end_mark.index, start.index, frame.flow)
+
+    def _duplicate(self, frame: _Frame, path: KeyPath, event: Any) -> NoReturn:
+        self._fail(
+            f"the key '{dotted(path)}' stands here and on line {frame.lines[path[-1]]}",
+            event.start_mark,
+            "delete one of the two; which one would win depends on the reader",
+        )
+
+    def _refuse_complex_key(self, event: Any) -> None:
+        frame = self._frames[-1] if self._frames else None
+        if frame is not None and type(frame.container) is dict and frame.key is _NO_KEY:
+            self._fail(
+                "a mapping, a list or an alias stands where a key was expected",
+                event.start_mark,
+                "a text that starts with '{', '[' or '*' needs quotes",
+            )
+
+    def _merge(self, frame: _Frame) -> None:
+        """Fill in what ``<<`` brings: the mapping's own keys win, and of a list the earlier mapping."""
+        inherited: dict[Any, Any] = {}
+        for value, mark in frame.merges:
+            sources = value if isinstance(value, list) else [value]
+            for source in reversed(sources):
+                if not isinstance(source, dict):
+                    self._fail("'<<' takes a mapping or a list of mappings", mark, "write '<<: *name'")
+                inherited.update(source)
+        place = self.marks.pop((*frame.path, "<<"), None)
+        own = dict(frame.container)
+        frame.container.clear()
+        frame.container.update(copied(inherited) | own)
+        if place is not None:
+            self.marks |= {(*frame.path, key): place for key in inherited if key not in own}
+
+    # Places
+
+    def _mark(self, path: KeyPath, mark: Any) -> None:
+        if self._frames[-1].silent:
+            return
+        self.marks[path] = Location(self.name, mark.line + 1, mark.column + 1)
+        if self._comments.pending:
+            self._comments.claim(path)
+
+    def _count(self, nodes: int, mark: Any) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            self._fail(f"holds more than {MAX_NODES} values, aliases written out", mark, "is it the right file?")
+
+    def _document_start(self, event: Any) -> None:
+        if self._root is not _NO_KEY:
+            self._fail(
+                "a second document starts here ('---')",
+                event.start_mark,
+                "a config is one document; put the second into a file of its own",
+            )
+
+    def _tag_text(self, event: Any) -> str:
+        written = self.text[event.start_mark.index : event.start_mark.index + 80].split()
+        return next((word for word in written if word.startswith("!")), event.tag)
+
+    def _fail(self, message: str, where: Any, hint: str = "") -> NoReturn:
+        if isinstance(where, int):
+            line = self.text.count("\n", 0, where)
+            column = where - (self.text.rfind("\n", 0, where) + 1)
+        else:
+            line, column = where.line, where.column
+        at = Location(self.name, line + 1, column + 1)
+        raise DocumentError(f"column {column + 1}: {message}" if where else message, at=at, hint=hint)

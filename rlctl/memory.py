@@ -1,0 +1,268 @@
+"""Estimates of device memory, arithmetic and time, from a config and the shape of its models. Rough on purpose.
+
+Bytes on one device, N parameters, S devices that share them, T tokens of a micro-batch on one device:
+
+    fsdp2      parameters p N/S, gradients p N/S, AdamW 2 p N/S      p: bytes of train.precision.parameters
+               gathered: 2 of the largest layers (or embeddings)     in train.precision.compute
+    megatron   parameters 2, gradients 4, optimizer 12 bytes a parameter, over tensor x pipeline devices, experts over
+               expert x expert_tensor x pipeline, the optimizer over replicas too (Megatron-LM's table of its distributed
+               optimizer: 6 + 12 / d)
+    activations   34 h T bytes a layer at 16 bit; recomputed: 2 h T a layer and one layer whole (Korthikanti et al.,
+                  arXiv:2205.05198, equation 2 without the attention matrix, which flash attention never holds)
+    logits        T x vocabulary and their gradient, in the compute type
+    rollout       weights over tensor x pipeline devices; cache: 2 x layers x kv heads x head size numbers a token
+
+Arithmetic of a forward pass: 2 operations a parameter and token, and 2 x sequence x attention width a layer and token
+(causal). A backward pass is two forward passes, recomputation one more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlctl import arithmetic
+from rlctl.arithmetic import Cluster, Device
+from rlctl.config import Config
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.train import Fsdp2, Megatron, Train
+from rlctl.model_shape import ModelShape, read_shape
+
+GIB = 2**30
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+ROWS_AT_ONCE = 256
+"""Responses decoded at once where the config names no number: the default of vLLM and of the built-in engine."""
+TRAINING_UTILISATION = 0.4
+"""Share of peak arithmetic that training is taken to reach."""
+GENERATION_UTILISATION = 0.6
+"""Share of peak memory bandwidth that decoding is taken to reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a GPU can do, from its maker's data sheet."""
+
+    tflops: float
+    """Dense bfloat16, in 10^12 operations a second."""
+    terabytes_per_second: float
+    """Memory bandwidth."""
+    gib: float
+    """Memory."""
+
+
+GPUS: dict[str, Gpu] = {
+    "B200": Gpu(2250, 8.0, 180),
+    "H200": Gpu(989, 4.8, 140),
+    "H100": Gpu(989, 3.35, 80),
+    "H800": Gpu(989, 3.35, 80),
+    "H20": Gpu(148, 4.0, 96),
+    "A100": Gpu(312, 2.04, 80),
+    "A800": Gpu(312, 2.04, 80),
+    "L40S": Gpu(362, 0.864, 48),
+    "L20": Gpu(119.5, 0.864, 48),
+}
+"""By a word of their name, SXM models where there are several; the first that matches is taken."""
+
+
+def known_gpu(name: str | None) -> Gpu | None:
+    """The GPU whose word is in ``name`` (``NVIDIA H100 80GB HBM3``), None where there is none."""
+    words = (name or "").upper().replace("-", " ").replace("_", " ").split()
+    return next((gpu for word, gpu in GPUS.items() if word in words), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """One thing that takes memory."""
+
+    name: str
+    gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Memory of one role on one of its devices, at its peak."""
+
+    role: str
+    parts: tuple[MemoryPart, ...]
+
+    @property
+    def gib(self) -> float:
+        """Their sum."""
+        return sum(part.gib for part in self.parts)
+
+    def part(self, name: str) -> float:
+        """GiB of one part, 0 where there is none."""
+        return sum(part.gib for part in self.parts if part.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Arithmetic of one step where every sequence is as long as it may be, and its time on a known GPU."""
+
+    flops: float
+    """Operations, over all devices."""
+    training_seconds: float | None
+    """Log-prob passes and training; None where the GPU is not known."""
+    generation_seconds: float | None
+    """Decoding of one response after the other wave, at the speed that weights are read from memory."""
+
+
+def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimate, ...]:
+    """Estimate each role of a config whose model is in a local folder and of a known family; empty elsewhere."""
+    policy = read_shape(config.model.path)
+    if policy is None:
+        return ()
+    found = [_trained("policy", config, config.train, policy)]
+    if arithmetic.needs_rollout(config):
+        found.append(_rollout(config, policy, device))
+    if arithmetic.needs_reference(config):
+        model = config.reference.model
+        shape = read_shape(model.path) if model is not None and model.path else policy
+        found += [] if shape is None else [_reference(config, shape)]
+    if arithmetic.needs_critic(config) and config.critic is not None:
+        model = config.critic.model
+        shape = read_shape(model.path) if model is not None and model.path else policy
+        found += [] if shape is None else [_trained("critic", config, config.critic, shape)]
+    return tuple(found)
+
+
+def context_tokens(config: Config) -> int:
+    """The longest sequence: prompt and response, or a whole training sequence of sft and dpo."""
+    both = config.data.max_prompt_tokens + config.rollout.max_response_tokens
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        return config.data.max_sequence_tokens or both
+    return config.model.max_context_tokens or both
+
+
+def micro_tokens(config: Config, micro: Micro) -> int:
+    """Tokens of a micro-batch on one replica, at most; a sequence is never split."""
+    longest = context_tokens(config)
+    return max(longest, micro.per_replica) if micro.by == "tokens" else micro.per_replica * longest
+
+
+def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> MemoryEstimate:
+    tokens = micro_tokens(config, config.batch.micro) / arithmetic.devices_per_sequence(train.engine)
+    compute = BYTES[train.precision.compute]
+    parts = [*_states(config, train, shape), ("activations", _activations(train, shape, tokens, compute))]
+    split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
+    parts.append(("logits", 2 * compute * tokens * shape.vocabulary / split))
+    return _estimate(role, parts)
+
+
+def _states(config: Config, train: Train, shape: ModelShape) -> list[tuple[str, float]]:
+    engine, count = train.engine, shape.parameters
+    if isinstance(engine, Megatron):
+        experts = shape.expert_parameters / (engine.expert * (engine.expert_tensor or engine.tensor))
+        held = (experts + (count - shape.expert_parameters) / engine.tensor) / engine.pipeline
+        replicas = max(1, arithmetic.train_devices(config) // arithmetic.devices_per_replica(engine))
+        over = replicas * engine.context if engine.distributed_optimizer else 1
+        return [("parameters", 2 * held), ("gradients", 4 * held), ("optimizer", 12 * held / over)]
+    if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
+        return [("gathered", _gathered(train, shape))]
+    each = BYTES[train.precision.parameters] * count / _shared_by(config, train)
+    return [("parameters", each), ("gradients", each), ("optimizer", 2 * each), ("gathered", _gathered(train, shape))]
+
+
+def _shared_by(config: Config, train: Train) -> int:
+    devices = max(1, arithmetic.train_devices(config))
+    shard = train.engine.shard if isinstance(train.engine, Fsdp2) else "all"
+    return devices if shard == "all" else min(devices, shard * arithmetic.devices_per_replica(train.engine))
+
+
+def _gathered(train: Train, shape: ModelShape) -> float:
+    largest = max(shape.layer_parameters, shape.vocabulary * shape.hidden)
+    return 2 * BYTES[train.precision.compute] * largest
+
+
+def _activations(train: Train, shape: ModelShape, tokens: float, compute: int) -> float:
+    one_layer = 17 * compute * shape.hidden * tokens
+    engine = train.engine
+    if isinstance(engine, Megatron):
+        layers = shape.layers / engine.pipeline
+        recomputed = engine.recompute_granularity == "full"
+        one_layer /= engine.tensor
+    else:
+        layers, recomputed = shape.layers, train.memory.recompute_activations
+    if train.memory.offload_activations:
+        return one_layer
+    return one_layer + compute * shape.hidden * tokens * layers if recomputed else one_layer * layers
+
+
+def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
+    precision = config.reference.precision or config.train.precision
+    compute = BYTES[precision.compute]
+    tokens = micro_tokens(config, config.reference.micro or config.batch.log_prob_micro or config.batch.micro)
+    tokens_each = tokens / arithmetic.devices_per_sequence(config.train.engine)
+    held = BYTES[precision.parameters] * shape.parameters / _shared_by(config, config.train)
+    return _estimate(
+        "reference",
+        [
+            ("parameters", held),
+            ("gathered", _gathered(config.train, shape)),
+            ("logits", compute * tokens_each * shape.vocabulary),
+        ],
+    )
+
+
+def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimate:
+    parallel = config.rollout.parallel
+    each = rollout_bytes(config, device)
+    split = parallel.tensor * parallel.pipeline
+    responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
+    engines = max(1, arithmetic.rollout_devices(config) // arithmetic.devices_per_rollout_engine(config))
+    rows = min(config.rollout.memory.max_running_responses or ROWS_AT_ONCE, -(-responses // engines))
+    cache = each * shape.cache_values_per_token() * context_tokens(config) * rows / split
+    return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
+
+
+def rollout_bytes(config: Config, device: Device) -> int:
+    """Bytes of a number in the rollout engine: its own type, or the one that training computes in; float32 on CPU."""
+    precision = config.rollout.precision
+    if precision == "auto":
+        return 4 if device == "cpu" else BYTES[config.train.precision.compute]
+    return BYTES[precision]
+
+
+def _estimate(role: str, parts: list[tuple[str, float]]) -> MemoryEstimate:
+    return MemoryEstimate(role, tuple(MemoryPart(name, count / GIB) for name, count in parts))
+
+
+def cost_of(config: Config, *, cluster: Cluster | None = None) -> StepCost | None:
+    """Estimate one step; None where the model is not in a local folder or of no known family."""
+    shape = read_shape(config.model.path)
+    if shape is None:
+        return None
+    length, responses = context_tokens(config), arithmetic.responses_per_step(config)
+    forward = forward_flops(shape, tokens=responses * length, length=length)
+    generates = config.algorithm.objective.choice in ("rl", "mix") and arithmetic.needs_rollout(config)
+    training = forward * _training_passes(config)
+    gpu = known_gpu(cluster.gpu) if cluster is not None and cluster.device == "cuda" else None
+    if gpu is None:
+        return StepCost(training + forward * generates, None, None)
+    speed = arithmetic.train_devices(config) * gpu.tflops * 1e12 * TRAINING_UTILISATION
+    return StepCost(
+        training + forward * generates, training / speed, _generation_seconds(config, shape, gpu) if generates else 0.0
+    )
+
+
+def forward_flops(shape: ModelShape, *, tokens: int, length: int) -> float:
+    """Operations of one forward pass over ``tokens`` tokens in sequences of ``length``."""
+    return tokens * (2.0 * shape.active_parameters + 2.0 * shape.layers * length * shape.attention_width)
+
+
+def _training_passes(config: Config) -> float:
+    """Training of one step in forward passes over its tokens."""
+    update = (4 if config.train.memory.recompute_activations else 3) * config.batch.ppo_epochs
+    if config.algorithm.objective.choice == "sft":
+        return update
+    old = config.algorithm.old_log_probs == "recompute"
+    return update + old + arithmetic.needs_reference(config) + arithmetic.needs_critic(config) * (update + 1)
+
+
+def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
+    parallel = config.rollout.parallel
+    engines = max(1, arithmetic.rollout_devices(config) // arithmetic.devices_per_rollout_engine(config))
+    at_once = engines * (config.rollout.memory.max_running_responses or ROWS_AT_ONCE)
+    waves = -(-arithmetic.responses_per_step(config) // at_once)
+    weights = rollout_bytes(config, "cuda") * shape.active_parameters / (parallel.tensor * parallel.pipeline)
+    iteration = weights / (gpu.terabytes_per_second * 1e12 * GENERATION_UTILISATION)
+    return waves * config.rollout.max_response_tokens * iteration

@@ -1,0 +1,280 @@
+"""Config -> Plan: roles, processes, devices, batch and schedule arithmetic. Plain data; no Ray, no torch.
+
+    Config ──make_plan──▶ Plan ──▶ plan.json ──▶ runtime.launch
+
+The only file it reads is the ``config.json`` of a model in a local folder, for estimates of memory and time.
+A plan resolves every ``auto`` from the config, or from a cluster it is told of; never from the machine it is made on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlctl import arithmetic
+from rlctl.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
+from rlctl.config import Config, Stage, stages_of
+from rlctl.config.sections.train import Fsdp2, Megatron
+from rlctl.errors import PlanError
+from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
+
+__all__ = [
+    "PLAN_VERSION",
+    "BatchPlan",
+    "Cluster",
+    "Device",
+    "Plan",
+    "Role",
+    "RolePlan",
+    "SchedulePlan",
+    "StagePlan",
+    "evaluates",
+    "make_plan",
+    "needs_critic",
+    "needs_reference",
+    "needs_rollout",
+    "plan_from",
+    "trains",
+]
+
+PLAN_VERSION = 1
+Role = Literal["policy", "rollout", "reference", "critic", "reward"]
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """One role: which engine computes it, in how many processes, on which devices."""
+
+    role: Role
+    engine: str
+    processes: int
+    """Worker processes: one a device for training engines, one an engine for rollout."""
+    replicas: int
+    """Data-parallel ranks, or rollout engines."""
+    devices: tuple[int, ...]
+    """Device numbers over all nodes, ``devices // processes`` to each process in order; empty is CPU only."""
+    cpus_per_process: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The batch arithmetic of a step."""
+
+    prompts_per_step: int
+    responses_per_prompt: int
+    responses_per_step: int
+    mini_batch_responses: int
+    mini_batches_per_epoch: int
+    ppo_epochs: int
+    optimizer_steps_per_step: int
+    responses_per_replica: float
+    """Of one mini-batch, on average; replicas may differ by one, which changes no numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlan:
+    """When things happen, in steps; None where it needs the length of the data, or never happens (see ``notes``)."""
+
+    total_steps: int | None
+    evaluate_every: int | None
+    save_every: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One stage of the run."""
+
+    name: str
+    objective: str
+    continues: bool
+    """Whether it goes on from the weights of the stage before."""
+    roles: tuple[RolePlan, ...]
+    batch: BatchPlan
+    schedule: SchedulePlan
+    notes: tuple[str, ...] = ()
+    """What a reader should know: defaults that were resolved, engines that stand in for others."""
+    memory: tuple[MemoryEstimate, ...] = ()
+    """Of each role on one of its devices; empty where the size of the model is not known."""
+    cost: StepCost | None = None
+    """Of one step; None where the size of the model is not known."""
+
+    def role(self, name: Role) -> RolePlan | None:
+        """The plan of one role, None where the stage does not have it."""
+        return next((role for role in self.roles if role.role == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will run where."""
+
+    run: str
+    device: Device
+    nodes: int
+    devices_per_node: int
+    stages: tuple[StagePlan, ...]
+    version: int = PLAN_VERSION
+
+    def as_data(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def plan_from(data: Mapping[str, Any]) -> Plan:
+    """A plan from the plain data that ``as_data`` gave.
+
+    Raises:
+        PlanError: it was saved by another version of rlctl, or is damaged.
+    """
+    if data.get("version") != PLAN_VERSION:
+        raise PlanError(
+            f"the plan is of version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"
+        )
+    try:
+        return Plan(**{**data, "stages": tuple(_stage_from(stage) for stage in data["stages"])})
+    except (TypeError, KeyError) as error:
+        raise PlanError(f"the saved plan is damaged: {error}", hint="plan again") from error
+
+
+def _stage_from(data: Mapping[str, Any]) -> StagePlan:
+    return StagePlan(
+        **{
+            **data,
+            "roles": tuple(RolePlan(**{**role, "devices": tuple(role["devices"])}) for role in data["roles"]),
+            "batch": BatchPlan(**data["batch"]),
+            "schedule": SchedulePlan(**data["schedule"]),
+            "notes": tuple(data["notes"]),
+            "memory": tuple(_memory_from(estimate) for estimate in data["memory"]),
+            "cost": None if data["cost"] is None else StepCost(**data["cost"]),
+        }
+    )
+
+
+def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
+    return MemoryEstimate(data["role"], tuple(MemoryPart(**part) for part in data["parts"]))
+
+
+def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | None = None) -> Plan:
+    """Plan a run.
+
+    Args:
+        config: the canonical config, stages included.
+        cluster: the machines it is for; None takes what the config says, and GPUs where it says auto.
+        rows: prompts in the training data, None while unknown.
+
+    Raises:
+        PlanError: something does not divide or fit; the message shows the arithmetic.
+    """
+    stages = stages_of(config)
+    device = _device(config, cluster)
+    _check_cluster(config, cluster, device)
+    return Plan(
+        run=config.run.name,
+        device=device,
+        nodes=config.placement.nodes,
+        devices_per_node=config.placement.devices_per_node,
+        stages=tuple(_plan_stage(stage, device, cluster, rows) for stage in stages),
+    )
+
+
+def _device(config: Config, cluster: Cluster | None) -> Device:
+    if config.placement.device != "auto":
+        return config.placement.device
+    return cluster.device if cluster is not None else "cuda"
+
+
+def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> None:
+    if cluster is None:
+        return
+    if device == "cuda" and cluster.device == "cpu":
+        raise PlanError(
+            "placement.device is cuda, and the cluster has no GPU",
+            hint="set placement.device=cpu, or plan for another cluster",
+        )
+    if device == "cpu":
+        return
+    if config.placement.nodes > cluster.nodes or config.placement.devices_per_node > cluster.devices_per_node:
+        wanted = f"{config.placement.nodes} x {config.placement.devices_per_node}"
+        raise PlanError(
+            f"the config wants {wanted} GPUs (nodes x devices_per_node); the cluster has "
+            f"{cluster.nodes} x {cluster.devices_per_node}",
+            hint="change placement.nodes and placement.devices_per_node",
+        )
+
+
+def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
+    config = stage.config
+    notes: list[str] = []
+    roles = _roles(config, device, notes)
+    return StagePlan(
+        name=stage.name,
+        objective=config.algorithm.objective.choice,
+        continues=stage.continues,
+        roles=tuple(roles),
+        batch=_batch(config),
+        schedule=SchedulePlan(
+            total_steps=arithmetic.total_steps(config, rows),
+            evaluate_every=arithmetic.interval_in_steps(config.schedule.evaluate_every, config, rows),
+            save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
+        ),
+        notes=tuple(notes),
+        memory=memory_of(config, device=device),
+        cost=cost_of(config, cluster=cluster),
+    )
+
+
+def _batch(config: Config) -> BatchPlan:
+    mini = arithmetic.mini_batch_responses(config)
+    return BatchPlan(
+        prompts_per_step=config.batch.prompts_per_step,
+        responses_per_prompt=config.batch.responses_per_prompt,
+        responses_per_step=arithmetic.responses_per_step(config),
+        mini_batch_responses=mini,
+        mini_batches_per_epoch=arithmetic.mini_batches_per_epoch(config),
+        ppo_epochs=config.batch.ppo_epochs,
+        optimizer_steps_per_step=arithmetic.optimizer_steps_per_step(config),
+        responses_per_replica=mini / arithmetic.train_replicas(config),
+    )
+
+
+def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
+    roles = [_train_role("policy", config, notes)] if trains(config) else []
+    if needs_rollout(config):
+        roles.append(_rollout_role(config, device, notes))
+    if needs_reference(config):
+        roles.append(_train_role("reference", config, notes))
+    if needs_critic(config):
+        roles.append(_train_role("critic", config, notes))
+    if needs_rollout(config):
+        roles.append(RolePlan("reward", "python", 1, 1, (), 1))
+    return roles
+
+
+def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
+    engine = config.train.engine
+    if role == "reference" and config.reference.engine is not None:
+        engine = config.reference.engine
+    if role == "critic" and config.critic is not None:
+        engine = config.critic.engine
+    if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
+        notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here")
+    count = arithmetic.train_devices(config)
+    first = 0 if config.placement.layout != "split" else arithmetic.rollout_devices(config)
+    devices = tuple(range(first, first + count))
+    if config.placement.layout == "explicit" and "policy" in config.placement.roles:
+        devices = config.placement.roles["policy"].devices
+    each = arithmetic.devices_per_replica(engine) if isinstance(engine, (Fsdp2, Megatron)) else 1
+    return RolePlan(role, engine.choice, count, count // each, devices, config.placement.cpus_per_worker)
+
+
+def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
+    engine = config.rollout.engine.choice
+    if engine == "auto":
+        engine = "vllm" if device == "cuda" else "transformers"
+        notes.append(f"rollout: engine auto is {engine} on {device}")
+    engines = arithmetic.rollout_engines(config)
+    if config.placement.layout == "explicit" and "rollout" in config.placement.roles:
+        devices = config.placement.roles["rollout"].devices
+    else:
+        devices = tuple(range(arithmetic.rollout_devices(config)))
+    return RolePlan("rollout", engine, engines, engines, devices, config.placement.cpus_per_worker)

@@ -1,0 +1,179 @@
+"""What rlctl thinks of a config: findings, and the accounting of a translation.
+
+Reading, checking and writing all return a Report of this one type. Nothing here prints: the front end turns a
+Report into a table, JSON and an exit code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rlctl.errors import Location
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    """The config cannot be used as it is."""
+    WARNING = "warning"
+    """It can be used, and something in it deserves a second look."""
+    NOTE = "note"
+    """Worth knowing; nothing to do."""
+
+
+class Bucket(StrEnum):
+    """Where one leaf of the source went (design: each leaf ends in exactly one)."""
+
+    MAPPED = "mapped"
+    """Same meaning in the target."""
+    DERIVED = "derived"
+    """The value was computed; the note shows the formula."""
+    CARRIED = "carried"
+    """No meaning for the target; kept for the way back."""
+    UNSUPPORTED = "unsupported"
+    """Has a meaning that the target cannot express; the note says what will differ."""
+    DEAD = "dead"
+    """The source framework itself ignores it."""
+    UNKNOWN = "unknown"
+    """The source framework has no such key."""
+
+
+class Origin(StrEnum):
+    """Where one leaf of the target came from."""
+
+    MAPPED = "mapped"
+    DERIVED = "derived"
+    DEFAULTED = "defaulted"
+    """Written only to say what the source's silence meant."""
+    ASSUMED = "assumed"
+    """A fact that the source does not hold; always a warning, set by an option."""
+    CARRIED = "carried"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth telling: a stable code, how bad, which key, where, what, and what to do."""
+
+    code: str
+    level: Level
+    message: str
+    key: str = ""
+    at: Location | None = None
+    hint: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "level": str(self.level),
+            "key": self.key,
+            "file": self.at.file if self.at else None,
+            "line": self.at.line if self.at else None,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The fate of one source leaf: its bucket, its value, the target leaves it became, and why."""
+
+    key: str
+    bucket: Bucket
+    value: Any = None
+    at: Location | None = None
+    targets: tuple[tuple[str, Any], ...] = ()
+    note: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "bucket": str(self.bucket),
+            "file": self.at.file if self.at else None,
+            "line": self.at.line if self.at else None,
+            "value": self.value,
+            "targets": [{"key": key, "value": value} for key, value in self.targets],
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OriginEntry:
+    """Where one target leaf came from, and why."""
+
+    key: str
+    origin: Origin
+    value: Any = None
+    note: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        return {"key": self.key, "origin": str(self.origin), "value": self.value, "note": self.note}
+
+
+@dataclass
+class Report:
+    """Findings and the two ledgers of a translation; reports merge by concatenation."""
+
+    dialect: str = ""
+    """What the input was taken for, as ``verl@0.9``."""
+    target: str = ""
+    """What was written, as ``trinity@0.6``; empty when nothing was."""
+    findings: list[Finding] = field(default_factory=list)
+    accounting: list[Entry] = field(default_factory=list)
+    origins: list[OriginEntry] = field(default_factory=list)
+
+    def add(
+        self,
+        code: str,
+        level: Level,
+        message: str,
+        *,
+        key: str = "",
+        at: Location | None = None,
+        hint: str = "",
+    ) -> None:
+        """Record one finding."""
+        self.findings.append(Finding(code, level, message, key, at, hint))
+
+    def extend(self, findings: Iterable[Finding]) -> Report:
+        self.findings.extend(findings)
+        return self
+
+    def merge(self, other: Report) -> Report:
+        """Append what ``other`` found; this report's dialect wins where both have one."""
+        self.dialect = self.dialect or other.dialect
+        self.target = other.target or self.target
+        self.findings.extend(other.findings)
+        self.accounting.extend(other.accounting)
+        self.origins.extend(other.origins)
+        return self
+
+    def at_level(self, level: Level) -> list[Finding]:
+        return [finding for finding in self.findings if finding.level is level]
+
+    @property
+    def errors(self) -> list[Finding]:
+        return self.at_level(Level.ERROR)
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return self.at_level(Level.WARNING)
+
+    def shares(self) -> dict[str, int]:
+        """Count the source leaves in each bucket, in the order of ``Bucket``."""
+        counts = Counter(entry.bucket for entry in self.accounting)
+        return {str(bucket): counts[bucket] for bucket in Bucket}
+
+    def as_data(self) -> dict[str, Any]:
+        """The report as plain data, the shape that ``--json`` prints."""
+        return {
+            "dialect": self.dialect,
+            "target": self.target,
+            "accounting": [entry.as_data() for entry in self.accounting],
+            "origins": [entry.as_data() for entry in self.origins],
+            "findings": [finding.as_data() for finding in self.findings],
+        }

@@ -1,0 +1,47 @@
+"""Runs from the outside: start one, list, follow, stop, resume, remove. Owns the layout of the run folder.
+
+    runs/<name>/
+        run.json        name, status, process, when it began and ended, the cause of a failure
+        config.yaml     the canonical config as resolved; secrets stay interpolations
+        source.*        the files as they were given
+        plan.json       the plan that is executed
+        events.jsonl    what happens, one JSON object a line
+        logs/           output of every worker
+        checkpoints/    by stage
+        stop            its presence asks the run to save and end after the current step
+        alive           touched while the run goes on, for whoever looks from another machine
+        lock            held by the process of the run
+
+Only ``starting`` imports the runtime; everything else reads and writes the folder.
+"""
+
+from __future__ import annotations
+
+from rlctl.runs.folder import folder_of, read_config, redacted
+from rlctl.runs.looking import RunInfo, events, find, inspect, list_runs, remove, stop
+from rlctl.runs.machine import local_cluster
+from rlctl.runs.record import Status
+from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
+
+__all__ = [
+    "Observer",
+    "RunInfo",
+    "RunResult",
+    "Status",
+    "TryResult",
+    "differences",
+    "events",
+    "find",
+    "folder_of",
+    "inspect",
+    "list_runs",
+    "local_cluster",
+    "prepare",
+    "read_config",
+    "redacted",
+    "remove",
+    "resume",
+    "start",
+    "stop",
+    "try_out",
+]

@@ -1,0 +1,112 @@
+"""Making and filling a run folder, for its owner's eyes only and without secrets; reading its config back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlctl.config import Config, Loaded, load, to_file
+from rlctl.config.inspect import secrets
+from rlctl.documents import read_text, read_yaml, write_yaml
+from rlctl.errors import RunError
+from rlctl.plan import Plan
+from rlctl.runs.record import write_whole
+
+
+def folder_of(config: Config) -> Path:
+    """The run folder that a config names."""
+    return Path(config.run.folder) / config.run.name
+
+
+def make_folder(folder: Path) -> None:
+    """Make the run folder, for its owner's eyes only.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+        (folder / "logs").mkdir(exist_ok=True)
+        (folder / "lock").touch(mode=0o600)
+
+
+def write_folder(folder: Path, loaded: Loaded, plan: Plan) -> None:
+    """Put into the run folder what the run is.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with _writing(folder):
+        write_whole(folder / "config.yaml", write_yaml(_symbolic(loaded)))
+        write_whole(folder / "plan.json", json.dumps(plan.as_data(), indent=1))
+        for index, name in enumerate(loaded.files):
+            source = Path(name)
+            if source.is_file():
+                text = redacted(source.read_text(errors="replace"))
+                write_whole(folder / f"source{index or ''}{source.suffix}", text)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"the run folder {folder} cannot be written: {error.strerror}", hint="choose another run.folder"
+        ) from error
+
+
+def _symbolic(loaded: Loaded) -> dict[str, Any]:
+    """The config as a file, where values that came from the environment stay ``${oc.env:...}``.
+
+    A secret that was written out becomes the name of a variable, to be set where the run is to be resumed with it.
+    """
+    plain = to_file(loaded.config)
+    for path, value in secrets(loaded.config):
+        if value is not None:
+            name = "_".join(str(part) for part in ("rlctl", *path)).upper()
+            put_at(plain, path, f"${{oc.env:{name},null}}")
+    for name in loaded.config.environment.variables:
+        if _SECRET_NAME.search(name):
+            put_at(plain, ("environment", "variables", name), f"${{oc.env:{name}}}")
+    for path, text in loaded.expressions.items():
+        put_at(plain, path, text)
+    return plain
+
+
+def put_at(plain: Any, path: tuple[Any, ...], value: Any) -> None:
+    for part in path[:-1]:
+        if isinstance(plain, dict) and part not in plain:
+            return
+        plain = plain[part]
+    if isinstance(plain, list) or path[-1] in plain:
+        plain[path[-1]] = value
+
+
+_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|credentials?)$")
+_SECRET = re.compile(
+    r"(?im)^(.*?(?:api_?key|token|password|secret)\w*['\"]?\s*[:=]\s*)(?!\s*(?:null|\$\{))['\"]?[^\s'\"#]+['\"]?"
+)
+
+
+def redacted(text: str) -> str:
+    """Text with literal keys, tokens and passwords replaced."""
+    return _SECRET.sub(r"\1<redacted>", text)
+
+
+def read_config(folder: Path) -> Config:
+    """The config of a run.
+
+    Raises:
+        RunError: it cannot be read any more, for example for a variable that is no longer set.
+    """
+    path = folder / "config.yaml"
+    loaded, report = load(read_yaml(read_text(path), str(path)))
+    if loaded is None:
+        raise RunError("\n".join(f"{finding.at}: {finding.message}" for finding in report.errors))
+    return loaded.config

@@ -1,0 +1,178 @@
+"""Looking at runs from outside, and asking one to end: only the run folder is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rlctl.errors import RunError, nearest
+from rlctl.runs.record import Record, Status, is_alive
+
+STOP_FILE = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What is known of a run from its folder."""
+
+    name: str
+    folder: Path
+    status: Status
+    """``interrupted``: it was running when its process or machine went away."""
+    stage: str
+    step: int
+    total_steps: int | None
+    started: datetime
+    seconds: float
+    cause: str
+    pid: int
+    host: str
+
+
+def list_runs(folder: Path) -> list[RunInfo]:
+    """All runs in a folder, newest first."""
+    found = [_inspect_any(path.parent) for path in folder.glob("*/run.json")]
+    return sorted(found, key=lambda info: info.started, reverse=True)
+
+
+def _inspect_any(folder: Path) -> RunInfo:
+    """As ``inspect``; a run whose run.json is damaged is interrupted, so that one of them does not hide the others."""
+    try:
+        return inspect(folder)
+    except RunError as error:
+        began = datetime.fromtimestamp((folder / "run.json").stat().st_mtime, tz=UTC)
+        return RunInfo(folder.name, folder, "interrupted", "", 0, None, began, 0.0, error.message, 0, "")
+
+
+def find(name_or_path: str, folder: Path) -> RunInfo:
+    """A run by its name in ``folder``, or by the path of its own folder.
+
+    Raises:
+        RunError: there is no such run; the nearest name is suggested.
+    """
+    for candidate in (folder / name_or_path, Path(name_or_path)):
+        if (candidate / "run.json").exists():
+            return inspect(candidate)
+    known = [path.parent.name for path in folder.glob("*/run.json")]
+    hint = nearest(name_or_path, known) or f"`rlctl runs list` shows the {len(known)} runs of {folder}"
+    raise RunError(f"there is no run {name_or_path!r} in {folder}", hint=hint)
+
+
+def inspect(folder: Path) -> RunInfo:
+    """What a run folder says of its run.
+
+    Raises:
+        RunError: run.json is damaged.
+    """
+    try:
+        record = Record(**json.loads((folder / "run.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{folder / 'run.json'} is damaged: {error}") from error
+    progress = _progress(folder)
+    status = record.status
+    if status == "running" and not is_alive(record, folder):
+        status = "interrupted"
+    ended = record.ended or (time.time() if status == "running" else progress["time"] or record.started)
+    return RunInfo(
+        name=record.name,
+        folder=folder,
+        status=status,  # type: ignore[arg-type]
+        stage=progress["stage"],
+        step=progress["step"],
+        total_steps=progress["total_steps"],
+        started=datetime.fromtimestamp(record.started, tz=UTC),
+        seconds=ended - record.started,
+        cause=record.cause,
+        pid=record.pid,
+        host=record.host,
+    )
+
+
+def _progress(folder: Path) -> dict[str, Any]:
+    """Stage and step of the last step event, and the time of the last event."""
+    found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None}
+    for event in _read_events(folder / "events.jsonl"):
+        found["time"] = event.get("time")
+        if event.get("kind") in ("step", "stage_started"):
+            found |= {key: event.get(key, found[key]) for key in ("stage", "step", "total_steps")}
+    return found
+
+
+def _read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines of an event log; a line cut off by a crash is passed over."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        yield from filter(None, map(_event, file))
+
+
+def events(run: RunInfo, *, follow: bool = False, every: float = 0.5) -> Iterator[dict[str, Any]]:
+    """The events of a run; with ``follow``, new ones as they come, until the run is over."""
+    path = run.folder / "events.jsonl"
+    if not follow:
+        yield from _read_events(path)
+        return
+    seen, over = 0, False
+    while True:
+        lines, seen = _lines_after(path, seen)
+        yield from filter(None, map(_event, lines))
+        if over:
+            return
+        over = inspect(run.folder).status != "running"  # what was written before that is read once more
+        if not over:
+            time.sleep(every)
+
+
+def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
+    """The whole lines after a position in bytes, and the position after them."""
+    if not path.exists():
+        return [], position
+    with path.open("rb") as file:
+        file.seek(position)
+        whole, newline, _ = file.read().rpartition(b"\n")
+    return whole.split(b"\n") if newline else [], position + len(whole) + len(newline)
+
+
+def _event(line: bytes | str) -> dict[str, Any] | None:
+    """An event from its line; None for a line that a crash cut off."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def stop(run: RunInfo, *, now: bool = False) -> None:
+    """Ask a run to end: after its current step, with a checkpoint; or at once, without.
+
+    Raises:
+        RunError: it is not running, or ``now`` is asked of a run on another machine.
+    """
+    if run.status != "running":
+        raise RunError(f"run {run.name} is not running; it is {run.status}")
+    if not now:
+        (run.folder / STOP_FILE).touch()
+    elif run.host != socket.gethostname():
+        raise RunError(f"run {run.name} runs on {run.host}", hint="stop it there, or without --now from here")
+    else:
+        os.kill(run.pid, signal.SIGINT)
+
+
+def remove(run: RunInfo) -> None:
+    """Delete a run's folder.
+
+    Raises:
+        RunError: it is running.
+    """
+    if run.status == "running":
+        raise RunError(f"run {run.name} is running", hint=f"rlctl runs stop {run.name}")
+    shutil.rmtree(run.folder)

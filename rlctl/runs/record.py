@@ -1,0 +1,75 @@
+"""``run.json``: what a run's process says of itself, and whether that process is still there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
+ALIVE_FILE = "alive"
+ALIVE_EVERY_SECONDS = 10.0
+ALIVE_FOR_SECONDS = 90.0
+"""A run on another machine that has not touched its file for this long is taken to be gone; clocks may differ a little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The content of run.json."""
+
+    name: str
+    status: str
+    pid: int
+    host: str
+    started: float
+    ended: float | None = None
+    cause: str = ""
+    process_began: float = 0.0
+    """When the process began, so that another one with its number is not taken for it."""
+
+
+def write_record(folder: Path, record: Record) -> None:
+    write_whole(folder / "run.json", json.dumps(asdict(record), indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def is_alive(record: Record, folder: Path) -> bool:
+    """Whether the process is there; of another machine's, whether it has touched its file not long ago."""
+    if record.host != socket.gethostname():
+        try:
+            return time.time() - (folder / ALIVE_FILE).stat().st_mtime < ALIVE_FOR_SECONDS
+        except OSError:
+            return False
+    return bool(record.process_began) and began(record.pid) == record.process_began
+
+
+def began(pid: int) -> float:
+    """When a process of this machine began, by the system's clock of processes; 0 where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0.0 if fields[0] == "Z" else float(fields[19])
+    except (OSError, IndexError):
+        return _began_elsewhere(pid)
+
+
+def _began_elsewhere(pid: int) -> float:
+    """The same on systems without /proc: any process of that number counts."""
+    if Path("/proc/self").exists():
+        return 0.0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return 0.0
+    except PermissionError:
+        return 1.0
+    return 1.0

@@ -1,0 +1,276 @@
+"""Starting, resuming and trying a run in this process: the only module here that imports the runtime."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rlctl.config import Config, Loaded, combine, stages_of, to_plain
+from rlctl.config.inspect import secrets
+from rlctl.documents import read_text
+from rlctl.errors import RunError
+from rlctl.plan import Cluster, Plan, make_plan, plan_from
+from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write_folder
+from rlctl.runs.looking import STOP_FILE, RunInfo, inspect
+from rlctl.runs.machine import local_cluster
+from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
+
+Observer = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run in this process ended."""
+
+    status: Literal["finished", "stopped", "failed"]
+    folder: Path
+    cause: str
+    stages: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TryResult:
+    """What came of trying a config."""
+
+    samples: list[dict[str, Any]]
+    """Prompts as the model was shown them, with responses and rewards; or sequences with what is trained on in them."""
+    metrics: dict[str, dict[str, float]]
+    """Of the one step of each stage."""
+    seconds: float
+
+
+def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
+    """Plan a run for this machine, or for a given cluster.
+
+    Raises:
+        PlanError: something does not divide or fit.
+    """
+    if cluster is None and loaded.config.environment.ray.address is None:
+        cluster = local_cluster()
+    return make_plan(loaded.config, cluster=cluster)
+
+
+def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) -> RunResult:
+    """Run in this process, in the foreground. An unfinished run of the same name and meaning is resumed.
+
+    Args:
+        loaded: the config and where it came from.
+        plan: what ``prepare`` made of it.
+        observer: called with every event.
+        new: start beside a run of the same name, under the next free name.
+
+    Raises:
+        RunError: a run of that name is running, is over, or means something else.
+    """
+    if new:
+        loaded = _renamed(loaded)
+        plan = replace(plan, run=loaded.config.run.name)
+    folder = folder_of(loaded.config)
+    make_folder(folder)
+    with held(folder):
+        _refuse_other(folder, loaded.config)
+        write_folder(folder, loaded, plan)
+        return _run(folder, loaded.config, plan, observer)
+
+
+def resume(run: RunInfo, *, observer: Observer) -> RunResult:
+    """Go on with a run from its newest checkpoint, with the config and plan in its folder.
+
+    Raises:
+        RunError: it is running, or over.
+    """
+    if run.status == "running":
+        raise RunError(
+            f"run {run.name} is running (process {run.pid} on {run.host})", hint=f"rlctl runs follow {run.name}"
+        )
+    if run.status == "finished":
+        raise RunError(
+            f"run {run.name} is finished; there is nothing to resume", hint="launch with --new to run it again"
+        )
+    with held(run.folder):
+        config = read_config(run.folder)
+        plan = plan_from(json.loads(read_text(run.folder / "plan.json")))
+        return _run(run.folder, config, plan, observer)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a run folder, so that two processes never run in it; the system lets go of it whatever ends this process.
+
+    Raises:
+        RunError: another process holds it.
+    """
+    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(file)
+        raise RunError(
+            f"run {folder.name} is running: another process holds {folder}", hint="launch with --new to start beside it"
+        ) from error
+    except OSError:
+        pass  # a file system without locks: run.json still tells of a process that runs
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
+    """Take one step of every stage on a few prompts, and keep nothing.
+
+    Args:
+        loaded: the config.
+        plan: of ``prepare``; its devices are used.
+        prompts: prompts (sft: sequences) of the step.
+
+    Raises:
+        RunError: the step failed; the message names the first cause.
+    """
+    from rlctl.runtime.launch import launch
+
+    seen: list[dict[str, Any]] = []
+    began = time.monotonic()
+    small = _small(loaded.config, prompts)
+    with tempfile.TemporaryDirectory(prefix="rlctl-try-") as folder:
+        (Path(folder) / "logs").mkdir()
+        cluster = Cluster(plan.nodes, plan.devices_per_node, plan.device)
+        outcome = launch(make_plan(small, cluster=cluster), small, Path(folder), observer=seen.append)
+    if outcome.status != "finished":
+        raise RunError(outcome.cause or "stopped before the step was over")
+    samples = [{"stage": e["stage"], **sample} for e in seen if e["kind"] == "samples" for sample in e["samples"]]
+    metrics = {event["stage"]: event["metrics"] for event in seen if event["kind"] == "step"}
+    return TryResult(samples[: prompts * len(metrics)], metrics, time.monotonic() - began)
+
+
+def _small(config: Config, prompts: int) -> Config:
+    """The config with one step of a few prompts in every stage, and nothing that outlives it."""
+    parts = [(stage.name, _small_stage(stage.config, prompts)) for stage in stages_of(config)]
+    return combine(parts)
+
+
+def _small_stage(config: Config, prompts: int) -> Config:
+    schedule = replace(
+        config.schedule, total_steps=1, total_epochs=None, total_optimizer_steps=None, evaluate_every=None
+    )
+    return replace(
+        config,
+        batch=replace(config.batch, prompts_per_step=prompts, mini_batch_responses=None),
+        schedule=schedule,
+        checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never"),
+        tracking=(),
+    )
+
+
+def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunResult:
+    from rlctl.runtime.launch import launch
+
+    (folder / STOP_FILE).unlink(missing_ok=True)
+    record = Record(
+        config.run.name, "running", os.getpid(), socket.gethostname(), time.time(), process_began=began(os.getpid())
+    )
+    write_record(folder, record)
+    status, cause = "failed", "the process ended before the run did"
+    try:
+        with seen_alive(folder):
+            outcome = launch(plan, config, folder, observer=observer)
+        status, cause = outcome.status, outcome.cause
+    finally:
+        with suppress(OSError):  # on a full disk the run counts as interrupted, and the first cause is what is told
+            write_record(folder, replace(record, status=status, ended=time.time(), cause=cause))
+        _notify(config, folder, status, cause)
+    return RunResult(outcome.status, folder, outcome.cause, outcome.stages)
+
+
+@contextmanager
+def seen_alive(folder: Path) -> Iterator[None]:
+    """Touch the file ``alive`` every now and then."""
+    over = threading.Event()
+
+    def touch() -> None:
+        while True:
+            with suppress(OSError):
+                (folder / ALIVE_FILE).touch()
+            if over.wait(ALIVE_EVERY_SECONDS):
+                return
+
+    thread = threading.Thread(target=touch, name="alive", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _notify(config: Config, folder: Path, status: str, cause: str) -> None:
+    """Call the user's command for the end of a run; its failure is the command's own."""
+    command = {"finished": config.run.on_end, "failed": config.run.on_failure}.get(status)
+    if command:
+        told = {"RLCTL_RUN": str(folder), "RLCTL_STATUS": status, "RLCTL_ERROR": cause}
+        subprocess.run(command, shell=True, env={**os.environ, **told}, check=False)
+
+
+def _renamed(loaded: Loaded) -> Loaded:
+    run = loaded.config.run
+    taken = {path.name for path in Path(run.folder).glob("*")}
+    if run.name not in taken:
+        return loaded
+    number = 2
+    while f"{run.name}-{number}" in taken:
+        number += 1
+    return replace(loaded, config=replace(loaded.config, run=replace(run, name=f"{run.name}-{number}")))
+
+
+def _refuse_other(folder: Path, config: Config) -> None:
+    if not (folder / "run.json").exists():
+        return
+    info = inspect(folder)
+    new = "launch with --new to start beside it, or with another --name"
+    if info.status == "running":
+        raise RunError(f"run {info.name} is running (process {info.pid} on {info.host})", hint=new)
+    if info.status == "finished":
+        raise RunError(f"run {info.name} is finished: {folder}", hint=new)
+    changed = differences(read_config(folder), config)
+    if changed:
+        listed = "\n  ".join(changed[:10])
+        raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=new)
+
+
+_MEANINGLESS = ("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit", "environment.log_level")
+"""Keys that may differ between a run and its resumption."""
+
+
+def differences(before: Config, after: Config) -> list[str]:
+    """The keys whose values differ, as ``key: before -> after``, without those that change no numbers, and secrets."""
+    old, new = _flat(_without_secrets(before)), _flat(_without_secrets(after))
+    keys = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key) and key not in _MEANINGLESS]
+    return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys]
+
+
+def _without_secrets(config: Config) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(config)
+    for path, _ in secrets(config):
+        put_at(plain, path, None)
+    return plain
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, dict) and value:
+        return {
+            key: item
+            for name, held in value.items()
+            for key, item in _flat(held, f"{prefix}.{name}" if prefix else name).items()
+        }
+    return {prefix: value}

@@ -1,0 +1,46 @@
+"""What the tables of algorithms hold: functions that say by their own signature what they read and may be told."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rlctl.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One entry: positional parameters of ``function`` are the tensors it reads, keyword-only ones its options."""
+
+    function: Callable[..., Any]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the tensors that it takes, in order."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of its options."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+    def __call__(self, tensors: Mapping[str, Any], **options: Any) -> Any:
+        """Call the function with those of ``tensors`` that it reads; raise ConfigError where one is None or absent."""
+        missing = [name for name in self.reads if tensors.get(name) is None]
+        if missing:
+            raise ConfigError(f"{self.function.__name__} needs {', '.join(self.reads)}; got no {', '.join(missing)}")
+        return self.function(*(tensors[name] for name in self.reads), **options)
+
+
+def lookup(table: Mapping[str, T], name: str, what: str) -> T:
+    """Return ``table[name]``, or raise ConfigError that says which names there are."""
+    if name not in table:
+        hint = nearest(name, table)
+        raise ConfigError(f"unknown {what} '{name}'; expected one of {', '.join(sorted(table))}", hint=hint)
+    return table[name]

@@ -1,0 +1,25 @@
+"""The critic's loss, one number a token before aggregation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rlctl.runtime.algorithms.packed import PerTokenLoss
+
+
+def clipped_value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, *, clip: float | None = 0.5
+) -> PerTokenLoss:
+    """Return max((V - R)^2, (V clipped to old V +- clip - R)^2) / 2. All [N]; ``clip`` in units of value, None is off.
+
+    Metric ``clip_fraction``: 1 where the clipped error is the larger one (the token then has no gradient).
+
+    Source: Baselines' PPO2, https://github.com/openai/baselines; the factor 1/2 as in verl's core_algos.py.
+    """
+    plain = (values - returns).square()
+    if clip is None:
+        return PerTokenLoss(0.5 * plain)
+    clipped = (values.clamp(old_values - clip, old_values + clip) - returns).square()
+    metrics = {"clip_fraction": (clipped > plain).to(plain.dtype)}
+    return PerTokenLoss(0.5 * torch.maximum(plain, clipped), metrics)

@@ -1,0 +1,286 @@
+"""Puts a stage together: data, workers, roles, evaluation, trackers. What is refused is refused before a worker starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.config import Config, Stage
+from rlctl.config.sections.rewards import FunctionReward
+from rlctl.errors import PlanError, RunError
+from rlctl.plan import Device, StagePlan
+from rlctl.runtime.checkpoint import Checkpoints, place_of
+from rlctl.runtime.data.open import PromptStream, SftStream, open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.runtime.data.prompts import SetReport
+from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.evaluation import Evaluator, HeldOut
+from rlctl.runtime.events import Events
+from rlctl.runtime.experience import evaluation_sampling, training_sampling
+from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
+from rlctl.runtime.group import Calls, RayGroup, together
+from rlctl.runtime.placement import Placement
+from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
+from rlctl.runtime.stage_run import Clock, StageRun
+from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.workers.reference import Reference
+from rlctl.runtime.workers.reward import RewardWorker
+from rlctl.runtime.workers.rollout import RolloutWorker
+from rlctl.runtime.workers.trainer import Place, Trainer
+
+Groups = Mapping[str, RayGroup]
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a stage works on: read before any worker starts, so that a bad file ends the run at once."""
+
+    tokenizer: Any
+    stop_token_ids: tuple[int, ...]
+    stream: PromptStream | SftStream | None
+    held_out: list[HeldOut]
+    clock: Clock
+
+
+def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
+    """Load the tokenizer and open the data.
+
+    Raises:
+        RunError: something cannot be read.
+        PlanError: the stage has no end.
+    """
+    config = stage.config
+    if plan.role("reward"):
+        _check_reward_files(config)
+    tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+    stop_token_ids = _stop_tokens(tokenizer)
+    stream, reports = _open_stream(config, plan, tokenizer)
+    sets, more = open_evaluation(config, tokenizer) if plan.role("rollout") else ([], [])
+    for report in (*reports, *more):
+        events.emit("advisory", message=str(report), hint="")
+    held_out = [
+        HeldOut(
+            each.name,
+            each.prompts,
+            evaluation_sampling(config, each.source, stop_token_ids),
+            each.source.responses_per_prompt,
+        )
+        for each in sets
+    ]
+    clock = make_clock(config, stream.rows if stream else 0)
+    return Materials(tokenizer, stop_token_ids, stream, held_out, clock)
+
+
+def _check_reward_files(config: Config) -> None:
+    """Refuse a reward whose file is not here, before a worker that needs it is started."""
+    for reward in config.rewards:
+        if isinstance(reward, FunctionReward) and not Path(reward.path).expanduser().is_file():
+            raise RunError(
+                f"there is no reward file {Path(reward.path).expanduser().absolute()}",
+                hint=f"set the path of the reward {reward.name!r}; relative paths start at the working folder",
+            )
+
+
+def _open_stream(
+    config: Config, plan: StagePlan, tokenizer: Any
+) -> tuple[PromptStream | SftStream | None, list[SetReport]]:
+    if config.run.mode == "evaluate_only":
+        return None, []
+    return open_sft_stream(config, tokenizer) if plan.objective == "sft" else open_prompt_stream(config, tokenizer)
+
+
+def make_clock(config: Config, rows: int) -> Clock:
+    """When things happen, now that the number of rows is known.
+
+    Raises:
+        PlanError: the config names no end.
+    """
+    schedule = config.schedule
+    if config.run.mode == "evaluate_only":
+        return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
+    total = arithmetic.total_steps(config, rows)
+    if total is None:
+        raise PlanError("the run has no end", hint="set schedule.total_steps or schedule.total_epochs")
+    return Clock(
+        total_steps=total,
+        evaluate_every=arithmetic.interval_in_steps(schedule.evaluate_every, config, rows),
+        save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
+        evaluate_first=schedule.evaluate_first,
+        evaluate_last=schedule.evaluate_last,
+        save_last=config.checkpoint.last,
+    )
+
+
+@contextmanager
+def build_stage(
+    stage: Stage,
+    stage_plan: StagePlan,
+    placement: Placement,
+    materials: Materials,
+    folder: Path,
+    model_path: str,
+    events: Events,
+    stop: StopSwitch,
+) -> Iterator[StageRun]:
+    """Make everything a stage needs, and end it again.
+
+    Args:
+        placement: of the run.
+        materials: what ``read_materials`` made of the stage.
+        folder: of the run.
+        model_path: the weights it starts from.
+    """
+    config = stage.config
+    device = placement.plan.device
+    with ExitStack() as stack:
+        with events.timed("start"):
+            groups = stack.enter_context(placement.stage(stage_plan, worker_environment(config)))
+            start_workers(groups, stage_plan, config, model_path, device, materials.clock, folder)
+        trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
+        for tracker in trackers:
+            stack.callback(tracker.close)
+        yield _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
+
+
+def worker_environment(config: Config) -> dict[str, str]:
+    """Environment variables of every worker; kernels use the cores that the placement gives them."""
+    threads = str(config.placement.cpus_per_worker)
+    passed = {name: value for name, value in os.environ.items() if name.startswith(("HF_", "TRANSFORMERS_"))}
+    return {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false", **passed, **config.environment.variables}
+
+
+def start_workers(
+    groups: Groups,
+    plan: StagePlan,
+    config: Config,
+    model_path: str,
+    device: Device,
+    clock: Clock,
+    folder: Path,
+) -> None:
+    """Make the worker of every host process, all roles at the same time.
+
+    On GPU the rollout engines come last, since they take what memory the others leave.
+    """
+    building: list[Calls] = []
+    if "reward" in groups:
+        building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
+    if "rollout" in groups and device == "cpu":
+        building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
+    places = _places({name: groups[name] for name in ("policy", "reference") if name in groups}, device)
+    if "policy" in groups:
+        ticks = total_ticks(config, plan, clock)
+        building.append(groups["policy"].build(Trainer, [(config, model_path, at, ticks) for at in places["policy"]]))
+    if "reference" in groups:
+        path = config.reference.model.path if config.reference.model else model_path
+        building.append(groups["reference"].build(Reference, [(config, path, at) for at in places["reference"]]))
+    together(building).wait()
+    if "rollout" in groups and device != "cpu":
+        _build_rollout(groups["rollout"], plan, config, model_path, device).wait()
+
+
+def _places(groups: Groups, device: Device) -> dict[str, list[Place]]:
+    """Where the workers of each role meet: on the machine of the first one."""
+    found = together([group.address() for group in groups.values()]).wait()
+    return {
+        name: [Place(rank, len(group), host, port, device) for rank in range(len(group))]
+        for (name, group), (host, port) in zip(groups.items(), found, strict=True)
+    }
+
+
+def _build_rollout(group: RayGroup, plan: StagePlan, config: Config, model_path: str, device: Device) -> Calls:
+    role = plan.role("rollout")
+    assert role is not None, "there is a group of rollout workers"
+    return group.build(RolloutWorker, [(config, role.engine, model_path, device)] * len(group))
+
+
+def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
+    """Ticks of the learning-rate schedule over the whole stage."""
+    schedule = config.train.learning_rate_schedule
+    if schedule.total_ticks is not None:
+        return schedule.total_ticks
+    return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.tick == "optimizer_step" else 1)
+
+
+def _stage_run(
+    stage: Stage,
+    plan: StagePlan,
+    materials: Materials,
+    groups: Groups,
+    folder: Path,
+    events: Events,
+    trackers: list[Any],
+    stop: StopSwitch,
+) -> StageRun:
+    config = stage.config
+    policy = Policy(groups["policy"], config) if "policy" in groups else None
+    rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
+    rewards = Rewards(groups["reward"], materials.tokenizer) if "reward" in groups else None
+    evaluator = None
+    if materials.held_out and rollout is not None and rewards is not None:
+        batch = config.data.evaluation_batch_prompts
+        evaluator = Evaluator(materials.held_out, rollout, rewards, config.run.seed, batch)
+    current = old_is_current(config, plan)
+    checkpoints = place_of(stage, folder)
+    return StageRun(
+        config=config,
+        plan=plan,
+        clock=materials.clock,
+        source=_gather(stage, materials, groups, policy, rollout, rewards, current),
+        policy=policy,
+        rollout=rollout,
+        evaluator=evaluator,
+        checkpoints=Checkpoints(checkpoints, keep_last=config.checkpoint.keep_last),
+        events=events,
+        trackers=trackers,
+        stop=stop,
+        export_folder=checkpoints / "hf",
+        old_is_current=current,
+    )
+
+
+def _gather(
+    stage: Stage,
+    materials: Materials,
+    groups: Groups,
+    policy: Policy | None,
+    rollout: RolloutEngines | None,
+    rewards: Rewards | None,
+    current: bool,
+) -> Gather:
+    stream = materials.stream
+    if stream is None or policy is None:
+        return NoGather()
+    if rollout is None or rewards is None or stage.config.algorithm.objective.choice == "sft":
+        return DataGather(stream, materials.tokenizer)  # type: ignore[arg-type]
+    return RolloutGather(
+        config=stage.config,
+        stage=stage.name,
+        stream=stream,  # type: ignore[arg-type]
+        sampling=training_sampling(stage.config, materials.stop_token_ids),
+        rollout=rollout,
+        rewards=rewards,
+        policy=policy,
+        reference=ReferencePolicy(groups["reference"]) if "reference" in groups else None,
+        old_is_current=current,
+    )
+
+
+def old_is_current(config: Config, plan: StagePlan) -> bool:
+    """Whether the pass for the old policy's log-probs can be left out, as it would compute those of the update itself.
+
+    So it is where a step is one optimizer step and nothing before the update reads them.
+    """
+    algorithm = config.algorithm
+    single = plan.batch.optimizer_steps_per_step == 1
+    return algorithm.old_log_probs == "recompute" and single and algorithm.kl_in_reward is None
+
+
+def _stop_tokens(tokenizer: Any) -> tuple[int, ...]:
+    """Tokens that end a response: the tokenizer's end token."""
+    return () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)

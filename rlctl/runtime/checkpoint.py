@@ -1,0 +1,160 @@
+"""Checkpoints of a run: whole or not there at all.
+
+    checkpoints/<stage>/step-000040.partial/   being written
+    checkpoints/<stage>/step-000040/           complete: renamed after everything in it is on the disk
+        policy/          the train engine's own files (torch.distributed.checkpoint)
+        controller.json  step, data position, counters
+        manifest.json    the size of every file, so that a file cut off later is noticed too
+
+A checkpoint that is damaged is passed over, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl.config import Stage
+from rlctl.runtime.group import WorkerFailed
+
+FULL_BYTES = 1 << 20
+"""A disk with less room than this is full: no file of a checkpoint fits."""
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A complete checkpoint."""
+
+    folder: Path
+    step: int
+    controller: dict[str, Any]
+    """What the controller saved: counters and the data position."""
+
+
+def place_of(stage: Stage, folder: Path) -> Path:
+    """Where the checkpoints of a stage are: in the run folder, or under ``checkpoint.folder`` by run and stage."""
+    chosen = stage.config.checkpoint.folder
+    return folder / "checkpoints" / stage.name if chosen is None else Path(chosen).resolve() / folder.name / stage.name
+
+
+class Checkpoints:
+    """The checkpoints of one stage."""
+
+    def __init__(self, folder: Path, *, keep_last: int | None) -> None:
+        self.folder = folder
+        self._keep_last = keep_last
+
+    def save(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> Path:
+        """Write a checkpoint: ``write`` puts the engines' files into the folder it is given.
+
+        Raises:
+            WorkerFailed: it could not be written; what was there before is untouched.
+        """
+        final = self.folder / f"step-{step:06d}"
+        partial = final.with_suffix(".partial")
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            write(partial)
+            _write_json(partial / "controller.json", {"step": step, **controller})
+            _write_json(partial / "manifest.json", _sizes(partial))
+            replace_folder(partial, final)
+        except (OSError, WorkerFailed) as error:
+            raise WorkerFailed(
+                f"the checkpoint of step {step} could not be written: {self._reason(error)}",
+                actor=error.actor if isinstance(error, WorkerFailed) else "controller",
+                trace=error.trace if isinstance(error, WorkerFailed) else "",
+                hint=f"free space or fix the rights of {self.folder}; the checkpoints before it are whole",
+            ) from error
+        self._prune()
+        return final
+
+    def _reason(self, error: OSError | WorkerFailed) -> str:
+        """Why writing failed; a worker's account of a full disk may be one of file positions that do not agree."""
+        if self.folder.is_dir() and shutil.disk_usage(self.folder).free < FULL_BYTES:
+            return os.strerror(errno.ENOSPC)
+        return error.message if isinstance(error, WorkerFailed) else error.strerror or str(error)
+
+    def newest(self) -> Saved | None:
+        """The newest checkpoint that is whole, None where there is none."""
+        for folder in reversed(self._folders()):
+            saved = read_checkpoint(folder)
+            if saved is not None:
+                return saved
+        return None
+
+    def damaged(self) -> list[Path]:
+        """Checkpoints that are not whole."""
+        return [folder for folder in self._folders() if read_checkpoint(folder) is None]
+
+    def _folders(self) -> list[Path]:
+        if not self.folder.is_dir():
+            return []
+        named = [folder for folder in self.folder.iterdir() if _NAME.fullmatch(folder.name)]
+        return sorted(named, key=lambda folder: int(folder.name.removeprefix("step-")))
+
+    def _prune(self) -> None:
+        if self._keep_last is None:
+            return
+        for folder in self._folders()[: -self._keep_last]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_checkpoint(folder: Path) -> Saved | None:
+    """A checkpoint if it is whole: every file of its manifest is there in full."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        controller = json.loads((folder / "controller.json").read_text())
+    except (OSError, ValueError):
+        return None
+    sizes = _sizes(folder)
+    if not isinstance(manifest, dict) or not {"step", "progress", "data"} <= set(controller):
+        return None
+    if any(sizes.get(name) != size for name, size in manifest.items()):
+        return None
+    return Saved(folder, int(controller["step"]), controller)
+
+
+def replace_folder(partial: Path, final: Path) -> None:
+    """Put a folder that was written under another name in its place, once it is on the disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _sync_tree(partial)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    _sync_folder(final.parent)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
+
+
+def _write_json(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False))
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

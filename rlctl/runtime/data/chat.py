@@ -1,0 +1,76 @@
+"""Rows to text: the messages of a row, and a chat template over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlctl.errors import RunError
+
+Messages = list[dict[str, Any]]
+
+
+def as_messages(value: Any, *, where: str) -> Messages:
+    """Read chat messages from a column's value: a list of them, or the same as JSON text.
+
+    Empty fields, which Arrow fills in where other rows have them, are left out.
+
+    Args:
+        value: the column's value.
+        where: row, file and column, for messages of errors.
+
+    Raises:
+        RunError: it is something else.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise RunError(f"{where} is text that is not JSON; expected a list of chat messages") from error
+    if not isinstance(value, Sequence) or not value or not all(isinstance(m, Mapping) and m.get("role") for m in value):
+        raise RunError(f"{where} is {_short(value)}; expected a list of messages, each with a role and a content")
+    return [{name: field for name, field in message.items() if field is not None} for message in value]
+
+
+class Chat:
+    """A tokenizer's chat template with the variables of one run."""
+
+    def __init__(self, tokenizer: Any, *, template_args: Mapping[str, Any] | None = None) -> None:
+        self.tokenizer = tokenizer
+        self._args = dict(template_args or {})
+
+    def render(self, messages: Messages, *, generate: bool, tools: list[Any] | None = None) -> str:
+        """Return the conversation as text.
+
+        Args:
+            messages: the conversation.
+            generate: open an assistant turn at the end.
+            tools: schemas of tools the model may call.
+
+        Raises:
+            RunError: there is no template, or it refuses the messages.
+        """
+        from jinja2 import TemplateError
+
+        if not self.tokenizer.chat_template:
+            raise RunError(
+                "the tokenizer has no chat template, and the prompts are chat messages or text put into one",
+                hint="set model.chat_template, or data.train[].prompt_type to raw for text without a template",
+            )
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages, tools=tools, add_generation_prompt=generate, tokenize=False, **self._args
+            )
+        except (TemplateError, TypeError, KeyError, ValueError) as error:
+            roles = ", ".join(str(message["role"]) for message in messages)
+            raise RunError(f"the chat template does not take the messages ({roles}): {error}") from error
+
+    def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
+        """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""
+        return self.tokenizer(texts, add_special_tokens=special)["input_ids"] if texts else []
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,103 @@
+"""The config's data section to what the loop draws from: the training stream and the held-out sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlctl.config import Config
+from rlctl.config.sections.data import Data, EvaluationSource
+from rlctl.errors import RunError
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.order import easy_to_hard, shuffle
+from rlctl.runtime.data.prompts import PromptSet, SetReport, open_prompts
+from rlctl.runtime.data.sft import SampleSet, open_samples
+from rlctl.runtime.data.stream import Ordering, Stream
+from rlctl.runtime.types import Prompt, Sample
+
+PromptStream = Stream[Prompt]
+SftStream = Stream[Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSet:
+    """The prompts of one held-out source, in the order they are evaluated."""
+
+    name: str
+    prompts: Sequence[Prompt]
+    source: EvaluationSource
+    """Its section of the config: responses per prompt, sampling."""
+
+
+def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:
+    """Open the training prompts of a config.
+
+    Raises:
+        RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet`` and ``Stream``.
+    """
+    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
+    stream = PromptStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    return stream, [prompts.report for prompts in sets]
+
+
+def open_sft_stream(config: Config, tokenizer: Any) -> tuple[SftStream, list[SetReport]]:
+    """Open the training sequences of a config whose objective is sft.
+
+    Raises:
+        RunError: a source cannot be read; see ``SampleSet`` and ``Stream``.
+    """
+    sets = list(open_samples(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
+    stream = SftStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    return stream, [samples.report for samples in sets]
+
+
+def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:
+    """Open the held-out prompts of a config.
+
+    Raises:
+        RunError: a source cannot be read.
+    """
+    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    sets = list(open_prompts(config.data, chat, config.data.eval, section="eval"))
+    opened = [
+        EvaluationSet(prompts.report.name, _evaluation_order(config, prompts), source)
+        for prompts, source in zip(sets, config.data.eval, strict=True)
+    ]
+    return opened, [prompts.report for prompts in sets]
+
+
+def data_seed(config: Config) -> int:
+    """Seed of the data order: ``data.seed``, else ``run.seed``."""
+    return config.run.seed if config.data.seed is None else config.data.seed
+
+
+def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet]) -> Ordering:
+    """How the training data is drawn."""
+    data = config.data
+    return Ordering(
+        order=data.curriculum.order,
+        seed=data_seed(config),
+        last_batch=data.last_batch,
+        mixing=data.mixing,
+        weights=tuple(source.weight for source in data.train),
+        ranks=_ranks(data, sets),
+    )
+
+
+def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet]) -> tuple[np.ndarray, ...]:
+    if data.curriculum.order != "easy_to_hard":
+        return ()
+    if not data.curriculum.keys:
+        raise RunError("data.curriculum.order is easy_to_hard and data.curriculum.keys is empty")
+    return tuple(easy_to_hard([rows.column(key) for key in data.curriculum.keys]) for rows in sets)
+
+
+def _evaluation_order(config: Config, prompts: PromptSet) -> Sequence[Prompt]:
+    if not config.data.shuffle_evaluation:
+        return prompts
+    order = shuffle(len(prompts), seed=data_seed(config), epoch=0)
+    return [prompts[row] for row in order.tolist()]

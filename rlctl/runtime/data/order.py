@@ -1,0 +1,83 @@
+"""In which order rows are drawn: pure functions of seed, epoch and number of rows.
+
+Random numbers are raw words of numpy's PCG64 keyed by SeedSequence, whose streams numpy guarantees over versions and
+platforms (NEP 19; its ``permutation`` is not covered). An order is recomputed from three integers, so that a data position
+is saved as integers and restored without replaying the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rlctl.errors import RunError
+
+_ORDER, _MIX = 0, 1
+"""Separate streams for the order within a source and the choice of the source."""
+
+
+def sequential(rows: int, *, seed: int, epoch: int) -> np.ndarray:
+    """File order. int64 [rows]."""
+    return np.arange(rows)
+
+
+def shuffle(rows: int, *, seed: int, epoch: int) -> np.ndarray:
+    """Every row once, in an order of the epoch's own. int64 [rows]."""
+    return np.argsort(_words(rows, seed, _ORDER, epoch), kind="stable")
+
+
+def random(rows: int, *, seed: int, epoch: int) -> np.ndarray:
+    """As many draws as there are rows, each from all of them. int64 [rows]."""
+    return (_words(rows, seed, _ORDER, epoch) % np.uint64(rows)).astype(np.int64)
+
+
+ORDERS: dict[str, Callable[..., np.ndarray]] = {"sequential": sequential, "shuffle": shuffle, "random": random}
+
+
+def easy_to_hard(columns: Sequence[Sequence[float]]) -> np.ndarray:
+    """Rows by rising difficulty, by the first column, then the next; equal ones in file order. int64 [rows]."""
+    try:
+        return np.lexsort([np.asarray(column, dtype=np.float64) for column in reversed(columns)])
+    except (TypeError, ValueError) as error:
+        raise RunError(
+            f"a difficulty column does not hold numbers: {error}", hint="set data.curriculum.keys to columns of numbers"
+        ) from error
+
+
+def draw_sources(count: int, shares: Sequence[float], *, seed: int, start: int) -> list[int]:
+    """Draw the source of each of ``count`` prompts, ``start`` prompts having been drawn before.
+
+    Args:
+        count: prompts.
+        shares: of the sources, summing to 1.
+        seed: of the data order.
+        start: draws made before; draw number ``start + i`` is the same whatever the size of the batch it falls in.
+    """
+    generator = np.random.PCG64(np.random.SeedSequence([seed, _MIX]))
+    generator.advance(start)
+    uniform = generator.random_raw(count).astype(np.float64) / 2.0**64
+    return np.searchsorted(np.cumsum(shares)[:-1], uniform, side="right").tolist()
+
+
+def split_exactly(count: int, shares: Sequence[float]) -> list[int]:
+    """Split ``count`` prompts by shares: floor(share * count) each, the remainder to the last source.
+
+    Source: ROLL's ``domain_interleave_probs``, roll/pipeline/rlvr/rlvr_pipeline.py.
+
+    Raises:
+        RunError: a source would never be drawn.
+    """
+    counts = [int(share * count + 1e-9) for share in shares]
+    counts[-1] += count - sum(counts)
+    if min(counts) == 0:
+        source = counts.index(0)
+        raise RunError(
+            f"data.mixing is weighted_exact and data.train[{source}] gets {shares[source]:.3g} of {count} prompts: none",
+            hint=f"raise its weight to at least {1 / count:.3g} of all, or set data.mixing to weighted",
+        )
+    return counts
+
+
+def _words(count: int, *key: int) -> np.ndarray:
+    return np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)

@@ -1,0 +1,288 @@
+"""Rows to prompts: messages through the chat template, the answer, the source, and what happens to overlong ones.
+
+Lengths are measured once, when a set is opened, because an overlong prompt must be known before the run starts. The
+prompts themselves are made again whenever they are drawn: a set of millions of rows stays in Arrow, not in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rlctl.config.sections.data import Data, DataSource
+from rlctl.errors import RunError
+from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.sources import load_source, missing_column, require_column, source_name
+from rlctl.runtime.types import Prompt
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+BATCH_ROWS = 1024
+"""Rows measured at once: the tokenizer encodes them on all cores."""
+ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
+"""Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a prompt may be, and what happens to one that is longer."""
+
+    tokens: int
+    overlong: Literal["keep", "drop"] = "keep"
+    truncation: Literal["error", "left", "right", "middle"] = "error"
+
+    @classmethod
+    def of(cls, data: Data) -> Limits:
+        """The limits of a config."""
+        return cls(data.max_prompt_tokens, data.overlong_prompts, data.truncation)
+
+
+@dataclass(frozen=True, slots=True)
+class SetReport:
+    """What became of the rows of one source."""
+
+    name: str
+    path: str
+    rows: int
+    """Rows that are used."""
+    dropped: int = 0
+    """Overlong prompts that are not."""
+    cut: int = 0
+    """Overlong prompts that are used and cut."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.name}: {self.rows} prompts from {self.path}"]
+        parts += [f"{self.dropped} overlong dropped"] if self.dropped else []
+        parts += [f"{self.cut} overlong cut"] if self.cut else []
+        return ", ".join(parts)
+
+
+class PromptSet(Sequence[Prompt]):
+    """The prompts of one source, made when asked for.
+
+    Args:
+        dataset: its rows.
+        source: its section of the config.
+        chat: tokenizer and chat template.
+        limits: of the prompts' lengths.
+        key: where the source stands in the config (``data.train[0]``), for messages.
+        first_index: ``Prompt.index`` of the first one, so that sets put together have no index twice.
+
+    Raises:
+        RunError: a column is missing, a row cannot be read, or a prompt is overlong and ``truncation`` is error.
+    """
+
+    def __init__(
+        self, dataset: Dataset, source: DataSource, chat: Chat, limits: Limits, *, key: str, first_index: int = 0
+    ) -> None:
+        self.source = source
+        self.first_index = first_index
+        self._chat = chat
+        self._limits = limits
+        self._key = key
+        self._name = source_name(source)
+        self._check_columns(dataset)
+        self._answer_key = source.answer_key or _answer_column(dataset)
+        self._raw = source.prompt_type == "raw"
+        lengths = self._measure(dataset)
+        over = [row for row, length in enumerate(lengths) if length > limits.tokens]
+        self._dataset, self.report = self._settle(dataset, lengths, over)
+
+    def __len__(self) -> int:
+        return self._dataset.num_rows
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._prompt(index if index >= 0 else len(self) + index)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column, in the order of the prompts.
+
+        Raises:
+            RunError: there is no such column.
+        """
+        require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
+        return list(self._dataset[name])
+
+    def _check_columns(self, dataset: Dataset) -> None:
+        source, defaults = self.source, DataSource(path="-")
+        for field in (
+            "prompt_key",
+            "answer_key",
+            "system_prompt_key",
+            "tools_key",
+            "source_key",
+            "tag_key",
+            "extra_key",
+        ):
+            column = getattr(source, field)
+            optional = field != "prompt_key" and column == getattr(defaults, field)
+            if column is not None and not (optional and column not in dataset.column_names):
+                require_column(dataset, column, source=source, key=f"{self._key}.{field}")
+
+        for field in ("image_key", "video_key", "audio_key"):
+            column = getattr(source, field)
+            if column in dataset.column_names:
+                raise RunError(
+                    f"{source.path} has the column {column!r} ({self._key}.{field}), and only text is read",
+                    hint=f"set {self._key}.{field} to null to leave it out",
+                )
+
+    def _measure(self, dataset: Dataset) -> list[int]:
+        lengths: list[int] = []
+        for start in range(0, dataset.num_rows, BATCH_ROWS):
+            rows = dataset.select(range(start, min(start + BATCH_ROWS, dataset.num_rows)))
+            texts = [self._text(row, start + i) for i, row in enumerate(rows)]
+            lengths += [len(ids) for ids in self._chat.encode(texts, special=self._raw)]
+        return lengths
+
+    def _settle(self, dataset: Dataset, lengths: list[int], over: list[int]) -> tuple[Dataset, SetReport]:
+        limit, name, path = self._limits, self._name, self.source.path
+        if not over or (limit.overlong == "keep" and limit.truncation != "error"):
+            return dataset, SetReport(name, path, dataset.num_rows, cut=len(over))
+        if limit.overlong == "keep":
+            raise RunError(
+                f"{len(over)} of {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
+                f"(the first is row {over[0]} with {lengths[over[0]]} tokens, the longest has {max(lengths)})",
+                hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop, or data.truncation to left, "
+                "right or middle",
+            )
+        dropped = set(over)
+        kept = [row for row in range(len(lengths)) if row not in dropped]
+        if not kept:
+            raise RunError(
+                f"all {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
+                f"(the shortest has {min(lengths)} tokens)",
+                hint="raise data.max_prompt_tokens",
+            )
+        return dataset.select(kept), SetReport(name, path, len(kept), dropped=len(over))
+
+    def _prompt(self, position: int) -> Prompt:
+        row = self._dataset[position]
+        text = self._text(row, position)
+        ids = self._chat.encode([text], special=self._raw)[0]
+        extra = self._extra(row)
+        if len(ids) > self._limits.tokens:
+            extra["truncated"] = True
+            ids = cut(ids, self._limits.tokens, self._limits.truncation)
+            text = self._chat.tokenizer.decode(ids)
+        source_key = self.source.source_key
+        return Prompt(
+            index=self.first_index + position,
+            source=str(row.get(source_key) or self._name) if source_key else self._name,
+            token_ids=tuple(ids),
+            text=text,
+            answer=self._answer(row),
+            extra=extra,
+        )
+
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        value: Any = row
+        for part in (self._answer_key or "").split("."):
+            if not part:
+                return None
+            if not isinstance(value, Mapping) or part not in value:
+                known = value if isinstance(value, Mapping) else ()
+                raise missing_column(part, known, path=self.source.path, key=f"{self._key}.answer_key")
+            value = value[part]
+        return value
+
+    def _extra(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        source = self.source
+        extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
+        if source.tag_key is not None:
+            extra["tag"] = row[source.tag_key]
+        if source.reward is not None:
+            extra["reward"] = source.reward
+        if source.reward_args:
+            extra["reward_args"] = dict(source.reward_args)
+        return extra
+
+    def _text(self, row: Mapping[str, Any], position: int) -> str:
+        value, where = row[self.source.prompt_key], f"row {position} of {self.source.path}, {self.source.prompt_key}"
+        if self._raw:
+            if not isinstance(value, str):
+                raise RunError(
+                    f"{where} is a {type(value).__name__}; expected text", hint=f"{self._key}.prompt_type is raw"
+                )
+            return value
+        return self._chat.render(self._messages(value, row, where), generate=True, tools=self._tools(row, where))
+
+    def _messages(self, value: Any, row: Mapping[str, Any], where: str) -> Messages:
+        source = self.source
+        is_text = source.prompt_type == "text" or (source.prompt_type == "auto" and isinstance(value, str))
+        if is_text and not isinstance(value, str):
+            raise RunError(
+                f"{where} is a {type(value).__name__}; expected text", hint=f"{self._key}.prompt_type is text"
+            )
+        messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
+        own = row[source.system_prompt_key] if source.system_prompt_key else None
+        return with_system(messages, own or source.system_prompt, where=where, key=self._key)
+
+    def _tools(self, row: Mapping[str, Any], where: str) -> list[Any] | None:
+        return as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
+
+
+def with_system(messages: Messages, system: str | None, *, where: str, key: str) -> Messages:
+    """Put a system message first.
+
+    Raises:
+        RunError: there is one already.
+    """
+    if not system:
+        return messages
+    if messages[0]["role"] == "system":
+        raise RunError(
+            f"{where} begins with a system message of its own, and the config gives another",
+            hint=f"unset {key}.system_prompt and {key}.system_prompt_key, or remove the row's",
+        )
+    return [{"role": "system", "content": system}, *messages]
+
+
+def as_tools(value: Any, *, where: str) -> list[Any] | None:
+    """Read the tool schemas of a row: a list of them, or the same as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise RunError(f"{where}: the tools are text that is not JSON") from error
+    return list(value) if value else None
+
+
+def cut(ids: list[int], limit: int, side: str) -> list[int]:
+    """Return ``limit`` of the ids; ``side`` says which go: left keeps the last, right the first, middle half of each."""
+    if side == "left":
+        return ids[-limit:]
+    if side == "right":
+        return ids[:limit]
+    first = limit // 2
+    return ids[:first] + ids[len(ids) - (limit - first) :]
+
+
+def _answer_column(dataset: Dataset) -> str | None:
+    for name in ANSWERS:
+        first, _, rest = name.partition(".")
+        if first in dataset.column_names:
+            feature = dataset.features[first]
+            if not rest or (isinstance(feature, Mapping) and rest in feature):
+                return name
+    return None
+
+
+def open_prompts(data: Data, chat: Chat, sources: Sequence[DataSource], *, section: str) -> Iterator[PromptSet]:
+    """Open the sources of ``data.<section>`` one after the other, their indices running on.
+
+    Raises:
+        RunError: a source cannot be read; see ``load_source`` and ``PromptSet``.
+    """
+    first = 0
+    for number, source in enumerate(sources):
+        key = f"data.{section}[{number}]"
+        dataset = load_source(source, key=key)
+        prompts = PromptSet(dataset, source, chat, Limits.of(data), key=key, first_index=first)
+        first += len(prompts)
+        yield prompts

@@ -1,0 +1,196 @@
+"""Rows to supervised training sequences: which tokens of a conversation are learnt.
+
+A conversation is rendered through the chat template once, and once up to each turn that is trained on. The text between
+"up to the turn, its opening included" and "up to the turn's end" is what the model must say: its tokens are counted.
+The parts are tokenized one by one, as rollout tokenizes a prompt and then draws a response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rlctl.config import Config
+from rlctl.config.sections.data import Data, DataSource
+from rlctl.errors import RunError
+from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.prompts import SetReport, as_tools, with_system
+from rlctl.runtime.data.sources import load_source, require_column, source_name
+from rlctl.runtime.types import Sample
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Part = tuple[str, bool]
+"""Text, and whether it is learnt."""
+
+
+class SampleSet(Sequence[Sample]):
+    """The training sequences of one source, made when asked for.
+
+    Args:
+        dataset: its rows.
+        source: its section of the config.
+        chat: tokenizer and chat template.
+        data: the config's data section.
+        max_tokens: longest sequence.
+        key: where the source stands in the config (``data.train[0]``), for messages.
+
+    Raises:
+        RunError: a column is missing, a row cannot be read, or one is overlong and ``sequence_truncation`` is error.
+    """
+
+    def __init__(
+        self, dataset: Dataset, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str
+    ) -> None:
+        self.source = source
+        self._dataset = dataset
+        self._chat = chat
+        self._data = data
+        self._max_tokens = max_tokens
+        self._key = key
+        self._specials = set(chat.tokenizer.all_special_ids)
+        self._columns = self._choose_columns(dataset)
+        over = [row for row in range(dataset.num_rows) if len(self._tokens(row)[0]) > max_tokens]
+        if over and data.sequence_truncation == "error":
+            raise RunError(
+                f"{len(over)} of {dataset.num_rows} sequences of {source.path} are longer than {max_tokens} tokens "
+                f"(the first is row {over[0]} with {len(self._tokens(over[0])[0])})",
+                hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left or right",
+            )
+        self.report = SetReport(source_name(source), source.path, dataset.num_rows, cut=len(over))
+
+    def __len__(self) -> int:
+        return self._dataset.num_rows
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        ids, learnt = self._tokens(index if index >= 0 else len(self) + index)
+        if len(ids) > self._max_tokens:
+            kept = (
+                slice(-self._max_tokens, None) if self._data.sequence_truncation == "left" else slice(self._max_tokens)
+            )
+            ids, learnt = ids[kept], learnt[kept]
+        mask = torch.tensor(learnt, dtype=torch.bool)
+        mask[0] = False
+        return Sample(torch.tensor(ids, dtype=torch.int64), mask)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column.
+
+        Raises:
+            RunError: there is no such column.
+        """
+        require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
+        return list(self._dataset[name])
+
+    def _choose_columns(self, dataset: Dataset) -> tuple[str, str | None]:
+        """The column with the conversation or the prompt, and the one with the response, where there is one."""
+        source = self.source
+        for field in ("messages_key", "response_key", "system_prompt_key", "tools_key"):
+            column = getattr(source, field)
+            if column is not None and not (column == getattr(DataSource, field) and column not in dataset.column_names):
+                require_column(dataset, column, source=source, key=f"{self._key}.{field}")
+        if source.messages_key is not None:
+            return source.messages_key, None
+        require_column(dataset, source.prompt_key, source=source, key=f"{self._key}.prompt_key")
+        return source.prompt_key, source.response_key or ("response" if "response" in dataset.column_names else None)
+
+    def _tokens(self, position: int) -> tuple[list[int], list[bool]]:
+        """Token ids of a row, and which of them are learnt."""
+        parts = self._parts(self._dataset[position], f"row {position} of {self.source.path}")
+        encoded = [self._chat.encode([text], special=self._is_raw and not learn)[0] for text, learn in parts]
+        ids = [token for part in encoded for token in part]
+        learnt = [flag for part, (_, learn) in zip(encoded, parts, strict=True) for flag in self._flags(part, learn)]
+        end = self._chat.tokenizer.eos_token_id
+        if parts[-1][1] and end is not None and not self._specials & set(encoded[-1]):
+            return [*ids, end], [*learnt, True]
+        return ids, learnt
+
+    @property
+    def _is_raw(self) -> bool:
+        return self.source.prompt_type == "raw" and self.source.messages_key is None
+
+    def _flags(self, ids: list[int], learn: bool) -> list[bool]:
+        """What of a part is learnt: up to the token that ends the turn, not the line break a template puts after it."""
+        last = max((i for i, token in enumerate(ids) if token in self._specials), default=len(ids) - 1)
+        return [learn and i <= last for i in range(len(ids))]
+
+    def _parts(self, row: Mapping[str, Any], where: str) -> list[Part]:
+        column, response_column = self._columns
+        value, where = row[column], f"{where}, {column}"
+        response = row[response_column] if response_column else None
+        if response_column and not isinstance(response, str):
+            raise RunError(f"{where}: {response_column} is a {type(response).__name__}; expected text")
+        if self._is_raw:
+            if not isinstance(value, str) or response is None:
+                raise RunError(f"{where}: raw text needs text and a response", hint=f"set {self._key}.response_key")
+            return [(value, False), (response, True)]
+        is_text = self.source.messages_key is None and isinstance(value, str) and self.source.prompt_type != "messages"
+        messages = [{"role": "user", "content": value}] if is_text else as_messages(value, where=where)
+        if response is not None:
+            messages = [*messages, {"role": "assistant", "content": response}]
+        own = row[self.source.system_prompt_key] if self.source.system_prompt_key else None
+        messages = with_system(messages, own or self.source.system_prompt, where=where, key=self._key)
+        tools = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
+        last_only = response is not None or self._data.multi_turn_loss == "last_assistant"
+        return conversation_parts(messages, self._chat, last_only=last_only, tools=tools, where=where)
+
+
+def conversation_parts(
+    messages: Messages, chat: Chat, *, last_only: bool, tools: list[Any] | None = None, where: str = "a conversation"
+) -> list[Part]:
+    """Cut the rendered conversation into parts that are learnt and parts that are not.
+
+    Args:
+        messages: the conversation, up to its last assistant turn.
+        chat: the template.
+        last_only: learn the last assistant turn only, else all of them.
+        tools: schemas of tools.
+        where: for messages of errors.
+
+    Raises:
+        RunError: there is no assistant turn, or the template renders a turn differently once others follow it, so that
+            its text cannot be found.
+    """
+    turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    if not turns:
+        raise RunError(
+            f"{where} has no assistant message to learn", hint="set data.train[].response_key to the column with it"
+        )
+    if turns[0] == 0:
+        raise RunError(
+            f"{where} begins with an assistant message, which answers nothing", hint="remove it from the row"
+        )
+    messages = messages[: turns[-1] + 1]
+    full = chat.render(messages, generate=False, tools=tools)
+    parts: list[Part] = []
+    done = 0
+    for turn in turns[-1:] if last_only else turns:
+        opening = chat.render(messages[:turn], generate=True, tools=tools)
+        through = full if turn == turns[-1] else chat.render(messages[: turn + 1], generate=False, tools=tools)
+        if not (full.startswith(opening) and full.startswith(through) and done <= len(opening) < len(through)):
+            raise RunError(
+                f"{where}: the chat template does not render message {turn} the same alone and with what follows it, so its "
+                "tokens cannot be told from the others",
+                hint="set data.multi_turn_loss to last_assistant, or model.chat_template to a template that keeps all turns",
+            )
+        parts += [(full[done : len(opening)], False), (full[len(opening) : len(through)], True)]
+        done = len(through)
+    return parts
+
+
+def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
+    """Open the training sources of an sft config.
+
+    Raises:
+        RunError: a source cannot be read; see ``load_source`` and ``SampleSet``.
+    """
+    data = config.data
+    limit = data.max_sequence_tokens or data.max_prompt_tokens + config.rollout.max_response_tokens
+    for number, source in enumerate(data.train):
+        key = f"data.train[{number}]"
+        yield SampleSet(load_source(source, key=key), source, chat, data, max_tokens=limit, key=key)

@@ -1,0 +1,220 @@
+"""One data source of the config to an Arrow-backed table: files, folders, URLs and hub names, through ``datasets``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlctl.config.sections.data import DataSource
+from rlctl.errors import RunError, nearest
+from rlctl.runtime.data.hub import hub_access
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ENDINGS = {
+    "parquet": "parquet",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "csv": "csv",
+    "tsv": "csv",
+}
+"""File ending to the reader of ``datasets`` that reads it."""
+COMPRESSIONS = ("gz", "bz2", "xz", "zst")
+
+
+def load_source(source: DataSource, *, key: str) -> Dataset:
+    """Read the rows of a source, the first ``max_samples`` of them.
+
+    Args:
+        source: the section of the config.
+        key: where it stands there (``data.train[0]``), for messages.
+
+    Raises:
+        RunError: there is no such file, it is empty, or it is not what its format says.
+    """
+    if not source.path:
+        raise RunError(f"{key}.path is empty", hint="set it to a file, a folder, a URL or a hub name")
+    reader = _reader(source, key)
+    dataset = _load(source, reader, key)
+    if dataset.num_rows == 0:
+        raise RunError(f"{source.path} has no rows", hint=f"{key}.path must hold at least one row")
+    if source.max_samples is not None:
+        dataset = dataset.select(range(min(source.max_samples, dataset.num_rows)))
+    return dataset
+
+
+def source_name(source: DataSource) -> str:
+    """The source's name in metrics: its own, else its path's last part without endings."""
+    return source.name or source.path.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "data"
+
+
+def require_column(dataset: Dataset, column: str, *, source: DataSource, key: str) -> None:
+    """Check that a column exists.
+
+    Args:
+        dataset: the rows.
+        column: its name; of a dotted name, the first part.
+        source: where the rows come from.
+        key: the key that names the column, ``data.train[0].prompt_key``.
+
+    Raises:
+        RunError: it does not.
+    """
+    name = column.split(".", 1)[0]
+    if name not in dataset.column_names:
+        raise missing_column(name, dataset.column_names, path=source.path, key=key)
+
+
+def missing_column(name: str, columns: Iterable[str], *, path: str, key: str) -> RunError:
+    """The error that says which column is not there, which are, and which key to set."""
+    columns = list(columns)
+    hint = f"set {key} to one of them"
+    guess = nearest(name, columns)
+    return RunError(
+        f"{path} has no column {name!r}; its columns are {', '.join(columns)}", hint=f"{guess} {hint}".strip()
+    )
+
+
+def _reader(source: DataSource, key: str) -> str | None:
+    """The ``datasets`` reader of a file; None for a folder or a hub name, which say it themselves."""
+    if source.format == "sql":
+        raise RunError(f"{key}.format is sql, which the runtime does not read", hint="export the table to parquet")
+    if source.format == "hub":
+        return None
+    if source.format != "auto":
+        return source.format
+    parts = source.path.rstrip("/").rsplit("/", 1)[-1].lower().split(".")
+    if parts[-1] in COMPRESSIONS:
+        parts.pop()
+    reader = ENDINGS.get(parts[-1]) if len(parts) > 1 else None
+    if reader is None and "://" in source.path:
+        raise RunError(
+            f"{source.path} ends in none of {', '.join('.' + ending for ending in ENDINGS)}",
+            hint=f"set {key}.format to parquet, json or csv",
+        )
+    if reader is None and Path(source.path).expanduser().is_file():
+        raise RunError(
+            f"{source.path} has the ending of no known format ({', '.join('.' + ending for ending in ENDINGS)})",
+            hint=f"set {key}.format to parquet, json or csv",
+        )
+    return reader
+
+
+def _load(source: DataSource, reader: str | None, key: str) -> Dataset:
+    path = source.path if "://" in source.path else str(Path(source.path).expanduser())
+    if "://" not in path and reader is not None and not Path(path).exists():
+        raise _no_file(path, key)
+    if "://" not in path and Path(path).is_dir():
+        return _load_folder(path, source, reader, key)
+    if reader is not None:
+        return _load_files(path, source, reader, key)
+    if path.startswith(("/", "./", "../")):
+        raise _no_file(path, key)
+    return _load_hub(path, source, key)
+
+
+def _no_file(path: str, key: str) -> RunError:
+    folder = Path(path).parent
+    beside = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    known = nearest(Path(path).name, beside)
+    there = f"{folder} does not exist" if not folder.is_dir() else known or f"nothing in {folder} has a similar name"
+    return RunError(f"there is no file {path}: {there}", hint=f"set {key}.path; relative paths start at {Path.cwd()}")
+
+
+def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset:
+    from datasets import load_dataset
+
+    if "://" not in path and Path(path).is_file() and Path(path).stat().st_size == 0:
+        raise RunError(f"{path} is an empty file", hint=f"{key}.path must hold at least one row")
+    options: dict[str, Any] = {"sep": "\t"} if reader == "csv" and ".tsv" in path.lower() else {}
+    return _guarded(
+        lambda: load_dataset(reader, data_files={"rows": path}, split="rows", **options), path, f"as {reader}", key
+    )
+
+
+def _load_folder(path: str, source: DataSource, reader: str | None, key: str) -> Dataset:
+    from datasets import load_dataset, load_from_disk
+
+    if (Path(path) / "state.json").exists() or (Path(path) / "dataset_dict.json").exists():
+        saved = _guarded(lambda: load_from_disk(path), path, "as a saved data set", key)
+        return _choose_split(saved, source, key)
+    if reader is not None:
+        endings = [ending for ending, name in ENDINGS.items() if name == reader]
+        files = sorted(str(file) for ending in endings for file in Path(path).rglob(f"*.{ending}*"))
+        if not files:
+            raise RunError(f"the folder {path} holds no {reader} file", hint=f"set {key}.path or {key}.format")
+        return _guarded(
+            lambda: load_dataset(reader, data_files={"rows": files}, split="rows"), path, f"as {reader}", key
+        )
+    found = _guarded(lambda: load_dataset(path, source.subset), path, "as a folder of data files", key)
+    return _choose_split(found, source, key)
+
+
+def _load_hub(name: str, source: DataSource, key: str) -> Dataset:
+    from datasets import load_dataset
+
+    with hub_access() as online:
+        try:
+            found = load_dataset(name, source.subset)
+        except (OSError, ValueError, RuntimeError) as error:
+            reached = "" if online else ", and the hub is offline or cannot be reached"
+            raise RunError(
+                f"no data {name} ({key}.path): there is no such file or folder here, and it is not in the hub cache{reached}: "
+                f"{_first_line(error)}",
+                hint=f"set {key}.path to a file, or fetch it once where there is a network "
+                f"(hf download --repo-type dataset {name})",
+            ) from error
+    return _choose_split(found, source, key)
+
+
+def _choose_split(found: Any, source: DataSource, key: str) -> Dataset:
+    """Of a mapping of splits the one asked for, else ``train``, else the only one."""
+    if not isinstance(found, dict):
+        return found
+    wanted = source.split or ("train" if "train" in found else next(iter(found)) if len(found) == 1 else None)
+    if wanted in found:
+        return found[wanted]
+    what = f"no split {wanted!r}" if wanted else "several splits"
+    raise RunError(
+        f"{source.path} has {what}; its splits are {', '.join(found)}",
+        hint=f"{nearest(wanted or '', found)} set {key}.split to one of them".strip(),
+    )
+
+
+def _guarded(load: Any, path: str, how: str, key: str) -> Any:
+    """Call a reader of ``datasets``, whose errors hide the cause in a chain, and show the cause."""
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from datasets.exceptions import DatasetsError
+    from pyarrow import ArrowException
+
+    shown = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        return load()
+    except (
+        DatasetsError,
+        ArrowException,
+        OSError,
+        ValueError,
+        RuntimeError,
+        KeyError,
+        ImportError,
+        TypeError,
+    ) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise RunError(
+            f"cannot read {path} {how}: {_first_line(cause)}", hint=f"check {key}.path and {key}.format"
+        ) from error
+    finally:
+        if shown:
+            enable_progress_bars()
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

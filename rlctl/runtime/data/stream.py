@@ -1,0 +1,216 @@
+"""The endless sequence of step batches, and its position as plain data.
+
+The position is a few integers because every epoch's order is a function of seed and epoch (``order.py``): a stream is
+restored anywhere without reading what came before. torchdata's StatefulDataLoader keeps the position of one loader by
+replaying its sampler and knows no mixing of sources nor batches that run over an epoch's end; wrapping it took more
+code than this, so it is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from rlctl.errors import RunError
+from rlctl.runtime.data.order import ORDERS, draw_sources, split_exactly
+
+T = TypeVar("T")
+Mixing = Literal["concatenate", "weighted", "weighted_exact"]
+
+
+class Cursor:
+    """A position in the endless sequence of rows: epoch after epoch, each in its order.
+
+    Args:
+        rows: number of rows.
+        order: a name of ``order.ORDERS``, or a fixed order of every epoch.
+        seed: of the order.
+    """
+
+    def __init__(self, rows: int, order: str | np.ndarray, *, seed: int) -> None:
+        self.rows = rows
+        self.epoch = 0
+        self.position = 0
+        self._order = order
+        self._seed = seed
+        self._cached: tuple[int, np.ndarray] | None = None
+
+    @property
+    def left(self) -> int:
+        """Rows left in this epoch."""
+        return self.rows - self.position
+
+    def take(self, count: int) -> list[int]:
+        """The next ``count`` rows, over as many epochs as it takes."""
+        taken: list[int] = []
+        while len(taken) < count:
+            part = self._epoch_order()[self.position : self.position + count - len(taken)]
+            taken += part.tolist()
+            self.position += len(part)
+            if self.position == self.rows:
+                self.skip_epoch()
+        return taken
+
+    def skip_epoch(self) -> None:
+        """Go to the start of the next epoch."""
+        self.epoch, self.position = self.epoch + 1, 0
+
+    def _epoch_order(self) -> np.ndarray:
+        if isinstance(self._order, np.ndarray):
+            return self._order
+        if self._cached is None or self._cached[0] != self.epoch:
+            self._cached = self.epoch, ORDERS[self._order](self.rows, seed=self._seed, epoch=self.epoch)
+        return self._cached[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """How a stream draws: the settings that its position depends on."""
+
+    order: str = "shuffle"
+    """sequential | shuffle | random, or easy_to_hard with ``ranks``."""
+    seed: int = 0
+    last_batch: Literal["drop", "carry"] = "drop"
+    """What becomes of an epoch's last rows that fill no batch. Only where sources are concatenated: weighted ones go round
+    each on its own, and every batch is full."""
+    mixing: Mixing = "concatenate"
+    weights: tuple[float, ...] = ()
+    """One for each source."""
+    ranks: tuple[np.ndarray, ...] = ()
+    """easy_to_hard: the order of each source's rows."""
+
+
+class Stream(Generic[T]):
+    """Step batches drawn from one or more sources, without end.
+
+    Args:
+        sources: each a sequence of what is drawn.
+        per_step: size of a batch.
+        ordering: how it is drawn.
+
+    Raises:
+        RunError: not one batch fits, or the order is none that can be drawn here.
+    """
+
+    def __init__(self, sources: Sequence[Sequence[T]], *, per_step: int, ordering: Ordering) -> None:
+        if not sources or not all(len(source) for source in sources):
+            raise RunError("there is no training data", hint="set data.train to at least one source that has rows")
+        self._sources = sources
+        self._ordering = ordering
+        self._lengths = [len(source) for source in sources]
+        self._starts = np.cumsum([0, *self._lengths]).tolist()
+        self.per_step = per_step
+        self.rows = sum(self._lengths)
+        self._drawn = 0
+        self._cursors = self._make_cursors()
+        if ordering.mixing == "concatenate" and ordering.last_batch == "drop" and self.rows < per_step:
+            raise RunError(
+                f"the training data has {self.rows} prompts and a step takes {per_step}: not one step fits in an epoch",
+                hint=f"set batch.prompts_per_step to {self.rows} or less, or data.last_batch to carry",
+            )
+        total = sum(ordering.weights) or 1.0
+        self._shares = [weight / total for weight in ordering.weights]
+        if ordering.mixing == "weighted_exact":
+            split_exactly(per_step, self._shares)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are over: passes over all rows; where sources are weighted, as many draws as there are rows."""
+        if self._ordering.mixing == "concatenate":
+            return self._cursors[0].epoch
+        return self._drawn // self.rows
+
+    def __iter__(self) -> Iterator[list[T]]:
+        while True:
+            yield self.next_batch()
+
+    def next_batch(self) -> list[T]:
+        """The next step's batch, ``per_step`` long."""
+        return self.take(self.per_step)
+
+    def take(self, count: int) -> list[T]:
+        """The next ``count`` of the sequence, for a batch that is filled up.
+
+        Where sources are weighted, a count other than ``per_step`` is drawn by weight, not split exactly.
+        """
+        batch = [self._sources[source][row] for source, row in self._next_rows(count)]
+        self._drawn += count
+        return batch
+
+    def state(self) -> dict[str, Any]:
+        """The position, as plain data that JSON holds."""
+        return {
+            "of": self._identity(),
+            "drawn": self._drawn,
+            "cursors": [[cursor.epoch, cursor.position] for cursor in self._cursors],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to a position that ``state`` gave: what is drawn next is what would have been.
+
+        Raises:
+            RunError: it is a position in other data, or in another order.
+        """
+        own = self._identity()
+        saved = state["of"]
+        differing = [f"{name}: {saved.get(name)} then, {own[name]} now" for name in own if saved.get(name) != own[name]]
+        if differing:
+            raise RunError(
+                f"the saved data position is one in other data ({'; '.join(differing)})",
+                hint="restore the data section of the config and its files, or start a new run",
+            )
+        self._drawn = state["drawn"]
+        for cursor, (epoch, position) in zip(self._cursors, state["cursors"], strict=True):
+            cursor.epoch, cursor.position = epoch, position
+
+    def _identity(self) -> dict[str, Any]:
+        ordering = self._ordering
+        return {
+            "rows": self._lengths,
+            "order": ordering.order,
+            "seed": ordering.seed,
+            "mixing": ordering.mixing,
+            "weights": list(ordering.weights) if ordering.mixing != "concatenate" else [],
+        }
+
+    def _make_cursors(self) -> list[Cursor]:
+        ordering, ranks = self._ordering, self._ordering.ranks
+        if ordering.order not in ORDERS and not (ordering.order == "easy_to_hard" and ranks):
+            raise RunError(
+                f"data.curriculum.order is {ordering.order}, which the runtime does not draw",
+                hint=f"set it to one of {', '.join(ORDERS)}, easy_to_hard",
+            )
+        if ordering.mixing == "concatenate" and not ranks:
+            return [Cursor(self.rows, ordering.order, seed=ordering.seed)]
+        if ordering.mixing == "concatenate":
+            if len(ranks) > 1:
+                raise RunError(
+                    "data.curriculum.order is easy_to_hard over several sources, whose difficulties do not compare",
+                    hint="put them in one file, or set data.mixing to weighted",
+                )
+            return [Cursor(self.rows, ranks[0], seed=ordering.seed)]
+        return [
+            Cursor(rows, ranks[i] if ranks else ordering.order, seed=ordering.seed + i)
+            for i, rows in enumerate(self._lengths)
+        ]
+
+    def _next_rows(self, count: int) -> list[tuple[int, int]]:
+        """Source and row of each of the next ``count``."""
+        if self._ordering.mixing == "concatenate":
+            return self._next_concatenated(count)
+        if self._ordering.mixing == "weighted_exact" and len(self._sources) > 1 and count == self.per_step:
+            counts = split_exactly(count, self._shares)
+            return [(i, row) for i, size in enumerate(counts) for row in self._cursors[i].take(size)]
+        chosen = draw_sources(count, self._shares, seed=self._ordering.seed, start=self._drawn)
+        return [(i, self._cursors[i].take(1)[0]) for i in chosen]
+
+    def _next_concatenated(self, count: int) -> list[tuple[int, int]]:
+        cursor = self._cursors[0]
+        if self._ordering.last_batch == "drop" and cursor.left < count:
+            cursor.skip_epoch()
+        rows = cursor.take(count)
+        sources = np.searchsorted(self._starts, rows, side="right") - 1
+        return [(int(i), row - self._starts[i]) for i, row in zip(sources, rows, strict=True)]

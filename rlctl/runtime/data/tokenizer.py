@@ -1,0 +1,75 @@
+"""Loading the tokenizer of the policy, and the chat template that goes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rlctl.config.sections.model import Model
+from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.data.hub import hub_access
+
+
+def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
+    """Load ``model.tokenizer``, else the one of ``model.path``, with ``model.chat_template`` set on it.
+
+    Args:
+        model: the section of the config.
+        trust_remote_code: also run code that comes with it (``data.trust_remote_code``).
+
+    Raises:
+        RunError: there is no tokenizer, or no file with the chat template.
+        MissingDependency: the tokenizer's code wants a package that is not there.
+    """
+    from transformers import AutoTokenizer
+
+    name = model.tokenizer or model.path
+    key = "model.tokenizer" if model.tokenizer else "model.path"
+    if not name:
+        raise RunError("model.path is empty, so there is no tokenizer", hint="set model.path or model.tokenizer")
+    if Path(name).is_absolute() and not Path(name).exists():
+        raise RunError(f"{key} is {name}, and there is no such folder")
+    runs_code = model.trust_remote_code or trust_remote_code
+    with hub_access(needed=runs_code or not Path(name).is_dir()) as online:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=runs_code)
+        except ImportError as error:
+            raise MissingDependency(
+                f"the tokenizer of {name} needs a package that is not installed: {error}"
+            ) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _no_tokenizer(key, name, error, online=online) from error
+    if model.chat_template is not None:
+        tokenizer.chat_template = read_template(model.chat_template, key="model.chat_template")
+    return tokenizer
+
+
+def _no_tokenizer(key: str, name: str, error: Exception, *, online: bool) -> RunError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if Path(name).is_dir():
+        return RunError(
+            f"cannot load a tokenizer from the folder {name} ({key}): {lines[0]}",
+            hint="it must hold tokenizer.json or tokenizer_config.json; model.tokenizer may name another folder",
+        )
+    reached = "" if online else ", and the hub is offline or cannot be reached"
+    return RunError(
+        f"no tokenizer {name} ({key}): there is no such folder, it is not in the hub cache{reached}: {lines[0]}",
+        hint=f"set {key} to a folder on disk, or fetch it once where there is a network (hf download {name})",
+    )
+
+
+def read_template(template: str, *, key: str) -> str:
+    """Return a chat template given as Jinja text or as the path of a file with it.
+
+    Raises:
+        RunError: it is neither.
+    """
+    if "{" in template:
+        return template
+    try:
+        return Path(template).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{key} is {template!r}, which is neither Jinja text nor a file that can be read",
+            hint="give the template itself, or the path of a .jinja file",
+        ) from error

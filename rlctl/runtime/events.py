@@ -1,0 +1,121 @@
+"""The run folder as the runtime writes it: ``events.jsonl``, append-only, one JSON object a line.
+
+    {"time": 1763712000.1, "kind": "step", "stage": "grpo", "step": 3, "total_steps": 50, "metrics": {...}}
+
+Whoever watches a run reads this file; nothing is ever asked of the run itself. Writing an event never stops training: a full
+disk is told once to whoever listens in the process, and the next checkpoint reports it as an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from rlctl.errors import RunError
+
+Kind = Literal[
+    "run_started",
+    "resumed",
+    "stage_started",
+    "phase",
+    "phase_ended",
+    "step",
+    "evaluation",
+    "checkpoint",
+    "sync",
+    "samples",
+    "advisory",
+    "failure",
+    "stage_ended",
+    "run_ended",
+]
+Observer = Callable[[dict[str, Any]], None]
+
+
+class Events:
+    """Appends events to a file and hands them to an observer in the same process."""
+
+    def __init__(self, path: Path, observer: Observer) -> None:
+        """Open the log, after what an earlier attempt of the run left in it.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        try:
+            _cut_unfinished_line(path)
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"{path} cannot be written: {error.strerror}", hint="choose another run.folder") from error
+        self._observer = observer
+        self._stage: dict[str, Any] = {}
+        self._broken = False
+
+    def enter_stage(self, name: str) -> None:
+        """Name the stage that further events belong to."""
+        self._stage = {"stage": name}
+
+    def emit(self, kind: Kind, **data: Any) -> None:
+        """Write one event."""
+        event = {"time": time.time(), "kind": kind, **self._stage, **_finite(data)}
+        self._write(event)
+        self._observer(event)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Tell that a phase outside of the steps began, and how long it took."""
+        began = time.perf_counter()
+        self.emit("phase", name=phase)
+        yield
+        self.emit("phase_ended", name=phase, seconds=time.perf_counter() - began)
+
+    def _write(self, event: dict[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")
+            self._file.flush()
+        except OSError as error:
+            if not self._broken:
+                self._broken = True
+                self._observer({**event, "kind": "advisory", "message": f"events.jsonl cannot be written: {error}"})
+
+    def close(self) -> None:
+        """Make what was written durable."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError:
+            return  # told when the write itself failed
+        finally:
+            self._file.close()
+
+
+def _cut_unfinished_line(path: Path) -> None:
+    """Remove what a crash left of a line, so that the next event does not become a part of it."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - (1 << 20))
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            end = start if newline < 0 else start + newline + 1
+            if newline >= 0:
+                break
+        if end < size:
+            file.truncate(end)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN or infinity: they become their names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,242 @@
+"""The one way in: connect to Ray, run the stages of a plan, and leave nothing behind.
+
+    launch ─▶ read all data ─▶ Ray ─▶ for each stage: place ─▶ build workers ─▶ (restore) ─▶ run_stage ─▶ close
+
+Whatever ends the run, the workers are ended, Ray is left, and the run folder says how it ended and why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from rlctl.config import Config, stages_of
+from rlctl.errors import MissingDependency, RlctlError, RunError
+from rlctl.plan import Plan
+from rlctl.runtime.checkpoint import place_of
+from rlctl.runtime.events import Events, Observer
+from rlctl.runtime.group import StopRequested, WorkerFailed
+from rlctl.runtime.loop import run_stage
+from rlctl.runtime.stage_run import StageRun
+from rlctl.runtime.stopping import StopSwitch
+
+if TYPE_CHECKING:
+    from rlctl.runtime.build import Materials
+
+Status = Literal["finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    status: Status
+    cause: str = ""
+    """What it failed of, with the worker it came from; empty otherwise."""
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By stage: ``evaluated`` (first, last), ``seconds`` by phase, ``tokens``, ``steps``."""
+
+
+def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> Outcome:
+    """Run a plan in its run folder, from its newest checkpoints where there are any.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+    folder = folder.resolve()
+    events = Events(folder / "events.jsonl", observer)
+    stop = StopSwitch(folder, config.run.time_limit, config.run.max_steps_this_session)
+    outcome = Outcome("failed")
+    try:
+        with stop.on_signals(), _variables(config.environment.variables):
+            outcome = _attempt(plan, config, folder, events, stop)
+    finally:
+        events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)
+        events.close()
+    return outcome
+
+
+def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> Outcome:
+    try:
+        events.emit("run_started", folder=str(folder), run=plan.run, stages=[stage.name for stage in plan.stages])
+        materials = _read_stages(plan, config, folder, events, stop)
+        with _ray(config, plan, folder / "logs" / "ray.log"):
+            return _run_stages(plan, config, folder, materials, events, stop)
+    except (StopRequested, KeyboardInterrupt):
+        return Outcome("stopped")
+    except WorkerFailed as error:
+        events.emit("failure", message=error.message, actor=error.actor, traceback=error.trace, hint=error.hint)
+        return Outcome("failed", str(error))
+    except RlctlError as error:
+        events.emit("failure", message=str(error), actor="controller", traceback="", hint=error.hint)
+        return Outcome("failed", str(error))
+    except Exception as error:  # noqa: BLE001 - the run folder must tell how every run ended
+        message = f"{type(error).__name__}: {error}"
+        events.emit("failure", message=message, actor="controller", traceback=traceback.format_exc())
+        return Outcome("failed", message)
+
+
+def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> dict[str, Materials]:
+    """What every stage works on, by name: a bad file of the last one ends the run before anything is trained."""
+    from rlctl.runtime.build import read_materials
+
+    materials: dict[str, Materials] = {}
+    for stage, stage_plan in zip(stages_of(config), plan.stages, strict=True):
+        if finished_stage(place_of(stage, folder)) is None:
+            events.enter_stage(stage.name)
+            with events.timed("read"):
+                materials[stage.name] = read_materials(stage, stage_plan, events)
+        if stop.now():
+            raise StopRequested
+    return materials
+
+
+def _run_stages(
+    plan: Plan, config: Config, folder: Path, materials: Mapping[str, Materials], events: Events, stop: StopSwitch
+) -> Outcome:
+    from rlctl.runtime.build import build_stage
+    from rlctl.runtime.placement import reserve
+
+    summaries: dict[str, dict[str, Any]] = {}
+    start_from: Path | None = None
+    stages = stages_of(config)
+    timeout = config.environment.ray.register_timeout
+    with reserve(plan, timeout=timeout, logs=folder / "logs", stop_requested=stop.now) as placement:
+        for index, (stage, stage_plan) in enumerate(zip(stages, plan.stages, strict=True)):
+            place = place_of(stage, folder)
+            done = finished_stage(place)
+            if done is None:
+                if stop.now() or (index > 0 and stop.after_step()):
+                    return Outcome("stopped", stages=summaries)
+                events.enter_stage(stage.name)
+                feeds_next = index + 1 < len(stages) and stages[index + 1].continues
+                model = str(start_from) if stage.continues and start_from else stage.config.model.path
+                work = materials[stage.name]
+                with build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run:
+                    done = _run_one(run, place, feeds_next)
+            if done is None:
+                return Outcome("stopped", stages=summaries)
+            summaries[stage.name] = done
+            start_from = place / "hf" if (place / "hf").exists() else start_from
+    return Outcome("finished", stages=summaries)
+
+
+def _run_one(run: StageRun, place: Path, feeds_next: bool) -> dict[str, Any] | None:
+    """Run a stage to its end and mark it so; None where it was asked to stop first."""
+    run_stage(run)
+    if not run.finished:
+        return None
+    if feeds_next and run.config.checkpoint.export == "never" and run.policy is not None:
+        run.export()
+    return mark_finished(place, run.summary())
+
+
+def finished_stage(place: Path) -> dict[str, Any] | None:
+    """The summary of a stage that is over, None where it is not."""
+    path = place / "finished.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def mark_finished(place: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """Write, whole or not at all, that a stage is over.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    partial = place / "finished.json.partial"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(summary, indent=1))
+        partial.replace(place / "finished.json")
+    except OSError as error:
+        raise RunError(f"the end of the stage could not be recorded in {place}: {error.strerror}") from error
+    return summary
+
+
+@contextmanager
+def _variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process, which a Ray started here and its workers inherit, for the run only."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class _WithoutRay:
+    """Standard output without what Ray's own threads print to it, which goes to a log."""
+
+    def __init__(self, shown: TextIO, log: TextIO) -> None:
+        self._shown = shown
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        of_ray = threading.current_thread().name.startswith("ray_")
+        return getattr(self._log if of_ray else self._shown, name)
+
+
+@contextmanager
+def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
+    """Start a Ray of this run's own here, or join the cluster that the config names; leave it at the end.
+
+    Args:
+        config: section ``environment.ray``.
+        plan: how many cores the run needs.
+        log: gets what Ray has to say.
+
+    Raises:
+        MissingDependency: Ray is not installed.
+        RunError: Ray does not start, or the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependency(
+            "running needs Ray, which is not installed", hint="pip install 'rlctl[runtime]'"
+        ) from error
+    settings = config.environment.ray
+    arguments: dict[str, Any] = {
+        "namespace": settings.namespace or plan.run,
+        "log_to_driver": False,
+        "logging_level": "error",
+        "configure_logging": False,
+        **settings.init_args,
+    }
+    arguments["address"] = settings.address or "local"
+    if settings.address is None:
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own default lets everything else go first
+        arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
+        try:
+            ray.init(**arguments)
+        except (ConnectionError, TimeoutError, OSError, ValueError, RuntimeError) as error:
+            ray.shutdown()
+            what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
+            raise RunError(f"{what}: {error}", hint="see environment.ray") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _cpus_needed(plan: Plan) -> int:
+    """Cores that a Ray started here may hand out: what the machine has, or what the plan's workers take in turns."""
+    needed = max(1 + max(role.devices, default=0) for stage in plan.stages for role in stage.roles)
+    each = max(role.cpus_per_process for stage in plan.stages for role in stage.roles)
+    return max(os.cpu_count() or 1, needed * each)

@@ -1,0 +1,35 @@
+"""The run of one stage, as the algorithm is written.
+
+    rl:   prompts ─▶ responses ─▶ rewards ─▶ advantages ─▶ update ─▶ new weights to the rollout engines
+    sft:  sequences ──────────────────────────────────────▶ update
+
+    step:   1        2        3   ...
+            gather   gather
+            train    train
+            sync     sync              the next responses are drawn by the weights just trained
+            [evaluate] [save]          where they are due
+
+A step is over when it is recorded; a checkpoint holds everything that the next step depends on, so a resumed run goes on as
+the one that was not interrupted would have.
+"""
+
+from __future__ import annotations
+
+from rlctl.runtime.stage_run import StageRun
+
+
+def run_stage(stage: StageRun) -> None:
+    """Run a stage from where its checkpoint left it to its end."""
+    stage.start()
+    for step in stage.remaining_steps():
+        samples, metrics = stage.gather(step)
+        metrics |= stage.train(step, samples)
+        stage.sync()
+        stage.record(step, samples, metrics)
+        if stage.evaluation_due(step):
+            stage.evaluate(step)
+        if stage.save_due(step):
+            stage.save(step)
+        if stage.should_stop(step):
+            return
+    stage.finish()

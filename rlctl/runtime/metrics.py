@@ -1,0 +1,148 @@
+"""The metrics of a step: their names, units and meaning, and those that follow from rewards and responses alone.
+
+Names are ``group/metric``. ``METRICS`` lists them; ``<...>`` stands for a name of the config (a source, a reward, a phase).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a metric is."""
+
+    unit: str
+    help: str
+
+
+METRICS: dict[str, Metric] = {
+    "reward/mean": Metric("", "Mean total reward of a response."),
+    "reward/std": Metric("", "Standard deviation of the total reward over the step's responses."),
+    "reward/min": Metric("", "Lowest total reward of the step."),
+    "reward/max": Metric("", "Highest total reward of the step."),
+    "reward/failed_share": Metric("share", "Responses with a reward that failed and counts as 0."),
+    "reward/<name>": Metric("", "Mean of one reward, not weighted, over the responses that it scores."),
+    "reward/<name>/<number>": Metric("", "Mean of a further number of that reward."),
+    "response/length_mean": Metric("tokens", "Mean length of a response."),
+    "response/length_max": Metric("tokens", "Longest response."),
+    "response/truncated_share": Metric("share", "Responses cut at the limit."),
+    "group/equal_share": Metric(
+        "share", "Groups of two or more whose responses all have the same reward: they teach nothing."
+    ),
+    "group/size_mean": Metric("responses", "Mean size of a group."),
+    "policy/loss": Metric("", "Loss that was minimised, with its KL and entropy terms."),
+    "policy/policy_loss": Metric("", "The policy loss alone."),
+    "policy/kl_loss": Metric("nats", "KL from the reference in the loss, before its coefficient."),
+    "policy/clip_fraction": Metric("share", "Tokens whose ratio is clipped."),
+    "policy/dual_clip_fraction": Metric("share", "Tokens held by the dual clip."),
+    "policy/ratio": Metric("", "Mean probability ratio to the policy that the step began with."),
+    "policy/approx_kl": Metric("nats", "KL from the policy that the step began with, estimated by k1."),
+    "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
+    "policy/skipped_updates": Metric("share", "Optimizer steps left out because the gradient was not finite."),
+    "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
+    "policy/learning_rate": Metric("", "Learning rate of the last optimizer step."),
+    "time/<phase>": Metric("seconds", "Wall time of a phase."),
+    "throughput/tokens_per_second": Metric("tokens/s", "Response tokens a second of the whole step."),
+    "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
+    "data/epoch": Metric("epochs", "Passes over the training data that are over."),
+    "evaluation/<source>/reward": Metric("", "Mean total reward of held-out responses."),
+    "evaluation/<source>/accuracy": Metric(
+        "share", "Held-out responses whose answer is right, where a reward can tell."
+    ),
+    "evaluation/<source>/best": Metric("share", "Held-out prompts with at least one right answer."),
+    "evaluation/<source>/length_mean": Metric("tokens", "Mean length of held-out responses."),
+}
+
+_PATTERNS = [(re.compile(re.sub(r"<[a-z]+>", "[^/]+", name)), metric) for name, metric in METRICS.items()]
+
+
+def describe(name: str) -> Metric | None:
+    """Return what a metric is; None for a name that is not in the table. A source's own slashes belong to its name."""
+    if name in METRICS:
+        return METRICS[name]
+    group, _, rest = name.partition("/")
+    if group == "evaluation" and "/" in rest:
+        return METRICS.get(f"evaluation/<source>/{rest.rpartition('/')[2]}")
+    return next((metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def reward_metrics(
+    totals: Sequence[float], components: Sequence[Mapping[str, float]], errors: Sequence[str | None]
+) -> dict[str, float]:
+    """Metrics of a step's rewards.
+
+    Args:
+        totals: one a response, at least one.
+        components: of each response; see ``rewards.routing.Score``.
+        errors: of each response.
+    """
+    metrics = {
+        "reward/mean": fmean(totals),
+        "reward/std": pstdev(totals),
+        "reward/min": min(totals),
+        "reward/max": max(totals),
+        "reward/failed_share": sum(error is not None for error in errors) / len(errors),
+    }
+    names = dict.fromkeys(name for component in components for name in component)
+    own = {f"reward/{name}": fmean(c[name] for c in components if name in c) for name in names}
+    return own | metrics
+
+
+def response_metrics(lengths: Sequence[int], truncated: Sequence[bool]) -> dict[str, float]:
+    """Metrics of a step's responses: lengths in tokens and whether each was cut; at least one."""
+    return {
+        "response/length_mean": fmean(lengths),
+        "response/length_max": float(max(lengths)),
+        "response/truncated_share": sum(truncated) / len(truncated),
+    }
+
+
+def group_metrics(totals: Sequence[float], groups: Sequence[int]) -> dict[str, float]:
+    """Metrics of a step's groups.
+
+    Args:
+        totals: reward of each response, at least one.
+        groups: the group of each response.
+
+    Returns:
+        The share of equal groups is over groups of two or more, and 0 where there is none.
+    """
+    members: dict[int, list[float]] = {}
+    for total, group in zip(totals, groups, strict=True):
+        members.setdefault(group, []).append(total)
+    several = [rewards for rewards in members.values() if len(rewards) > 1]
+    equal = sum(math.isclose(min(rewards), max(rewards), abs_tol=1e-12) for rewards in several)
+    return {
+        "group/equal_share": equal / len(several) if several else 0.0,
+        "group/size_mean": len(totals) / len(members),
+    }
+
+
+def evaluation_metrics(
+    source: str,
+    totals: Sequence[float],
+    correct: Sequence[bool | None],
+    lengths: Sequence[int],
+    prompts: Sequence[int],
+) -> dict[str, float]:
+    """Metrics of one held-out source.
+
+    Args:
+        source: its name.
+        totals: reward of each response, at least one.
+        correct: whether each is right; None where no reward can tell.
+        lengths: of each, in tokens.
+        prompts: the prompt that each answers.
+    """
+    metrics = {"reward": fmean(totals), "length_mean": fmean(lengths)}
+    judged = [(prompt, right) for prompt, right in zip(prompts, correct, strict=True) if right is not None]
+    if judged:
+        solved = {prompt for prompt, right in judged if right}
+        metrics["accuracy"] = sum(right for _, right in judged) / len(judged)
+        metrics["best"] = len(solved) / len({prompt for prompt, _ in judged})
+    return {f"evaluation/{source}/{name}": value for name, value in metrics.items()}

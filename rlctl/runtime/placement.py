@@ -1,0 +1,137 @@
+"""Plan -> Ray: a placement group with one bundle a device, and the host processes of every role in their bundles.
+
+Roles that share a device share its bundle, each reserving an equal part of it; they take turns. Roles without devices
+(rewards) get a part of the first bundle. Hosts are kept from one stage to the next, since starting a process and importing
+torch in it takes longer than many a step; rollout engines take memory that only the end of their process gives back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from rlctl.errors import RunError
+from rlctl.plan import Device, Plan, RolePlan, StagePlan
+from rlctl.runtime.group import Host, RayGroup, StopRequested
+
+ENDED_WITH_THEIR_STAGE = ("rollout",)
+
+
+@dataclass(frozen=True)
+class _Hosts:
+    """The processes of one role and what they were started for."""
+
+    role: RolePlan
+    environment: Mapping[str, str]
+    group: RayGroup
+
+
+@dataclass
+class Placement:
+    """The devices of a run and the host processes on them."""
+
+    plan: Plan
+    bundles: PlacementGroup
+    logs: Path
+    stop_requested: Callable[[], bool]
+    _hosts: dict[str, _Hosts] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, stage: StagePlan, environment: Mapping[str, str]) -> Iterator[dict[str, RayGroup]]:
+        """Empty host processes for every role of a stage; their workers end with it."""
+        for role in stage.roles:
+            hosts = self._hosts.get(role.role)
+            if hosts is None or (hosts.role, hosts.environment) != (role, environment):
+                self._end(role.role)
+                self._hosts[role.role] = _Hosts(role, environment, self._spawn_all(role, environment))
+        yield {role.role: self._hosts[role.role].group for role in stage.roles}
+        for role in stage.roles:
+            if role.role in ENDED_WITH_THEIR_STAGE:
+                self._end(role.role)
+            else:
+                self._hosts[role.role].group.drop()
+
+    def close(self) -> None:
+        """End every process and give the devices back."""
+        for name in list(self._hosts):
+            self._end(name)
+        remove_placement_group(self.bundles)
+
+    def _end(self, name: str) -> None:
+        hosts = self._hosts.pop(name, None)
+        if hosts is not None:
+            hosts.group.close()
+
+    def _spawn_all(self, role: RolePlan, environment: Mapping[str, str]) -> RayGroup:
+        names = [f"{role.role}-{index}" for index in range(role.processes)]
+        actors = [self._spawn(role, index, environment, self.logs / f"{name}.log") for index, name in enumerate(names)]
+        return RayGroup(names, actors, self.stop_requested)
+
+    def _spawn(self, role: RolePlan, index: int, environment: Mapping[str, str], log: Path) -> Any:
+        sharing = len({each.role for stage in self.plan.stages for each in stage.roles})
+        bundle = _bundle_of(role, index)
+        options: dict[str, Any] = {
+            "num_cpus": _cpus_of(self.plan) / sharing,
+            "num_gpus": 1 / sharing if self.plan.device == "cuda" and role.devices else 0,
+            "max_concurrency": 1,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(self.bundles, placement_group_bundle_index=bundle),
+        }
+        return ray.remote(Host).options(**options).remote(dict(environment), str(log))
+
+
+@contextmanager
+def reserve(plan: Plan, *, timeout: float, logs: Path, stop_requested: Callable[[], bool]) -> Iterator[Placement]:
+    """Reserve the devices of a run, and give them back.
+
+    Raises:
+        RunError: the cluster does not have the devices, now or within ``timeout`` seconds.
+        StopRequested: the run was asked to end while it waited for them.
+    """
+    count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
+    bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested)
+    placement = Placement(plan, bundles, logs, stop_requested)
+    try:
+        yield placement
+    finally:
+        placement.close()
+
+
+def _cpus_of(plan: Plan) -> int:
+    """CPU cores of a bundle."""
+    return max(role.cpus_per_process for stage in plan.stages for role in stage.roles)
+
+
+def _reserve(
+    count: int, cpus: int, device: Device, timeout: float, stop_requested: Callable[[], bool]
+) -> PlacementGroup:
+    bundle: dict[str, float] = {"CPU": cpus, **({"GPU": 1} if device == "cuda" else {})}
+    group = placement_group([dict(bundle) for _ in range(count)], strategy="PACK")
+    deadline = time.monotonic() + timeout
+    while not group.wait(min(0.5, timeout)):
+        if stop_requested():
+            raise StopRequested
+        if time.monotonic() < deadline:
+            continue
+        have = {name: amount for name, amount in ray.cluster_resources().items() if name in ("CPU", "GPU")}
+        remove_placement_group(group)
+        raise RunError(
+            f"the plan needs {count} devices with {cpus} CPUs each; after {timeout:g} s the cluster offers {have}",
+            hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end",
+        )
+    return group
+
+
+def _bundle_of(role: RolePlan, index: int) -> int:
+    """The bundle of a process: that of its first device; a role without devices takes the first."""
+    if not role.devices:
+        return 0
+    each = max(1, len(role.devices) // role.processes)
+    return role.devices[index * each]

@@ -1,0 +1,54 @@
+"""What runs in a scoring process: load a scorer, then score calls one after the other. See ``pool.py``.
+
+Started as ``python -m rlctl.runtime.rewards.child FD``, where FD is its end of a socket. It sends ``ready`` or ``failed``
+once, then for each list of calls one answer a call, in order.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+
+from rlctl.errors import RlctlError
+from rlctl.runtime.rewards.function import attempt
+from rlctl.runtime.rewards.interface import Score
+
+PARENT_POLL_SECONDS = 1.0
+
+
+def main() -> None:
+    """Serve until the parent closes the socket or is gone."""
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    connection = Connection(int(sys.argv[1]))
+    try:
+        score = connection.recv().load()
+    except RlctlError as error:
+        connection.send(error)
+        return
+    connection.send("ready")
+    _serve(connection, score)
+
+
+def _serve(connection: Connection, score: Score) -> None:
+    while True:
+        try:
+            calls = connection.recv()
+        except (EOFError, OSError):
+            return
+        for call in calls:
+            connection.send(attempt(score, call))
+
+
+def _die_with_parent(parent: int) -> None:
+    """End the process and what it started once its parent is gone, also while the user's code runs."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_SECONDS)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

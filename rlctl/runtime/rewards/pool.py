@@ -1,0 +1,251 @@
+"""Calls in child processes, each with a time limit.
+
+    parent                                   child (a session of its own)
+    scorer ────────────────────────────────▶ load it
+           ◀──────────────────────── ready
+    a few calls ───────────────────────────▶ score them one by one
+           ◀─── answer, answer, ...          each within the limit, else the child is killed and another started
+
+The parent waits for all children at once and starts no thread. Children are started as new Python processes, never
+forked: the parent holds threads and locks of Ray and torch. They run in a session of their own, so that killing one
+kills what the user's code started. What they print goes to a log, not to the parent's stdout.
+
+Pebble's pool has time limits too, but one task a message, or one limit for a whole chunk; here calls travel together
+and are timed one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from pickle import UnpicklingError
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from rlctl.errors import RlctlError, RunError
+from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Scorer
+
+LOAD_SECONDS = 300.0
+"""Longest time a scorer may take to load: a user's file may import a model."""
+MAX_CALLS_A_MESSAGE = 32
+"""Few enough that processes finish together, many enough that messages cost nothing."""
+
+UNANSWERED = Failure("not scored, because another call failed", unanswered=True)
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    deadline: float
+    loading: bool = True
+    pending: deque[int] = field(default_factory=deque)
+    """Calls sent and not answered; the first is the one it works on."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    calls: Sequence[Call]
+    waiting: deque[int]
+    """Calls not sent."""
+    results: dict[int, Outcome | Failure] = field(default_factory=dict)
+    failed: bool = False
+
+    def settle(self, index: int, result: Outcome | Failure) -> None:
+        self.results[index] = result
+        self.failed |= isinstance(result, Failure)
+
+
+class CallPool:
+    """Child processes that all hold one scorer.
+
+    Args:
+        scorer: what they load.
+        processes: how many.
+        timeout: seconds of one call.
+        log: file that gets what they print; None takes stderr.
+
+    Raises:
+        RunError: the scorer cannot be loaded, or loading it takes longer than ``LOAD_SECONDS``.
+    """
+
+    def __init__(self, scorer: Scorer, *, processes: int, timeout: float, log: Path | None = None) -> None:
+        self._scorer = scorer
+        self._processes = processes
+        self._timeout = timeout
+        self._log = log
+        self._children: list[_Child] = []
+        self._finalizer = weakref.finalize(self, _kill_all, self._children)
+        try:
+            self._fill()
+            while any(child.loading for child in self._children):
+                self._step(_Batch((), deque()))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the children."""
+        return [child.process.pid for child in self._children]
+
+    def map(self, calls: Sequence[Call], *, stop_on_failure: bool = False) -> list[Outcome | Failure]:
+        """Score calls, in their order.
+
+        Args:
+            calls: what to score.
+            stop_on_failure: return after the first failure; calls without an answer then have a failure too.
+
+        Raises:
+            RunError: a child that replaces a killed one cannot load the scorer.
+        """
+        batch = _Batch(calls, deque(range(len(calls))))
+        size = max(1, min(MAX_CALLS_A_MESSAGE, len(calls) // (2 * self._processes)))
+        try:
+            while len(batch.results) < len(calls) and not (batch.failed and stop_on_failure):
+                self._fill()
+                self._send(batch, size)
+                self._step(batch)
+        finally:
+            self._abandon()
+        return [batch.results.get(i, UNANSWERED) for i in range(len(calls))]
+
+    def close(self) -> None:
+        """Kill the children and what they started."""
+        self._finalizer()
+        self._children.clear()
+
+    def _fill(self) -> None:
+        while len(self._children) < self._processes:
+            self._children.append(_start(self._scorer, self._log))
+
+    def _send(self, batch: _Batch, size: int) -> None:
+        """Give every idle child its next calls."""
+        for child in list(self._children):
+            if child.loading or child.pending or not batch.waiting:
+                continue
+            child.pending.extend(batch.waiting.popleft() for _ in range(min(size, len(batch.waiting))))
+            child.deadline = time.monotonic() + self._timeout
+            try:
+                child.connection.send([batch.calls[i] for i in child.pending])
+            except OSError:
+                self._lose(child, batch, _ending(child))
+
+    def _step(self, batch: _Batch) -> None:
+        """Wait for the next message or deadline, and deal with it."""
+        working = [child for child in self._children if child.loading or child.pending]
+        if not working:
+            return
+        left = min(child.deadline for child in working) - time.monotonic()
+        ready = wait([child.connection for child in working], timeout=max(0.0, left))
+        for child in working:
+            if child.connection in ready:
+                self._receive(child, batch)
+            elif time.monotonic() >= child.deadline:
+                self._lose(child, batch, f"took longer than {self._timeout:g} s and was stopped")
+
+    def _receive(self, child: _Child, batch: _Batch) -> None:
+        try:
+            message = child.connection.recv()
+        except (EOFError, OSError, UnpicklingError):
+            self._lose(child, batch, _ending(child))
+            return
+        if isinstance(message, RlctlError):
+            raise message
+        if child.loading:
+            child.loading = False
+            return
+        batch.settle(child.pending.popleft(), message)
+        child.deadline = time.monotonic() + self._timeout
+
+    def _lose(self, child: _Child, batch: _Batch, reason: str) -> None:
+        """Kill a child; the call it worked on fails, those behind it wait again. ``_fill`` starts another child."""
+        self._children.remove(child)
+        _kill(child)
+        if child.loading:
+            raise RunError(f"a scoring process was lost while it loaded the reward: it {reason}", hint=self._hint())
+        batch.settle(child.pending.popleft(), Failure(f"the call {reason}"))
+        batch.waiting.extendleft(reversed(child.pending))
+
+    def _hint(self) -> str:
+        return f"see {self._log}" if self._log else ""
+
+    def _abandon(self) -> None:
+        """Kill the children that still work on calls nobody waits for."""
+        for child in [child for child in self._children if child.pending]:
+            self._children.remove(child)
+            _kill(child)
+
+
+def _start(scorer: Scorer, log: Path | None) -> _Child:
+    """Start a child. It imports from where this process does, and nothing else of this process."""
+    ours, theirs = Pipe()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
+    descriptor = theirs.fileno()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "rlctl.runtime.rewards.child", str(descriptor)],
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+    finally:
+        os.close(output)
+        theirs.close()
+    child = _Child(process, ours, time.monotonic() + LOAD_SECONDS)
+    with suppress(OSError):  # a child that is gone already is found by the next wait
+        ours.send(scorer)
+    return child
+
+
+def _ending(child: _Child) -> str:
+    """How a child that is gone ended."""
+    try:
+        status = child.process.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        return "closed its connection"
+    if status < 0:
+        return f"ended its process by signal {signal.Signals(-status).name}"
+    return f"ended its process with status {status}"
+
+
+def _kill(child: _Child) -> None:
+    """Kill a child, its session, and whatever it started that left the session."""
+    with suppress(psutil.Error):
+        for process in psutil.Process(child.process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                process.kill()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.process.pid, signal.SIGKILL)
+    child.process.wait()
+    child.connection.close()
+
+
+def _kill_all(children: list[_Child]) -> None:
+    for child in children:
+        _kill(child)

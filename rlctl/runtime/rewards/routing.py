@@ -1,0 +1,84 @@
+"""Which rewards score which prompt, and what their scores add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rlctl.config.sections.rewards import Reward
+from rlctl.errors import RunError, nearest
+from rlctl.runtime.rewards.interface import Failure, Outcome
+from rlctl.runtime.types import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The reward of one response.
+
+    Example: ``Score(total=1.1, components={"math": 1.0, "format": 0.2}, correct=True)`` with weights 1 and 0.5.
+    """
+
+    total: float
+    """Sum of weight times score over the rewards that apply."""
+    components: dict[str, float] = field(default_factory=dict)
+    """Every reward's score by its name, not weighted, and its further numbers as ``<name>/<number>``."""
+    correct: bool | None = None
+    """Whether every reward that can tell says that the answer is right; None where none can."""
+    error: str | None = None
+    """Why a reward that failed counts as 0 (``on_error: zero``)."""
+
+
+def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
+    """Which rewards score a prompt: the one its source names, else those whose ``applies_to`` has its source or tag.
+
+    Args:
+        prompt: ``extra["reward"]`` names the reward, ``extra["tag"]`` is the tag.
+        rewards: all of the config.
+
+    Returns:
+        Their positions, at least one.
+
+    Raises:
+        RunError: none applies, or there is none of that name.
+    """
+    named = prompt.extra.get("reward")
+    if named is not None:
+        found = [i for i, reward in enumerate(rewards) if reward.name == named]
+        if not found:
+            names = [reward.name for reward in rewards]
+            raise RunError(
+                f"the data source {prompt.source!r} asks for the reward {named!r}; there are {', '.join(names)}",
+                hint=f"{nearest(named, names)} set data.train[].reward".strip(),
+            )
+        return found
+    labels = {prompt.source, str(prompt.extra.get("tag"))}
+    found = [i for i, reward in enumerate(rewards) if reward.applies_to is None or labels & set(reward.applies_to)]
+    if not found:
+        covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
+        tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
+        raise RunError(
+            f"no reward scores prompts of the data source {prompt.source!r}{tag}: {covered or 'there are none'}",
+            hint="add it to the applies_to of a reward, or give one that has no applies_to",
+        )
+    return found
+
+
+def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]) -> Score:
+    """Add up what the rewards say of one response; a failure counts as 0.
+
+    Args:
+        outcomes: by the reward's position.
+        rewards: all of the config.
+    """
+    total, components, verdicts, errors = 0.0, {}, [], []
+    for i, outcome in outcomes.items():
+        name = rewards[i].name
+        if isinstance(outcome, Failure):
+            errors.append(f"{name}: {outcome.message}")
+            components[name] = 0.0
+            continue
+        total += rewards[i].weight * outcome.score
+        components[name] = outcome.score
+        components |= {f"{name}/{key}": value for key, value in outcome.metrics.items()}
+        verdicts += [outcome.correct] if outcome.correct is not None else []
+    return Score(total, components, all(verdicts) if verdicts else None, "\n".join(errors) or None)

@@ -1,0 +1,226 @@
+"""The built-in rules: is the answer in the response right?
+
+A rule is a function of a ``Call`` and the rule's own arguments. It returns whether the response is right, or a number
+where there is more to say than right and wrong. ``RULES`` lists them; ``AUTO`` is what verl's ``default_compute_score``
+(verl/utils/reward_score/__init__.py, 0.9) does for each data source.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from rlctl.errors import RunError
+from rlctl.runtime.rewards import boxed as latex
+from rlctl.runtime.rewards import dapo
+from rlctl.runtime.rewards.interface import Call
+
+GSM8K_WINDOW = 300
+"""Characters from the end in which verl looks for the answer."""
+THINK_FORMAT = r"<think>.*?</think>\s*<answer>.*?</answer>"
+"""DeepSeek-R1's format (arXiv:2501.12948, table 1)."""
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?|\d[\d,]*(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the table."""
+
+    function: Callable[..., bool | float]
+    slow: bool = False
+    """It may take long or hang on some response, so it runs in a child process with a time limit."""
+
+
+def exact_match(call: Call, *, ignore_case: bool = False) -> bool:
+    """The response is the answer, whitespace around both aside."""
+    response, answer = call.response.strip(), str(call.answer).strip()
+    return response.casefold() == answer.casefold() if ignore_case else response == answer
+
+
+def number(call: Call, *, tolerance: float = 0.0) -> bool:
+    """The last number of the response equals the last number of the answer, up to ``tolerance``; 1,000 is 1000.0."""
+    found, wanted = last_number(call.response), last_number(str(call.answer))
+    if wanted is None:
+        raise ValueError(f"the answer holds no number: {call.answer!r}")
+    return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
+
+
+def last_number(text: str) -> Decimal | None:
+    """Return the last number in a text; a minus sign counts where no word or number stands before it."""
+    for found in reversed(_NUMBER.findall(text)):
+        try:
+            return Decimal(found.replace(",", ""))
+        except InvalidOperation:
+            continue
+    return None
+
+
+def gsm8k(call: Call, *, method: str = "strict", format_score: float = 0.0) -> bool | float:
+    """The number after the last ``####`` is the answer, as text; ``flexible`` takes the last number anywhere.
+
+    ``format_score`` is given for a number that is not the answer.
+
+    Source: verl/utils/reward_score/gsm8k.py (the last 300 characters; commas left out; compared as text).
+    """
+    tail = call.response[-GSM8K_WINDOW:]
+    if method == "strict":
+        found = [text.replace(",", "") for text in re.findall(r"#### (-?[0-9.,]+)", tail)]
+    elif method == "flexible":
+        numbers = re.findall(r"-?[0-9.,]+", tail)
+        found = [text for text in numbers if text != "."] or numbers[:1]
+    else:
+        raise RunError(f"rule gsm8k has no method {method!r}; its methods are strict and flexible")
+    if not found:
+        return False
+    return True if found[-1] == call.answer else format_score or False
+
+
+def boxed(call: Call) -> bool:
+    r"""The last ``\boxed{...}`` is the answer, in one of the spellings that MATH takes for equal; see ``boxed.py``."""
+    found = latex.last_boxed(call.response)
+    return found is not None and latex.equal_latex(found, str(call.answer))
+
+
+def math(call: Call) -> bool:
+    r"""The response's expression equals the answer mathematically, as math-verify decides.
+
+    Source: the configuration of verl/utils/reward_score/math_verify.py: the answer is read as ``\boxed{answer}``, and any
+    of the response's expressions may match.
+    """
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify  # type: ignore[import-untyped]
+
+    wanted = parse(f"\\boxed{{{call.answer}}}", (LatexExtractionConfig(),))
+    found = parse(call.response, (ExprExtractionConfig(), LatexExtractionConfig()))
+    return any(verify(gold, guess) for gold in wanted for guess in found)
+
+
+def dapo_math(call: Call) -> bool:
+    """The text after ``Answer:`` is the answer after Minerva's normalization; see ``dapo.py``."""
+    return dapo.is_right(call.response, str(call.answer))
+
+
+def format_(call: Call, *, pattern: str = THINK_FORMAT) -> bool:
+    """The whole response, whitespace around it aside, matches a regular expression."""
+    return re.fullmatch(pattern, call.response.strip(), re.DOTALL) is not None
+
+
+def length(call: Call, *, max_tokens: int, min_tokens: int = 0) -> bool:
+    """The response has between ``min_tokens`` and ``max_tokens`` tokens; one that was cut never does."""
+    return not call.truncated and min_tokens <= call.tokens <= max_tokens
+
+
+def countdown(call: Call, *, format_score: float = 0.1) -> bool | float:
+    """The equation in the last ``<answer>`` gives ``answer["target"]``, using each of ``answer["numbers"]`` once.
+
+    ``format_score`` is given for an equation that does not.
+
+    Source: TinyZero's countdown task (verl/utils/reward_score/countdown.py in it).
+    """
+    answer = call.answer
+    if not isinstance(answer, Mapping) or not {"target", "numbers"} <= answer.keys():
+        raise ValueError(f"the answer of countdown must have target and numbers, got {answer!r}")
+    equations = re.findall(r"<answer>(.*?)</answer>", call.response, re.DOTALL)
+    if not equations:
+        return False
+    used = sorted(int(text) for text in re.findall(r"\d+", equations[-1]))
+    if used != sorted(int(value) for value in answer["numbers"]):
+        return format_score
+    value = arithmetic(equations[-1].strip())
+    return True if value is not None and abs(value - answer["target"]) < 1e-5 else format_score
+
+
+_OPERATIONS: dict[type, Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+def arithmetic(text: str) -> float | None:
+    """Return the value of an expression of numbers, ``+ - * /`` and parentheses; None where it is no such thing."""
+
+    def value(node: ast.AST) -> float:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return node.value
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            return _OPERATIONS[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATIONS:
+            return _OPERATIONS[type(node.op)](value(node.operand))
+        raise ValueError("not arithmetic")
+
+    try:
+        return value(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError):
+        return None
+
+
+RULES: dict[str, Rule] = {
+    "exact_match": Rule(exact_match),
+    "number": Rule(number),
+    "gsm8k": Rule(gsm8k),
+    "boxed": Rule(boxed),
+    "math": Rule(math, slow=True),
+    "dapo_math": Rule(dapo_math),
+    "format": Rule(format_, slow=True),
+    "length": Rule(length),
+    "countdown": Rule(countdown),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """What verl's default does for a data source."""
+
+    rule: str
+    right: float = 1.0
+    wrong: float = 0.0
+
+
+AUTO: dict[str, Auto] = {
+    "openai/gsm8k": Auto("gsm8k"),
+    "lighteval/MATH": Auto("boxed"),
+    "DigitalLearningGmbH/MATH-lighteval": Auto("boxed"),
+    "HuggingFaceH4/MATH-500": Auto("boxed"),
+    "math_dapo": Auto("dapo_math", wrong=-1.0),
+    "math": Auto("dapo_math", wrong=-1.0),
+    "math_dapo_reasoning": Auto("dapo_math", wrong=-1.0),
+}
+_PRIME_MATH = (
+    "numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads"
+)
+_SEARCH = "nq triviaqa popqa hotpotqa 2wikimultihopqa musique bamboogle"
+NO_RULE: dict[str, str] = {
+    **dict.fromkeys(_PRIME_MATH.split(), "verl compares them with its prime_math grader; set rule to math"),
+    **dict.fromkeys(
+        ("codecontests", "apps", "codeforces", "taco"), "verl runs their code; use a reward of type sandbox"
+    ),
+    "hiyouga/geometry3k": "verl compares them with mathruler; set rule to math or boxed",
+    **dict.fromkeys((f"searchR1_{name}" for name in _SEARCH.split()), "use a reward of type function"),
+}
+"""Data sources that verl's default knows and no built-in rule scores the same way: what to do instead."""
+
+
+def auto_rule(source: str) -> Auto:
+    """Return what verl's default does for a data source.
+
+    Raises:
+        RunError: it knows none, or none that is built in.
+    """
+    if source.startswith("aime"):
+        return Auto("dapo_math", wrong=-1.0)
+    if source in AUTO:
+        return AUTO[source]
+    known = f"the built-in ones are {', '.join(AUTO)} and aime..."
+    raise RunError(
+        f"rule auto knows no rule for the data source {source!r}; {known}",
+        hint=NO_RULE.get(
+            source, f"set the reward's rule to one of {', '.join(RULES)}, or use a reward of type function"
+        ),
+    )

@@ -1,0 +1,88 @@
+"""Rewards of the config as scorers: a rule, or a function of the user's, that any process can load."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.rewards.function import call_verl, check_verl_signature, load_function
+from rlctl.runtime.rewards.interface import Call, Outcome, Score
+from rlctl.runtime.rewards.rules import RULES, auto_rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScorer:
+    """A built-in rule with its scores."""
+
+    rule: str
+    args: dict[str, Any] = field(default_factory=dict)
+    right: float = 1.0
+    wrong: float = 0.0
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether it may take long or hang."""
+        return self.rule != "auto" and RULES[self.rule].slow
+
+    def check(self) -> None:
+        """Check what can be checked before the run.
+
+        Raises:
+            RunError: the rule has no such argument, or lacks one.
+            MissingDependency: the rule needs a package.
+        """
+        if self.rule == "auto":
+            return
+        if self.rule == "math" and importlib.util.find_spec("math_verify") is None:
+            raise MissingDependency("the rule math needs math-verify", hint="pip install math-verify")
+        signature = inspect.signature(RULES[self.rule].function)
+        try:
+            signature.bind(None, **self.args)
+        except TypeError as error:
+            known = ", ".join(list(signature.parameters)[1:]) or "none"
+            raise RunError(
+                f"the rule {self.rule}: {error}; its arguments are: {known}", hint="set the args of the reward"
+            ) from error
+
+    def load(self) -> Score:
+        """Return the function that scores."""
+        return self._auto if self.rule == "auto" else self._score
+
+    def _score(self, call: Call) -> Outcome:
+        return _outcome(RULES[self.rule].function(call, **{**self.args, **call.args}), self.right, self.wrong)
+
+    def _auto(self, call: Call) -> Outcome:
+        """verl's scale where the scores are the usual 1 and 0, else the scores as set."""
+        auto = auto_rule(call.source)
+        usual = (self.right, self.wrong) == (1.0, 0.0)
+        right, wrong = (auto.right, auto.wrong) if usual else (self.right, self.wrong)
+        return _outcome(RULES[auto.rule].function(call, **{**self.args, **call.args}), right, wrong)
+
+
+def _outcome(verdict: bool | float, right: float, wrong: float) -> Outcome:
+    if isinstance(verdict, bool):
+        return Outcome(right if verdict else wrong, verdict)
+    return Outcome(float(verdict), correct=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionScorer:
+    """A function from a file of the user's, called as verl calls it."""
+
+    path: str
+    function: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Score:
+        """Return the function that scores.
+
+        Raises:
+            RunError: it cannot be loaded, or does not take verl's arguments.
+        """
+        function: Callable[..., Any] = load_function(self.path, self.function)
+        check_verl_signature(function, self.path)
+        return lambda call: call_verl(function, call, self.args)

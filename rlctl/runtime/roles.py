@@ -1,0 +1,133 @@
+"""The model roles as the controller sees them: whole, whatever number of workers stands behind one.
+
+Each splits what it is given over its workers, calls them, and puts the results back in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from rlctl.config import Config
+from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.group import Group
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.transport import SampleTuple
+from rlctl.runtime.types import Prompt, Request, Response, Sample
+from rlctl.runtime.workers.reference import Reference
+from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+from rlctl.runtime.workers.rollout import RolloutStatistics, RolloutWorker
+from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.trainer import Share, Trainer
+
+
+class Policy:
+    """The model that is trained."""
+
+    def __init__(self, group: Group, config: Config) -> None:
+        self._group = group
+        self._config = config
+
+    def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
+        """Write the column ``old_log_probs``: the log-probs under the weights of now."""
+        _add_log_probs(self._group, Trainer.log_probs, samples, "old_log_probs")
+
+    def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
+        """All optimizer steps on a step's samples. Returns their metrics: means over the optimizer steps."""
+        parts = mini_batches(len(samples), self._config.batch, seed=self._config.run.seed, step=step)
+        shares = [self._shares([samples[index] for index in part]) for part in parts]
+        by_rank = [([share[rank] for share in shares], old_is_current) for rank in range(len(self._group))]
+        metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, by_rank)[0]
+        return {f"policy/{name}": fmean(each[name] for each in metrics) for name in metrics[0]}
+
+    def _shares(self, samples: Sequence[Sample]) -> list[Share]:
+        """The share of every worker in one mini-batch."""
+        totals = Totals.of(torch.tensor([int(sample.mask.sum()) for sample in samples]))
+        split = split_over_replicas(
+            [len(sample) for sample in samples], len(self._group), balance=self._config.batch.balance
+        )
+        return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
+
+    def weights(self) -> Any:
+        """A handle on the weights in Hugging Face names, for ``RolloutEngines.load_weights``."""
+        return self._group.fetch(Trainer.weights)[0]
+
+    def save(self, folder: Path) -> None:
+        """Write everything that training goes on from."""
+        self._group.all(Trainer.save, folder)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote."""
+        self._group.all(Trainer.load, folder)
+
+    def export(self, folder: Path) -> None:
+        """Write the weights, config and tokenizer in Hugging Face format."""
+        self._group.all(Trainer.export_hf, folder, self._config.model.tokenizer or self._config.model.path)
+
+
+class ReferencePolicy:
+    """The frozen model that KL is measured against."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def add_log_probs(self, samples: Sequence[Sample]) -> None:
+        """Write the column ``reference_log_probs``."""
+        _add_log_probs(self._group, Reference.log_probs, samples, "reference_log_probs")
+
+
+def _add_log_probs(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
+    split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
+    parts = group.each(method, [(SampleTuple(samples[index] for index in part),) for part in split])
+    for indices, values in zip(split, parts, strict=True):
+        for index, value in zip(indices, values, strict=True):
+            samples[index].columns[column] = value
+
+
+class RolloutEngines:
+    """All rollout engines together."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer requests, in order; each engine gets every k-th, so that long prompts spread."""
+        count = len(self._group)
+        parts = self._group.each(RolloutWorker.generate, [(requests[index::count],) for index in range(count)])
+        answers: list[list[Response]] = [[] for _ in requests]
+        for index, part in enumerate(parts):
+            answers[index::count] = part
+        return answers
+
+    def load_weights(self, weights: Any, version: int) -> None:
+        """Put new weights into every engine; ``version`` is on every later response."""
+        self._group.all(RolloutWorker.load_weights, weights, version)
+
+    def statistics(self) -> list[RolloutStatistics]:
+        """What each engine has computed since it started."""
+        return self._group.all(RolloutWorker.statistics)
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """Scores responses, as text."""
+
+    group: Group
+    tokenizer: Any
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
+        """The scores of each prompt's responses, in order."""
+        flat = [response for responses in answers for response in responses]
+        texts = self.tokenizer.batch_decode([response.token_ids for response in flat], skip_special_tokens=True)
+        owners = [prompt for prompt, responses in zip(prompts, answers, strict=True) for _ in responses]
+        items = [
+            RewardItem(prompt, text, len(response.token_ids), truncated=response.finish_reason == "length")
+            for prompt, text, response in zip(owners, texts, flat, strict=True)
+        ]
+        scores = iter(self.group.each(RewardWorker.score, [(items,)])[0])
+        return [[next(scores) for _ in responses] for responses in answers]

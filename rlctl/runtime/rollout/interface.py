@@ -1,0 +1,121 @@
+"""What every rollout engine does, and the checks of a request that are the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from rlctl.errors import RunError
+from rlctl.runtime.types import Request, Response, Sampling
+
+
+@dataclass(slots=True)
+class TokensComputed:
+    """Positions that went through the model's forward since the engine started."""
+
+    prompt: int = 0
+    """Prompt tokens; a prompt counts once, however many responses it has."""
+    decoded: int = 0
+    """Response tokens fed back: T - 1 for a response of T tokens, as its last one is never read."""
+    padding: int = 0
+    """Positions that only fill a batch of prompts up to its longest."""
+
+    @property
+    def total(self) -> int:
+        """Every position computed."""
+        return self.prompt + self.decoded + self.padding
+
+
+class RolloutEngine(Protocol):
+    """A model that answers prompts and takes new weights in place. A plain object: whatever hosts it is not its business."""
+
+    weight_version: int
+    """The version of the weights loaded last."""
+    tokens_computed: TokensComputed
+    """What was computed since the start."""
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer each request with its ``n`` responses, in the order of the requests.
+
+        Raises:
+            RunError: a request that the engine cannot answer as it asks; nothing was generated.
+        """
+        ...
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
+        """Overwrite the weights in place, one tensor at a time, under their Hugging Face names.
+
+        Raises:
+            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
+                load succeeds, as it holds weights of two versions.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Give the device's memory to whoever shares it."""
+        ...
+
+    def wake(self) -> None:
+        """Take the memory back; a no-op when awake."""
+        ...
+
+    def close(self) -> None:
+        """End the engine; it answers nothing afterwards. A no-op when closed."""
+        ...
+
+
+def check_requests(requests: Sequence[Request], *, max_length: int, vocab_size: int) -> None:
+    """Refuse requests that no engine of this model can answer.
+
+    Args:
+        requests: what was asked.
+        max_length: prompt and response tokens together, at most.
+        vocab_size: token ids are below it.
+
+    Raises:
+        RunError: names the request by its place, what it asks, and what is possible.
+    """
+    for index, request in enumerate(requests):
+        problem = _problem(request, max_length=max_length, vocab_size=vocab_size)
+        if problem:
+            raise RunError(f"request {index}: {problem}")
+
+
+def _problem(request: Request, *, max_length: int, vocab_size: int) -> str:
+    prompt, sampling = len(request.token_ids), request.sampling
+    if not prompt:
+        return "the prompt is empty; expected at least 1 token"
+    if request.n < 1:
+        return f"n is {request.n}; expected at least 1 response"
+    if prompt + sampling.max_tokens > max_length:
+        return (
+            f"{prompt} prompt tokens + max_tokens {sampling.max_tokens} = {prompt + sampling.max_tokens}; "
+            f"the engine's max_length is {max_length}"
+        )
+    outside = [token for token in (*request.token_ids, *sampling.stop_token_ids) if not 0 <= token < vocab_size]
+    if outside:
+        return f"token id {outside[0]}; the model's vocabulary has ids 0 to {vocab_size - 1}"
+    if sampling.min_tokens and not sampling.ignore_eos and len(set(sampling.stop_token_ids)) == vocab_size:
+        return (
+            f"min_tokens is {sampling.min_tokens} and every token of the vocabulary is a stop token: none can be drawn"
+        )
+    return _sampling_problem(sampling)
+
+
+def _sampling_problem(sampling: Sampling) -> str:
+    if sampling.max_tokens < 1:
+        return f"max_tokens is {sampling.max_tokens}; expected at least 1"
+    if not 0 <= sampling.min_tokens <= sampling.max_tokens:
+        return f"min_tokens is {sampling.min_tokens}; expected 0 to max_tokens ({sampling.max_tokens})"
+    if not 0 <= sampling.temperature < float("inf"):
+        return f"temperature is {sampling.temperature}; expected 0 (greedy) or above"
+    if not 0 < sampling.top_p <= 1:
+        return f"top_p is {sampling.top_p}; expected above 0 and at most 1"
+    if sampling.top_k != -1 and sampling.top_k < 1:
+        return f"top_k is {sampling.top_k}; expected -1 (off) or at least 1"
+    if not 0 < sampling.repetition_penalty < float("inf"):
+        return f"repetition_penalty is {sampling.repetition_penalty}; expected above 0 (1 is off)"
+    return ""

@@ -1,0 +1,153 @@
+"""A Transformers causal model as the built-in engine calls it: loading it, and its two forwards, prompts and rows.
+
+The model's own classes compute everything; this module only chooses the attention implementation, the masks and the cache.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.cache_utils import Cache, get_layer_types_and_kwargs
+
+from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.rollout import attention
+from rlctl.runtime.rollout.cache import PromptLayer, RowCache
+
+ATTENTIONS = ("auto", "sdpa", "eager")
+_LAYER_TYPES = {"full_attention", "sliding_attention"}
+
+
+def load_model(
+    path: str, *, dtype: torch.dtype, device: torch.device, implementation: str, trust_remote_code: bool
+) -> PreTrainedModel:
+    """Load the causal language model at ``path`` for inference.
+
+    Args:
+        path: a folder, or a name on the Hugging Face hub.
+        dtype: of the weights and the computation.
+        device: where they are.
+        implementation: one of ``ATTENTIONS``; auto is the fastest that the model supports.
+        trust_remote_code: whether code in the folder may run.
+
+    Raises:
+        RunError: there is no such model, or it is not one that this engine can run.
+        MissingDependency: the model's code wants a package that is not there.
+    """
+    if implementation not in ATTENTIONS:
+        raise RunError(
+            f"attention implementation {implementation}; the transformers engine takes {', '.join(ATTENTIONS)}",
+            hint="it builds its own masks, which other implementations do not read; use the vllm engine for those",
+        )
+    try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        _check_architecture(path, config)
+        model = AutoModelForCausalLM.from_pretrained(
+            path,
+            config=config,
+            dtype=dtype,
+            attn_implementation=None if implementation == "auto" else implementation,
+            trust_remote_code=trust_remote_code,
+        )
+    except ImportError as error:
+        raise MissingDependency(f"the model {path} needs a package that is not installed: {error}") from error
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise RunError(f"cannot load a causal language model from {path}: {reason}") from error
+    if (
+        implementation == "auto"
+        and model.config._attn_implementation == "sdpa"
+        and model._can_set_attn_implementation()
+    ):
+        attention.register()
+        model.set_attn_implementation(attention.GROUPED)
+    return model.to(device).eval().requires_grad_(False)
+
+
+def _check_architecture(path: str, config: Any) -> None:
+    text = config.get_text_config(decoder=True)
+    if config.is_encoder_decoder:
+        raise RunError(f"{path} is an encoder-decoder model; the transformers engine runs decoder-only models")
+    try:
+        types = set(get_layer_types_and_kwargs(text)[0])
+    except AttributeError as error:
+        raise RunError(f"the layers of {path} ({config.model_type}) cannot be told: {error}") from error
+    if not types <= _LAYER_TYPES:
+        others = ", ".join(sorted(types - _LAYER_TYPES))
+        raise RunError(
+            f"{path} ({config.model_type}) has layers without a plain key-value cache ({others}); "
+            f"the transformers engine caches {' and '.join(sorted(_LAYER_TYPES))}",
+            hint="use the vllm engine for this model",
+        )
+
+
+class CausalModel:
+    """The two forwards of a causal model, with this engine's masks and caches."""
+
+    def __init__(self, path: str, model: PreTrainedModel) -> None:
+        accepted = inspect.signature(model.forward).parameters
+        if "past_key_values" not in accepted or model._is_stateful:
+            raise RunError(
+                f"{path} ({model.config.model_type}) has no key-value cache, without which each token computes all before it",
+                hint="use the vllm engine for this model",
+            )
+        self.path = path
+        self.module = model
+        self.dtype: torch.dtype = model.dtype
+        self.device: torch.device = model.device
+        text = model.config.get_text_config(decoder=True)
+        types, options = get_layer_types_and_kwargs(text)
+        self.layers = len(types)
+        self.vocab_size: int = text.vocab_size
+        self.max_positions: int | None = getattr(text, "max_position_embeddings", None)
+        self.sliding_window: int | None = next((o["sliding_window"] for o in options if "sliding_window" in o), None)
+        self._mask_per_type = self.sliding_window is not None and getattr(text, "layer_types", None) is not None
+        self._causal_without_mask = model.config._attn_implementation == attention.GROUPED and not self.sliding_window
+        self._extra = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+
+    def new_cache(self) -> RowCache:
+        """Return an empty cache for rows."""
+        return RowCache(self.layers)
+
+    def prompts(self, prompts: list[tuple[int, ...]]) -> tuple[Cache, torch.Tensor]:
+        """Compute prompts, each once, padded on the left to the longest.
+
+        Returns:
+            Their keys and values, and the logits after each prompt, [prompts, vocab].
+        """
+        length = max(map(len, prompts))
+        tokens = torch.tensor([(0,) * (length - len(p)) + p for p in prompts], device=self.device)
+        padding = torch.tensor([length - len(p) for p in prompts], device=self.device)
+        positions = (torch.arange(length, device=self.device) - padding[:, None]).clamp(min=0)
+        cache = Cache(layers=[PromptLayer() for _ in range(self.layers)])
+        mask: Any = None
+        if not self._causal_without_mask or length > min(map(len, prompts)):
+            mask = self._mask(lambda window: attention.prompt_mask(padding, length, window=window, dtype=self.dtype))
+        logits = self._forward(tokens, positions, mask, cache)
+        if not all(layer.is_initialized for layer in cache.layers):
+            raise RunError(f"{self.path} left its key-value cache empty; the transformers engine cannot run it")
+        return cache, logits
+
+    def rows(self, tokens: torch.Tensor, starts: torch.Tensor, cache: RowCache) -> torch.Tensor:
+        """Compute the next token of each row of ``cache``: int64 [rows] tokens and starts; returns [rows, vocab]."""
+        low, cursor = cache.window.low, cache.window.cursor
+        mask = self._mask(lambda window: attention.row_mask(starts, low, cursor, window=window, dtype=self.dtype))
+        return self._forward(tokens[:, None], (cursor - starts)[:, None], mask, cache)
+
+    def _mask(self, build: Any) -> Any:
+        if self._mask_per_type:
+            return {"full_attention": build(None), "sliding_attention": build(self.sliding_window)}
+        return build(self.sliding_window)
+
+    def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, mask: Any, cache: Cache) -> torch.Tensor:
+        output = self.module(
+            input_ids=tokens,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+            **self._extra,
+        )
+        return output.logits[:, -1]

@@ -1,0 +1,166 @@
+"""The built-in engine: any causal model that Transformers loads, decoded in this process, on CPU or one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from rlctl.errors import RunError
+from rlctl.runtime.rollout.decoding import Decoding
+from rlctl.runtime.rollout.interface import TokensComputed, check_requests
+from rlctl.runtime.rollout.model import CausalModel, load_model
+from rlctl.runtime.rollout.weights import copy_weights
+from rlctl.runtime.types import Request, Response
+
+
+class TransformersEngine:
+    """A rollout engine (``interface.RolloutEngine``) around a Transformers model.
+
+    Not safe for threads: one call at a time.
+    """
+
+    def __init__(
+        self,
+        model_path: str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        max_batch_rows: int = 256,
+        max_length: int | None = None,
+        max_prompt_positions: int = 16384,
+        attention: str = "auto",
+        trust_remote_code: bool = False,
+        threads: int | None = None,
+        weight_version: int = 0,
+    ) -> None:
+        """Load the model.
+
+        Args:
+            model_path: a folder, or a name on the Hugging Face hub.
+            dtype: of weights and computation; float32 or bfloat16.
+            device: where the model is.
+            max_batch_rows: responses decoded at a time; the key-value cache has room for as many.
+            max_length: prompt and response tokens together, at most; None is what the model has positions for.
+            max_prompt_positions: prompt tokens, padding included, in one forward; bounds its activations.
+            attention: ``auto``, ``sdpa`` or ``eager``.
+            trust_remote_code: whether code in the model's folder may run.
+            threads: CPU threads of this whole process, None leaves them as they are.
+            weight_version: the version that the weights in the folder count as.
+
+        Raises:
+            RunError: no such model or device, or a model or a setting that this engine cannot run.
+            MissingDependency: the model's code wants a package that is not there.
+        """
+        for name, value in (("max_batch_rows", max_batch_rows), ("max_prompt_positions", max_prompt_positions)):
+            if value < 1:
+                raise RunError(f"{name} is {value}; expected at least 1")
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self._device = _usable(device)
+        loaded = load_model(
+            model_path, dtype=dtype, device=self._device, implementation=attention, trust_remote_code=trust_remote_code
+        )
+        self._model = CausalModel(model_path, loaded)
+        self._cache = self._model.new_cache()
+        self._max_batch_rows = max_batch_rows
+        self._max_prompt_positions = max_prompt_positions
+        self._max_length = _max_length(max_length, self._model.max_positions, model_path)
+        self._unusable = ""
+        self._asleep = False
+        self.weight_version = weight_version
+        self.tokens_computed = TokensComputed()
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model itself, for whoever reads its parameters or hooks its forward."""
+        return self._model.module
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer each request with its ``n`` responses, in the order of the requests.
+
+        Raises:
+            RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
+                weights, or weights that compute no finite numbers.
+        """
+        if self._unusable:
+            raise RunError(self._unusable)
+        if self._asleep:
+            raise RunError("the engine sleeps; expected wake() before generate()")
+        check_requests(requests, max_length=self._max_length, vocab_size=self._model.vocab_size)
+        if not requests:
+            return []
+        decoding = Decoding(
+            self._model,
+            requests,
+            self._cache,
+            max_rows=self._max_batch_rows,
+            max_prompt_positions=self._max_prompt_positions,
+            computed=self.tokens_computed,
+        )
+        with torch.inference_mode():
+            decoding.run()
+        return decoding.responses(weight_version=self.weight_version)
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
+        """Overwrite the weights in place, one tensor at a time, under their Hugging Face names; cast to the engine's dtype.
+
+        Raises:
+            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
+                load succeeds, as it holds weights of two versions.
+        """
+        self._check_open()
+        self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
+        # What is cached was computed with the old weights, and may hold a NaN that a mask would not hide.
+        self._cache.release()
+        copy_weights(self._model.module, weights)
+        self._unusable = ""
+        self.weight_version = version
+
+    def sleep(self) -> None:
+        """Free the key-value cache, and on a GPU move the weights to the host; ``load_weights`` still works."""
+        self._check_open()
+        self._cache.release()
+        if self._device.type != "cpu" and not self._asleep:
+            self._model.module.to("cpu")
+            torch.cuda.empty_cache()
+        self._asleep = True
+
+    def wake(self) -> None:
+        """Bring the weights back; the cache returns with the next ``generate``."""
+        self._check_open()
+        if self._asleep:
+            self._model.module.to(self._device)
+        self._asleep = False
+
+    def close(self) -> None:
+        """Free the cache and the weights."""
+        self._cache.release()
+        self._model.module.to("meta")
+        self._unusable = _CLOSED
+
+    def _check_open(self) -> None:
+        if self._unusable == _CLOSED:
+            raise RunError(_CLOSED)
+
+
+_CLOSED = "the engine is closed"
+
+
+def _usable(device: torch.device | str) -> torch.device:
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise RunError(f"device {device}; this machine has no GPU that torch {torch.__version__} can use")
+    return chosen
+
+
+def _max_length(wanted: int | None, positions: int | None, model_path: str) -> int:
+    if wanted is None:
+        if positions is None:
+            raise RunError(f"{model_path} does not say how many positions it has; expected a max_length")
+        return positions
+    if positions is not None and wanted > positions:
+        raise RunError(f"max_length {wanted}; {model_path} has {positions} positions")
+    if wanted < 2:
+        raise RunError(f"max_length is {wanted}; expected at least 2, a prompt token and a response token")
+    return wanted

@@ -1,0 +1,272 @@
+"""What each line of the loop does: one stage with its roles, its data, its clock and its place in the run folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.plan import StagePlan
+from rlctl.runtime.checkpoint import Checkpoints, Saved, read_checkpoint, replace_folder
+from rlctl.runtime.evaluation import Evaluator
+from rlctl.runtime.events import Events
+from rlctl.runtime.gather import Gather, Gathered
+from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.tracking.safe import SafeTracker
+from rlctl.runtime.types import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When things happen, in steps; None is never."""
+
+    total_steps: int
+    evaluate_every: int | None
+    save_every: int | None
+    evaluate_first: bool
+    evaluate_last: bool
+    """After the last step, where there is an interval."""
+    save_last: bool
+
+    def evaluation_due(self, step: int) -> bool:
+        """Whether held-out prompts are answered after a step."""
+        if self.evaluate_every is None:
+            return False
+        return step % self.evaluate_every == 0 or (self.evaluate_last and step == self.total_steps)
+
+    def save_due(self, step: int) -> bool:
+        """Whether a checkpoint is written after a step."""
+        due = self.save_every is not None and step % self.save_every == 0
+        return due or (self.save_last and step == self.total_steps)
+
+
+@dataclass
+class Progress:
+    """What a checkpoint holds of the stage beside weights and data position."""
+
+    step: int = 0
+    """The last step that is over."""
+    weight_version: int = 0
+    """Optimizer steps so far; every response carries the version that drew it."""
+    tokens: int = 0
+    """Tokens of all training samples so far."""
+    responses: int = 0
+    """Training samples so far."""
+    evaluated: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Metrics of the first and the last evaluation."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Time by phase since the stage began."""
+
+    def add_seconds(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+@dataclass
+class StageRun:
+    """One stage under way."""
+
+    config: Config
+    plan: StagePlan
+    clock: Clock
+    source: Gather
+    policy: Policy | None
+    """None where nothing is trained (evaluate_only)."""
+    rollout: RolloutEngines | None
+    evaluator: Evaluator | None
+    checkpoints: Checkpoints
+    events: Events
+    trackers: Sequence[SafeTracker]
+    stop: StopSwitch
+    export_folder: Path
+    old_is_current: bool
+    """Whether the log-probs of the old policy are those at hand when a step is trained on."""
+    progress: Progress = field(default_factory=Progress)
+    finished: bool = False
+    _phases: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds of each phase of the step under way."""
+    _began: float = 0.0
+
+    def start(self) -> None:
+        """Take up the newest whole checkpoint where there is one; bring the engines to the policy's weights."""
+        self._restore()
+        done = self.progress.step
+        self.events.emit("stage_started", total_steps=self.clock.total_steps, step=done, notes=self.plan.notes)
+        with self.phase("sync"):
+            self._load_weights()
+        if done == 0 and self.clock.evaluate_first:
+            self.evaluate(0)
+
+    def _restore(self) -> None:
+        saved = self._saved()
+        if saved is None or self.policy is None:
+            return
+        self.policy.load(saved.folder / "policy")
+        self.source.restore(saved.controller["data"])
+        self.progress = Progress(**saved.controller["progress"])
+        self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
+
+    def _saved(self) -> Saved | None:
+        """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""
+        chosen = self.config.checkpoint
+        if chosen.resume == "never":
+            return None
+        for folder in self.checkpoints.damaged():
+            self.events.emit("advisory", message=f"{folder} is not whole and is passed over", hint="it can be deleted")
+        saved = self.checkpoints.newest()
+        if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
+            path = Path(chosen.resume_path).expanduser()
+            saved = read_checkpoint(path)
+            if saved is None:
+                raise RunError(
+                    f"{path} is not a whole checkpoint",
+                    hint="set checkpoint.resume_path to a folder step-NNNNNN of a run's checkpoints",
+                )
+        return saved
+
+    def remaining_steps(self) -> Iterator[int]:
+        """Steps not yet taken; the first is 1."""
+        for step in range(self.progress.step + 1, self.clock.total_steps + 1):
+            self._phases.clear()  # evaluating and saving after the last step are no part of this one
+            self._began = time.perf_counter()
+            yield step
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase of the step, and tell watchers that it began."""
+        began = time.perf_counter()
+        self.events.emit("phase", step=self.progress.step, name=name)
+        yield
+        took = time.perf_counter() - began
+        self._phases[name] += took
+        self.progress.add_seconds(name, took)
+
+    def gather(self, step: int) -> tuple[list[Sample], dict[str, float]]:
+        """The samples to train on in this step, and their metrics."""
+        gathered: Gathered = self.source.gather(step, self.phase)
+        if gathered.shown:
+            self.events.emit("samples", step=step, samples=gathered.shown)
+        return gathered.samples, gathered.metrics
+
+    def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
+        """All optimizer steps of this step; returns their metrics."""
+        assert self.policy is not None, "a stage with steps has a policy"
+        with self.phase("train"):
+            metrics = self.policy.train(samples, step=step, old_is_current=self.old_is_current)
+        self.progress.weight_version += self.plan.batch.optimizer_steps_per_step
+        self.progress.tokens += sum(len(sample) for sample in samples)
+        self.progress.responses += len(samples)
+        return metrics
+
+    def sync(self) -> None:
+        """Bring the rollout engines to the weights just trained, where the next step draws from them."""
+        if self.plan.objective == "rl":
+            with self.phase("sync"):
+                self._load_weights()
+
+    def _load_weights(self) -> None:
+        if self.rollout is not None and self.policy is not None:
+            self.rollout.load_weights(self.policy.weights(), self.progress.weight_version)
+            self.events.emit("sync", step=self.progress.step, version=self.progress.weight_version)
+
+    def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
+        """The step is over: its metrics go to the event log and the trackers."""
+        self.progress.step = step
+        seconds = time.perf_counter() - self._began
+        times = {f"time/{name}": took for name, took in self._phases.items()} | {"time/step": seconds}
+        speed = {
+            "throughput/tokens_per_second": sum(int(sample.mask.sum()) for sample in samples) / seconds,
+            "throughput/responses_per_second": len(samples) / seconds,
+        }
+        everything = {**metrics, **speed, **times}
+        self.events.emit("step", step=step, total_steps=self.clock.total_steps, metrics=everything)
+        self._track(everything, step)
+        self.stop.step_over()
+
+    def _track(self, metrics: Mapping[str, float], step: int) -> None:
+        for tracker in self.trackers:
+            tracker.log(metrics, step=step)
+
+    def evaluation_due(self, step: int) -> bool:
+        """Whether held-out prompts are answered after this step."""
+        return self.evaluator is not None and self.clock.evaluation_due(step)
+
+    def evaluate(self, step: int) -> None:
+        """Answer the held-out prompts with the weights of this step."""
+        if self.evaluator is None:
+            return
+        if self.plan.objective != "rl" and step > 0:
+            with self.phase("sync"):
+                self._load_weights()
+        with self.phase("evaluate"):
+            metrics = self.evaluator.run()
+        self.progress.evaluated.setdefault("first", metrics)
+        self.progress.evaluated["last"] = metrics
+        self.events.emit("evaluation", step=step, metrics=metrics)
+        self._track(metrics, step)
+
+    def save_due(self, step: int) -> bool:
+        """Whether a checkpoint is written after this step."""
+        return self.clock.save_due(step)
+
+    def save(self, step: int) -> None:
+        """Write a checkpoint."""
+        with self.phase("save"):
+            controller = {"progress": vars(self.progress), "data": self.source.state()}
+            folder = self.checkpoints.save(step, controller, self._write_engines)
+        self.events.emit("checkpoint", step=step, folder=str(folder))
+
+    def _write_engines(self, folder: Path) -> None:
+        assert self.policy is not None, "a stage with steps has a policy"
+        self.policy.save(folder / "policy")
+        if self.config.checkpoint.export == "always":
+            self.policy.export(folder / "hf")
+
+    def should_stop(self, step: int) -> bool:
+        """Whether the run ends after this step though the stage is not over; it saves first."""
+        if step >= self.clock.total_steps or not self.stop.after_step():
+            return False
+        if not self.save_due(step):
+            self.save(step)
+        return True
+
+    def finish(self) -> None:
+        """The stage is over: write its weights in Hugging Face format where that is asked for."""
+        if self.policy is not None and self.config.checkpoint.export != "never":
+            self.export()
+        self.finished = True
+        self.events.emit("stage_ended", step=self.progress.step, **self.summary())
+
+    def export(self) -> None:
+        """Write the weights of now in Hugging Face format, whole or not at all.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        assert self.policy is not None, "only a trained policy is exported"
+        partial = self.export_folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        with self.phase("export"):
+            self.policy.export(partial)
+            try:
+                replace_folder(partial, self.export_folder)
+            except OSError as error:
+                raise RunError(f"the weights cannot be written to {self.export_folder}: {error.strerror}") from error
+
+    def summary(self) -> dict[str, Any]:
+        """What is told of the stage when it is over."""
+        progress = self.progress
+        return {
+            "steps": progress.step,
+            "tokens": progress.tokens,
+            "responses": progress.responses,
+            "evaluated": progress.evaluated,
+            "seconds": progress.seconds,
+        }

@@ -1,0 +1,69 @@
+"""The config's trackers, made for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rlctl.config import Config
+from rlctl.config.sections import output
+from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.tracking.interface import RunInfo, Tracker
+from rlctl.runtime.tracking.mlflow import MlflowTracker
+from rlctl.runtime.tracking.safe import SafeTracker, describe
+from rlctl.runtime.tracking.secrets import visible
+from rlctl.runtime.tracking.swanlab import SwanlabTracker
+from rlctl.runtime.tracking.tensorboard import TensorboardTracker
+from rlctl.runtime.tracking.wandb import WandbTracker
+
+
+def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) -> list[SafeTracker]:
+    """Make the trackers of a run and send them its config. The console is left to the front end.
+
+    Args:
+        config: the run's.
+        run_folder: gets ``tracking/<name>`` for the files of each.
+        log: called with a sentence when a tracker fails: the run goes on without it.
+
+    Raises:
+        MissingDependency: a tracker's package is not installed.
+        RunError: a tracker is one that the runtime does not know.
+    """
+    trackers: list[SafeTracker] = []
+    for settings in config.tracking:
+        if isinstance(settings, output.ConsoleTracker):
+            continue
+        try:
+            tracker = _make(settings, _info(config, settings, run_folder))
+        except (MissingDependency, RunError):
+            for made in trackers:
+                made.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - a service that cannot be reached does not stop the run
+            log(f"the tracker {settings.choice} cannot be started and is not used: {describe(error)}")
+            continue
+        trackers.append(SafeTracker(settings.choice, tracker, log))
+        trackers[-1].log_config(visible(config))
+    return trackers
+
+
+def _info(config: Config, settings: output.Tracker, run_folder: Path) -> RunInfo:
+    folder = run_folder / "tracking" / settings.choice
+    if isinstance(settings, output.TensorboardTracker | output.SwanlabTracker) and settings.folder:
+        folder = Path(settings.folder).expanduser()
+    return RunInfo(config.run.project, config.run.name, config.run.group, folder)
+
+
+def _make(settings: output.Tracker, info: RunInfo) -> Tracker:
+    if isinstance(settings, output.TensorboardTracker):
+        return TensorboardTracker(info)
+    if isinstance(settings, output.SwanlabTracker):
+        return SwanlabTracker(settings, info)
+    if isinstance(settings, output.WandbTracker):
+        return WandbTracker(settings, info)
+    if isinstance(settings, output.MlflowTracker):
+        return MlflowTracker(settings, info)
+    raise RunError(
+        f"the tracker {settings.choice} is one that the runtime does not know",
+        hint="use console, tensorboard, swanlab, wandb or mlflow",
+    )

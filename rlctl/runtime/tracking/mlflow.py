@@ -1,0 +1,82 @@
+"""MLflow, on a server or in a database file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlctl.config.sections.output import MlflowTracker as Settings
+from rlctl.errors import MissingDependency
+from rlctl.runtime.tracking.interface import RunInfo, flatten, kept_id
+
+MAX_PARAMETERS, MAX_VALUE_CHARACTERS = 100, 6000
+"""What MLflow takes in one request, and in one value."""
+
+
+class MlflowTracker:
+    """One MLflow run; launching a run again goes on with it.
+
+    A folder as address means a SQLite file in it: MLflow's plain folders are out of maintenance.
+
+    Raises:
+        MissingDependency: mlflow is not installed.
+    """
+
+    def __init__(self, settings: Settings, info: RunInfo) -> None:
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise MissingDependency("the tracker mlflow needs mlflow", hint="pip install rlctl[mlflow]") from error
+        if settings.username:
+            os.environ["MLFLOW_TRACKING_USERNAME"] = settings.username
+        if settings.password:
+            os.environ["MLFLOW_TRACKING_PASSWORD"] = settings.password
+        info.folder.mkdir(parents=True, exist_ok=True)
+        self._client = MlflowClient(tracking_uri=tracking_uri(settings.uri, info.folder))
+        self._run_id = self._open_run(info)
+
+    def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Send the metrics of a step in one request."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._client.log_batch(
+            self._run_id, metrics=[Metric(name, value, now, step) for name, value in metrics.items()]
+        )
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        """Send the settings as parameters, which MLflow never changes: those a resumed run has already stay."""
+        from mlflow.entities import Param
+
+        known = self._client.get_run(self._run_id).data.params
+        params = [
+            Param(key, str(value)[:MAX_VALUE_CHARACTERS]) for key, value in flatten(config).items() if key not in known
+        ]
+        for start in range(0, len(params), MAX_PARAMETERS):
+            self._client.log_batch(self._run_id, params=params[start : start + MAX_PARAMETERS])
+
+    def close(self) -> None:
+        """Mark the run as finished."""
+        self._client.set_terminated(self._run_id)
+
+    def _open_run(self, info: RunInfo) -> str:
+        if (info.folder / "run_id").exists():
+            run_id = kept_id(info.folder, "")
+            self._client.update_run(run_id, status="RUNNING")
+            return run_id
+        experiment = self._client.get_experiment_by_name(info.project)
+        experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(info.project)
+        tags = {"group": info.group} if info.group else {}
+        return kept_id(info.folder, self._client.create_run(experiment_id, run_name=info.name, tags=tags).info.run_id)
+
+
+def tracking_uri(uri: str | None, folder: Path) -> str:
+    """Return the address as MLflow takes it: a URL as it is, a folder (by default ``folder``) as a SQLite file in it."""
+    if uri and ("://" in uri or uri in ("databricks", "uc")):
+        return uri
+    place = Path(uri).expanduser().resolve() if uri else folder.resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{place}/mlflow.db"

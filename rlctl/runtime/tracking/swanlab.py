@@ -1,0 +1,73 @@
+"""SwanLab, in the cloud or as files that are sent later."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from rlctl.config.sections.output import SwanlabTracker as Settings
+from rlctl.errors import MissingDependency
+from rlctl.runtime.tracking.interface import RunInfo, kept_id
+
+MODES = {"cloud": "online", "local": "local", "offline": "offline", "disabled": "disabled"}
+"""The config's modes in SwanLab's words."""
+
+
+class SwanlabTracker:
+    """One SwanLab run. It prints on stderr, asks nothing, and collects nothing of the machine or the command line.
+
+    Raises:
+        MissingDependency: swanlab is not installed, or its local dashboard where the mode is local.
+    """
+
+    def __init__(self, settings: Settings, info: RunInfo) -> None:
+        try:
+            import swanlab
+        except ImportError as error:
+            raise MissingDependency("the tracker swanlab needs swanlab", hint="pip install rlctl[swanlab]") from error
+        if settings.mode == "local" and importlib.util.find_spec("swanboard") is None:
+            raise MissingDependency(
+                "the tracker swanlab in mode local needs its dashboard", hint="pip install 'swanlab[dashboard]'"
+            )
+        info.folder.mkdir(parents=True, exist_ok=True)
+        resume = {"id": kept_id(info.folder, uuid4().hex), "resume": "allow"} if settings.mode == "cloud" else {}
+        with contextlib.redirect_stdout(sys.stderr):
+            self._run = swanlab.init(
+                project=info.project,
+                name=info.name,
+                group=info.group,
+                log_dir=str(info.folder),
+                mode=MODES[settings.mode],
+                reinit=True,
+                settings=_quiet(swanlab.Settings, settings.api_key),
+                **resume,
+            )
+
+    def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Send the metrics of a step."""
+        self._run.log(dict(metrics), step=step)
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        """Send the settings."""
+        self._run.config.update(dict(config))
+
+    def close(self) -> None:
+        """Finish the run."""
+        with contextlib.redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+def _quiet(settings: Any, api_key: str | None) -> Any:
+    """The command line and the console may hold secrets, so neither is collected."""
+    nothing = dict.fromkeys(("hardware", "runtime", "requirements", "conda", "git", "monitor"), False)
+    key = {"api_key": api_key} if api_key else {}
+    return settings(
+        interactive=False,
+        terminal=settings.Terminal(proxy_type="none"),
+        probe=settings.Probe(**nothing),
+        **key,
+    )

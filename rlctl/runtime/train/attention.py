@@ -1,0 +1,155 @@
+"""Attention over sequences that lie end to end: padded to rows only here, so that no other layer computes padding.
+
+Queries, keys and values come as [1, heads, tokens, dim], all sequences of a micro-batch in one row. They are laid out as
+one row a sequence, padded on the right: a causal mask hides the padding from every token that counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface
+
+from rlctl.errors import RunError
+
+PACKED = "rlctl_packed"
+"""The name under which Transformers knows ``packed_attention``."""
+
+SHORT = 256
+"""Rows up to this long are computed as two matrix products where numbers have 16 bits and there is no GPU: the fused CPU
+kernel's backward pass is slow with them, 40 ms for 128 rows of 32 tokens where the products take 8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where the tokens of a micro-batch lie when each sequence has a row of its own."""
+
+    count: int
+    width: int
+    to_rows: Tensor
+    """int64 [count * width]: the token at each place; padding repeats some token."""
+    to_tokens: Tensor
+    """int64 [tokens]: the place of each token."""
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> Rows:
+        """Lay out sequences of these lengths, int64 [B], of which some may be 0."""
+        count, width = len(lengths), max(1, int(lengths.max()))
+        starts = lengths.cumsum(0) - lengths
+        inside = torch.arange(width, device=lengths.device) < lengths[:, None]
+        places = starts[:, None] + torch.arange(width, device=lengths.device)
+        return cls(count, width, places.where(inside, 0).flatten(), inside.flatten().nonzero().squeeze(1))
+
+    def to(self, device: torch.device) -> Rows:
+        """Return it on another device."""
+        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device))
+
+
+def register() -> None:
+    """Make ``packed_attention`` known to Transformers; calling it again changes nothing."""
+    AttentionInterface.register(PACKED, packed_attention)
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    rows: Rows,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attend within each sequence, causally. Returns [1, tokens, heads, dim], and no attention weights.
+
+    Raises:
+        RunError: the model caps its attention logits or has attention sinks.
+    """
+    if softcap is not None or s_aux is not None:
+        raise RunError(
+            f"{type(module).__name__} caps its attention logits or has attention sinks, which is not computed here",
+            hint="set model.attention to eager",
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    window = sliding_window if sliding_window is not None and sliding_window < rows.width else None
+    q, k, v = (_to_rows(tensor, rows) for tensor in (query, key, value))
+    narrow = query.device.type == "cpu" and query.element_size() == 2
+    if narrow and rows.width <= SHORT and dropout == 0.0:
+        output = _short(q, k, v, scale, window)
+    else:
+        mask = None if window is None else _visible(rows.width, window, q.device)
+        output = F.scaled_dot_product_attention(
+            q.transpose(0, 1),
+            k.transpose(0, 1),
+            v.transpose(0, 1),
+            attn_mask=mask,
+            dropout_p=dropout,
+            is_causal=mask is None,
+            scale=scale,
+            enable_gqa=q.shape[0] != k.shape[0],
+        ).transpose(0, 1)
+    tokens: Tensor = _ToTokens.apply(output.flatten(1, 2), rows)
+    return tokens.transpose(0, 1).unsqueeze(0), None
+
+
+def _to_rows(tensor: Tensor, rows: Rows) -> Tensor:
+    """[1, heads, tokens, dim] to [heads, rows, width, dim]."""
+    laid: Tensor = _ToRows.apply(tensor[0], rows)
+    return laid.unflatten(1, (rows.count, rows.width))
+
+
+class _ToRows(torch.autograd.Function):
+    """[heads, tokens, dim] to [heads, places, dim]. The gradient of padding is 0, as no token that counts sees it, so the
+    way back is a copy, where the backward pass of ``index_select`` would be a slow sum."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, rows: Rows) -> Tensor:
+        ctx.rows = rows
+        return tokens.index_select(1, rows.to_rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(1, ctx.rows.to_tokens), None
+
+
+class _ToTokens(torch.autograd.Function):
+    """[heads, places, dim] to [heads, tokens, dim]; padding gets the gradient 0."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, rows: Rows) -> Tensor:
+        ctx.rows = rows
+        return places.index_select(1, rows.to_tokens)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        heads, _, dim = grad.shape
+        places = grad.new_zeros(heads, len(ctx.rows.to_rows), dim)
+        return places.index_copy_(1, ctx.rows.to_tokens, grad), None
+
+
+def _visible(width: int, window: int | None, device: torch.device) -> Tensor:
+    """Bool [width, width]: whether a query (first) sees a key."""
+    position = torch.arange(width, device=device)
+    distance = position[:, None] - position
+    return (distance >= 0) if window is None else (distance >= 0) & (distance < window)
+
+
+def _short(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+    """The textbook formula; softmax in at least float32, as Transformers' eager attention has it."""
+    heads, rows, width, dim = q.shape
+    groups = heads // k.shape[0]
+    k, v = ((t.repeat_interleave(groups, 0) if groups > 1 else t).reshape(heads * rows, width, dim) for t in (k, v))
+    hidden = ~_visible(width, window, q.device)
+    bias = torch.zeros(width, width, dtype=q.dtype).masked_fill_(hidden, torch.finfo(q.dtype).min)
+    scores = torch.baddbmm(bias, q.reshape(heads * rows, width, dim), k.transpose(1, 2), alpha=scale)
+    weights = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
+    return torch.bmm(weights, v).view(heads, rows, width, dim)

@@ -1,0 +1,88 @@
+"""Weights in Hugging Face names, whole: as a stream to a rollout engine, and as files that ``from_pretrained`` reads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from rlctl.errors import RunError
+from rlctl.runtime.train.gathering import whole
+
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "*.tiktoken",
+    "*.spm",
+    "spiece.model",
+    "sentencepiece*",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template*",
+)
+"""What belongs to a tokenizer in a model folder."""
+
+
+def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """See ``TrainEngine.export_weights``."""
+    kept = model.state_dict().keys()
+    buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
+    return whole((name, tensor.detach()) for name, tensor in (*model.named_parameters(), *buffers))
+
+
+def write(model: PreTrainedModel, folder: Path, *, tokenizer: str | None) -> None:
+    """Write weights, config and the files of ``tokenizer`` (folder or hub name; None writes none), whole or not at all.
+
+    Raises:
+        RunError: the folder or the tokenizer cannot be written, on every worker.
+    """
+    state = {name: tensor.cpu() for name, tensor in weights(model)}
+    problem = [_write_files(model, state, folder, tokenizer) if dist.get_rank() == 0 else ""]
+    dist.broadcast_object_list(problem, src=0)
+    if problem[0]:
+        raise RunError(f"the weights could not be exported to {folder}: {problem[0]}")
+
+
+def _write_files(model: PreTrainedModel, state: dict[str, Tensor], folder: Path, tokenizer: str | None) -> str:
+    """Return what went wrong, empty where nothing did."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        plain = _without_weights(model)
+        plain.save_pretrained(partial, state_dict=state)
+        if tokenizer is not None:
+            _write_tokenizer(tokenizer, partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _write_tokenizer(tokenizer: str, folder: Path) -> None:
+    """Copy a tokenizer's files as they are: beside a config.json Transformers may load it as another class, and save that."""
+    source = Path(tokenizer)
+    if not source.is_dir():
+        AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
+        return
+    files = {path for pattern in TOKENIZER_FILES for path in source.glob(pattern) if path.is_file()}
+    if not files:
+        raise ValueError(f"{source} holds no tokenizer")
+    for path in sorted(files):
+        shutil.copyfile(path, folder / path.name)
+
+
+def _without_weights(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model on no device: FSDP2 gives the one that is trained a class of its own, whose name is not for a file."""
+    dtype = next(model.parameters()).dtype
+    with torch.device("meta"):
+        plain = AutoModelForCausalLM.from_config(model.config, dtype=dtype, attn_implementation="sdpa")
+    if model.generation_config is not None:
+        plain.generation_config = model.generation_config
+    return plain

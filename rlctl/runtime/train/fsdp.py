@@ -1,0 +1,272 @@
+"""The FSDP2 engine: a Transformers model whose parameters, gradients and optimizer state are spread over the workers.
+
+What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` in ``_mixed_precision``, of
+``train.optimizer`` in ``optimizer``, of ``train.learning_rate_schedule`` in ``schedule``, of ``model`` and ``train.memory``
+in ``model.load``. Nothing is compiled: on a model small enough for a CPU run compiling costs more than it saves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from transformers import PreTrainedModel
+
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
+from rlctl.errors import PlanError, nearest
+from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.entropy import log_probs, log_probs_and_entropy
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.train import checkpoint, export
+from rlctl.runtime.train.interface import LossFunction, Role
+from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
+from rlctl.runtime.train.model import SelectedLogits, load, pads
+from rlctl.runtime.train.optimizer import make_optimizer
+from rlctl.runtime.train.schedule import Curve, curve_of
+from rlctl.runtime.types import Sample
+
+
+class FsdpEngine:
+    """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
+
+    def __init__(
+        self,
+        model: Model,
+        train: Train,
+        *,
+        role: Role,
+        seed: int,
+        total_ticks: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        """Load the model and spread it.
+
+        Args:
+            model: section ``model``.
+            train: section ``train``.
+            role: the reference has no optimizer, and is never updated or saved.
+            seed: of dropout; each worker draws from its own stream.
+            total_ticks: ticks of the learning-rate schedule over the whole run; None where it is not known.
+            device: ``cpu`` or ``cuda``, as in ``join``.
+
+        Raises:
+            PlanError: the engine cannot be set up as the config asks.
+            RunError: the model cannot be loaded.
+        """
+        if not isinstance(train.engine, Fsdp2):
+            raise PlanError(f"the FSDP2 engine was given train.engine {train.engine.choice}; expected fsdp2")
+        self.device = torch.device(device)
+        self.seed = seed
+        self.ticks = 0
+        self.updates = 0
+        torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
+        trained = role == "policy"
+        self.model = load(model, train.memory, dtype=getattr(torch, train.precision.parameters), train=trained)
+        shard_model(self.model, train.engine, train.precision, self.device)
+        self.curve: Curve | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        if trained:
+            peak = train.optimizer.learning_rate
+            self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
+            self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
+        self._max_grad_norm = train.optimizer.max_grad_norm
+        self._logits = SelectedLogits(self.model)
+        self._padded = pads(self.model)
+
+    def log_probs(self, samples: Sequence[Sample], *, temperature: float, micro: Micro) -> list[Tensor]:
+        """See ``TrainEngine``."""
+        results = [torch.zeros(len(sample)) for sample in samples]
+        self.model.eval()
+        with torch.no_grad():
+            for members in self._micro_batches(samples, micro):
+                batch = self._collate(samples, members, ())
+                logits = self._logits(batch.inputs, batch.select)
+                found = log_probs(logits, batch.targets, temperature=temperature).float().cpu()
+                for index, part in zip(members, found.split(batch.lengths.tolist()), strict=True):
+                    results[index].masked_scatter_(samples[index].mask, part)
+        return results
+
+    def update(
+        self, samples: Sequence[Sample], loss: LossFunction, *, micro: Micro, temperature: float, totals: Totals
+    ) -> dict[str, float]:
+        """See ``TrainEngine``."""
+        assert self.optimizer is not None, "a reference is never updated"
+        assert self.curve is not None, "a reference is never updated"
+        self.model.train()
+        sums: dict[str, Tensor] = {}
+        for members in self._micro_batches(samples, micro):
+            batch = self._collate(samples, members, loss.columns)
+            terms = self._backward(batch, loss, temperature, totals)
+            for name, value in terms.items():
+                sums[name] = sums.get(name, 0.0) + value
+        return {**self._sum_over_replicas(sums), **self._step(self.optimizer, self.curve.rate(self.ticks))}
+
+    def _backward(self, batch: MicroBatch, loss: LossFunction, temperature: float, totals: Totals) -> dict[str, Tensor]:
+        logits = self._logits(batch.inputs, batch.select)
+        drawn, entropy = log_probs_and_entropy(logits, batch.targets, temperature=temperature)
+        tensors = {**batch.columns, "log_probs": drawn, "entropy": entropy, "lengths": batch.lengths}
+        terms = loss(tensors, totals)
+        terms.loss.backward()
+        return {"loss": terms.loss.detach(), **terms.metrics}
+
+    def _step(self, optimizer: torch.optim.Optimizer, rate: float) -> dict[str, float]:
+        norm = _full(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+        finite = bool(norm.isfinite())
+        if finite:
+            if self._max_grad_norm is not None:
+                clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            self.updates += 1
+        optimizer.zero_grad()
+        return {"grad_norm": norm.item(), "learning_rate": rate, "skipped_updates": float(not finite)}
+
+    def step_schedule(self) -> None:
+        """See ``TrainEngine``."""
+        self.ticks += 1
+
+    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """See ``TrainEngine``."""
+        return export.weights(self.model)
+
+    def export_hf(self, folder: Path, *, tokenizer: str | None) -> None:
+        """See ``TrainEngine``."""
+        export.write(self.model, folder, tokenizer=tokenizer)
+
+    def save(self, folder: Path) -> None:
+        """See ``TrainEngine``."""
+        checkpoint.save(checkpoint.state_of(self), folder)
+
+    def load(self, folder: Path) -> None:
+        """See ``TrainEngine``."""
+        checkpoint.load(self, folder)
+
+    def offload(self) -> None:
+        """Hand cached memory back. Parameters and optimizer state stay: on CPU there is nowhere to move them."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def reload(self) -> None:
+        """Do nothing: memory is taken again as it is needed."""
+
+    def _micro_batches(self, samples: Sequence[Sample], micro: Micro) -> list[list[int]]:
+        """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
+        parts = split([fed_tokens(sample) for sample in samples], micro, padded=self._padded)
+        count = torch.tensor(len(parts))
+        dist.all_reduce(count, dist.ReduceOp.MAX)
+        return parts + [[] for _ in range(int(count) - len(parts))]
+
+    def _collate(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> MicroBatch:
+        chosen = [samples[index] for index in members]
+        return collate(chosen, columns, padded=self._padded, device=self.device)
+
+    def _sum_over_replicas(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        values = torch.stack([value.double() for value in sums.values()]).cpu()
+        dist.all_reduce(values)
+        return dict(zip(sums, values.tolist(), strict=True))
+
+
+def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSettings, device: torch.device) -> None:
+    """Spread a model's parameters over the workers, one group of parameters a layer, and the rest.
+
+    Raises:
+        PlanError: the engine asks for something that this one does not do, or that does not divide.
+    """
+    for name in ("sequence_parallel", "expert_parallel"):
+        if getattr(engine, name) != 1:
+            raise PlanError(f"train.engine.{name} is {getattr(engine, name)}; the FSDP2 engine does 1 only")
+    mesh = make_mesh(engine.shard, device)
+    policy: OffloadPolicy = CPUOffloadPolicy() if engine.cpu_offload_policy else OffloadPolicy()
+    mixed = _mixed_precision(precision)
+    layers = layers_to_wrap(model, engine)
+    for module in (*layers, model):
+        fully_shard(
+            module,
+            mesh=mesh,
+            reshard_after_forward=engine.reshard_after_forward,
+            mp_policy=mixed,
+            offload_policy=policy,
+        )
+    parts = [module for module in (*layers, model) if isinstance(module, FSDPModule)]
+    for part in parts:
+        # Token weights already divide by the whole mini-batch, so gradients are to be added, not averaged.
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+    if engine.forward_prefetch:
+        for layer, following in itertools.pairwise(parts[:-1]):
+            layer.set_modules_to_forward_prefetch([following])
+
+
+def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:
+    """Return the mesh of the workers: one dimension, or (copies, workers that share a copy).
+
+    Raises:
+        PlanError: the workers do not divide into copies.
+    """
+    world = dist.get_world_size()
+    if shard == "all" or shard == world:
+        return init_device_mesh(device.type, (world,))
+    size = int(shard)
+    if world % size:
+        raise PlanError(
+            f"train.engine.shard is {size} and there are {world} training workers; they do not divide into whole copies",
+            hint="set train.engine.shard to a divisor, or to all",
+        )
+    return init_device_mesh(device.type, (world // size, size), mesh_dim_names=("copy", "shard"))
+
+
+def layers_to_wrap(model: PreTrainedModel, engine: Fsdp2) -> list[torch.nn.Module]:
+    """Return the modules that are gathered one at a time: by size, by class, or the model's own layers.
+
+    Raises:
+        PlanError: the model has no module of a class in ``wrap_layers``.
+    """
+    if engine.wrap_min_parameters:
+        return _by_size(model, engine.wrap_min_parameters)
+    names = set(engine.wrap_layers or model._no_split_modules or ())
+    classes = {type(module).__name__ for module in model.modules()}
+    missing = sorted(set(engine.wrap_layers) - classes)
+    if missing:
+        raise PlanError(
+            f"train.engine.wrap_layers names {missing[0]}, which {type(model).__name__} does not have",
+            hint=nearest(missing[0], classes),
+        )
+    return [module for module in model.modules() if type(module).__name__ in names and module is not model]
+
+
+def _by_size(model: PreTrainedModel, smallest: int) -> list[torch.nn.Module]:
+    """The smallest modules with at least ``smallest`` parameters; tied embeddings stay with the rest of the model."""
+    apart = {id(model), id(model.get_input_embeddings()), id(model.get_output_embeddings())}
+
+    def large(module: torch.nn.Module) -> bool:
+        return sum(p.numel() for p in module.parameters()) >= smallest
+
+    def callable_module(module: torch.nn.Module) -> bool:
+        return not isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict) and id(module) not in apart
+
+    candidates = [module for module in model.modules() if callable_module(module) and large(module)]
+    inner = {id(child) for module in candidates for child in module.modules() if child is not module}
+    return [m for m in candidates if not any(id(c) in inner and c in candidates for c in m.modules() if c is not m)]
+
+
+def _mixed_precision(precision: PrecisionSettings) -> MixedPrecisionPolicy:
+    kept = precision.compute == precision.parameters
+    return MixedPrecisionPolicy(
+        param_dtype=None if kept else getattr(torch, precision.compute),
+        reduce_dtype=getattr(torch, precision.reduce),
+    )
+
+
+def _full(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

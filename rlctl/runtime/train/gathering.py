@@ -1,0 +1,74 @@
+"""Brings parameters that are spread over the workers together on the first one: many in one message, as latency is what
+the gathering of a small model costs, and few enough that a large one needs little more memory than it has parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
+
+BUCKET_BYTES = 256 * 2**20
+"""Of one message, all workers' parts together; a larger tensor is alone in its own."""
+
+
+def whole(tensors: Iterable[tuple[str, Tensor]], *, bucket_bytes: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor in full on rank 0, none elsewhere, in order and as copies. Every worker is to exhaust it."""
+    for together, run in groupby(tensors, key=lambda item: _by_rows(item[1])):
+        for bucket in _buckets(run, bucket_bytes) if together else ([item] for item in run):
+            spread = [tensor for _, tensor in bucket if isinstance(tensor, DTensor)]
+            found = _gather(spread) if together else [_alone(bucket[0][1])]
+            if dist.get_rank() == 0:
+                yield from zip((name for name, _ in bucket), found, strict=True)
+
+
+def _by_rows(tensor: Tensor) -> tuple[torch.dtype, torch.device] | None:
+    """What tensors have in common that go into one message; None for one whose rows are not spread over all workers."""
+    if not isinstance(tensor, DTensor) or tensor.placements != (Shard(0),):
+        return None
+    if tensor.device_mesh.size() != dist.get_world_size():
+        return None
+    return tensor.dtype, tensor.to_local().device
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).clone()
+
+
+def _buckets(tensors: Iterable[tuple[str, Tensor]], most: int) -> Iterator[list[tuple[str, Tensor]]]:
+    bucket: list[tuple[str, Tensor]] = []
+    size = 0
+    for name, tensor in tensors:
+        added = tensor.numel() * tensor.element_size()
+        if bucket and size + added > most:
+            yield bucket
+            bucket, size = [], 0
+        bucket.append((name, tensor))
+        size += added
+    yield bucket
+
+
+def _gather(tensors: list[DTensor]) -> list[Tensor]:
+    """The tensors in full on rank 0. Each worker sends its rows, padded to those of the first, which has the most."""
+    world = dist.get_world_size()
+    sizes = [_share(tensor, world) for tensor in tensors]
+    local = tensors[0].to_local()
+    sent = torch.zeros(sum(sizes), dtype=local.dtype, device=local.device)
+    for tensor, place in zip(tensors, sent.split(sizes), strict=True):
+        part = tensor.to_local().flatten()
+        place[: len(part)] = part
+    received = [torch.empty_like(sent) for _ in range(world)] if dist.get_rank() == 0 else None
+    dist.gather(sent, received)
+    if received is None:
+        return []
+    parts = zip(*(flat.split(sizes) for flat in received), strict=True)
+    return [torch.cat(part)[: tensor.numel()].view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def _share(tensor: DTensor, world: int) -> int:
+    """Numbers of the rows that the first of ``world`` workers holds, as ``torch.chunk`` deals them out."""
+    rows = tensor.shape[0]
+    return -(-rows // world) * (tensor.numel() // rows) if rows else 0

@@ -1,0 +1,109 @@
+"""What the controller asks of a train engine, and what a loss gives an engine. The words are design words, not an engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from rlctl.config.sections.batch import Micro
+from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.types import Sample
+
+Role = Literal["policy", "reference"]
+"""policy: trained; reference: frozen, without an optimizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """The loss of a micro-batch. Everything in it is a sum of weighted tokens: it adds up over micro-batches and replicas."""
+
+    loss: Tensor
+    """Scalar, with gradient."""
+    metrics: dict[str, Tensor]
+    """Scalars, without gradient."""
+
+
+class LossFunction(Protocol):
+    """Turns log-probs into a loss."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a sample that it reads."""
+        ...
+
+    def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
+        """Compute the share of a micro-batch in the loss of the optimizer step that ``totals`` counts.
+
+        Args:
+            tensors: packed over the counted tokens: ``log_probs`` [N] and ``entropy`` [N] with gradient, ``columns`` [N];
+                ``lengths`` int64 [B], the counted tokens of each sequence.
+            totals: of the whole mini-batch, over all replicas.
+        """
+        ...
+
+
+class TrainEngine(Protocol):
+    """One worker's part of a model that is spread over workers.
+
+    All workers call the same methods in the same order, each with its own share of the samples; shares may be empty.
+    """
+
+    def log_probs(self, samples: Sequence[Sample], *, temperature: float, micro: Micro) -> list[Tensor]:
+        """Return log p(token | tokens before it) of softmax(logits / temperature): float32 [T] a sample, on CPU.
+
+        Tokens that the mask leaves out have 0. No gradient, dropout off.
+        """
+        ...
+
+    def update(
+        self, samples: Sequence[Sample], loss: LossFunction, *, micro: Micro, temperature: float, totals: Totals
+    ) -> dict[str, float]:
+        """Take one optimizer step: gradients summed over micro-batches and workers, then clipped.
+
+        The schedule does not move. Where the norm of the gradient is not finite the weights and the optimizer stay as
+        they are, and ``skipped_updates`` is 1.
+
+        Returns:
+            The loss's metrics over the whole mini-batch, ``loss``, ``grad_norm`` (before clipping), ``learning_rate`` and
+            ``skipped_updates``: the same on every worker.
+        """
+        ...
+
+    def step_schedule(self) -> None:
+        """Move the learning-rate schedule by one tick."""
+        ...
+
+    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield name and full tensor, in Hugging Face names, one at a time, tied weights once.
+
+        Every worker has to run it to its end; only rank 0 is given tensors, of its own, on the engine's device.
+        """
+        ...
+
+    def export_hf(self, folder: Path, *, tokenizer: str | None) -> None:
+        """Write weights, config and tokenizer files as ``save_pretrained`` does."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write weights, optimizer, schedule and random states, each worker its part."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Take up what ``save`` wrote, from any number of workers.
+
+        Raises:
+            RunError: something is missing, damaged, or of another model.
+        """
+        ...
+
+    def offload(self) -> None:
+        """Free the device's memory for others until ``reload``."""
+        ...
+
+    def reload(self) -> None:
+        """Take the device again."""
+        ...

@@ -1,0 +1,105 @@
+"""Which samples are computed together, and how they become the tensors of one forward pass.
+
+A sample of T tokens is fed up to its last counted token, which is predicted and never fed. Two layouts:
+
+    end to end   [1, tokens]      no padding; needs an attention that knows where sequences begin
+    padded       [rows, width]    padded on the right; any causal model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from rlctl.config.sections.batch import Micro
+from rlctl.errors import RunError
+from rlctl.runtime.train.attention import Rows
+from rlctl.runtime.types import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """The tensors of one forward pass over B samples, N tokens of which are counted."""
+
+    inputs: dict[str, Any]
+    """Arguments of the model."""
+    select: Tensor
+    """int64 [N]: the places, in the flattened inputs, that predict a counted token."""
+    targets: Tensor
+    """int64 [N]: those tokens."""
+    lengths: Tensor
+    """int64 [B]: counted tokens of each sample."""
+    columns: dict[str, Tensor]
+    """float32 [N] each."""
+
+
+def fed_tokens(sample: Sample) -> int:
+    """Tokens of a sample that are fed to the model: those before its last counted one, at least 1 where there are 2."""
+    counted = sample.mask.nonzero()
+    return max(int(counted[-1]) if len(counted) else 0, min(1, len(sample) - 1))
+
+
+def split(lengths: Sequence[int], micro: Micro, *, padded: bool) -> list[list[int]]:
+    """Return the samples of each micro-batch, as indices into ``lengths`` (tokens fed), longest first.
+
+    By tokens, as many as fit in ``micro.per_replica``, padding included where there is any; a longer sample is alone.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    parts: list[list[int]] = []
+    size = 0
+    for index in order:
+        widest = lengths[parts[-1][0]] if parts else 0
+        added = 1 if micro.by == "responses" else widest if padded else lengths[index]
+        if parts and size + added <= micro.per_replica:
+            parts[-1].append(index)
+            size += added
+        else:
+            parts.append([index])
+            size = 1 if micro.by == "responses" else lengths[index]
+    return parts
+
+
+def collate(samples: Sequence[Sample], columns: Sequence[str], *, padded: bool, device: torch.device) -> MicroBatch:
+    """Lay out samples for one forward pass; without samples, one token that nothing counts.
+
+    Raises:
+        RunError: a sample lacks one of ``columns``.
+    """
+    widths = [fed_tokens(sample) for sample in samples]
+    pairs = list(zip(samples, widths, strict=True))
+    fed = [sample.token_ids[:width] for sample, width in pairs] or [torch.zeros(1, dtype=torch.int64)]
+    counted = torch.cat([sample.mask[1 : width + 1] for sample, width in pairs] or [torch.zeros(1, dtype=torch.bool)])
+    nexts = torch.cat([sample.token_ids[1 : width + 1] for sample, width in pairs] or [fed[0]])
+    rows = Rows.of(torch.tensor([len(tokens) for tokens in fed]))
+    return MicroBatch(
+        inputs=_padded(fed, device) if padded else _end_to_end(fed, rows, device),
+        select=(rows.to_tokens if padded else torch.arange(len(counted)))[counted].to(device),
+        targets=nexts[counted].to(device),
+        lengths=torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64, device=device),
+        columns={name: _column(name, samples, device) for name in columns},
+    )
+
+
+def _padded(fed: Sequence[Tensor], device: torch.device) -> dict[str, Any]:
+    return {"input_ids": pad_sequence(list(fed), batch_first=True).to(device)}
+
+
+def _end_to_end(fed: Sequence[Tensor], rows: Rows, device: torch.device) -> dict[str, Any]:
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in fed])
+    return {
+        "input_ids": torch.cat(list(fed))[None].to(device),
+        "position_ids": positions[None].to(device),
+        "rows": rows.to(device),
+    }
+
+
+def _column(name: str, samples: Sequence[Sample], device: torch.device) -> Tensor:
+    if any(name not in sample.columns for sample in samples):
+        has = ", ".join(sorted(samples[0].columns)) or "none"
+        raise RunError(f"the loss reads the column {name} and a sample does not have it; it has {has}")
+    return torch.cat([sample.columns[name][sample.mask] for sample in samples] or [torch.zeros(0)]).to(device)

@@ -1,0 +1,129 @@
+"""Learning-rate schedules: the rate as a function of the tick, so that the tick is all the state there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlctl.config.sections.train import LearningRateSchedule
+from rlctl.errors import PlanError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A schedule in ticks. ``rate(0)`` is the learning rate of the first optimizer step."""
+
+    name: str
+    peak: float
+    lowest: float
+    """As a share of the peak."""
+    start: float
+    """Where the warm-up begins, as a share of the peak."""
+    warmup: int
+    total: int
+    """The tick of the lowest point; after it the rate stays."""
+    cycles: float = 0.5
+    decay: int = 0
+    """Ticks of the last part of wsd."""
+    decay_shape: str = "exponential"
+
+    def rate(self, tick: int) -> float:
+        """Return the learning rate at ``tick``."""
+        if tick < self.warmup:
+            return self.peak * (self.start + (1 - self.start) * tick / self.warmup)
+        return self.peak * SHAPES[self.name](self, tick)
+
+    def progress(self, tick: int) -> float:
+        """Return the share of the way from the peak to the lowest point, 0 to 1."""
+        return min((tick - self.warmup) / max(1, self.total - self.warmup), 1.0)
+
+    def between(self, share: float) -> float:
+        """Return the point that is ``share`` of the way from the lowest to the peak, as a share of the peak."""
+        return self.lowest + (1 - self.lowest) * share
+
+
+def _constant(curve: Curve, tick: int) -> float:
+    return 1.0
+
+
+def _linear(curve: Curve, tick: int) -> float:
+    return curve.between(1 - curve.progress(tick))
+
+
+def _cosine(curve: Curve, tick: int) -> float:
+    return curve.between(0.5 * (1 + math.cos(2 * math.pi * curve.cycles * curve.progress(tick))))
+
+
+def _inverse_sqrt(curve: Curve, tick: int) -> float:
+    """Square root of warm-up over tick; without a warm-up, the time scale of 10,000 that Transformers takes."""
+    scale = curve.warmup or 10_000
+    return max(curve.lowest, math.sqrt(scale / (tick + scale - curve.warmup)))
+
+
+def _wsd(curve: Curve, tick: int) -> float:
+    begin = curve.total - curve.decay
+    if tick < begin:
+        return 1.0
+    return curve.between(DECAYS[curve.decay_shape](min((tick - begin) / max(1, curve.decay), 1.0)))
+
+
+SHAPES: dict[str, Callable[[Curve, int], float]] = {
+    "constant": _constant,
+    "linear": _linear,
+    "cosine": _cosine,
+    "inverse_sqrt": _inverse_sqrt,
+    "wsd": _wsd,
+}
+"""After the warm-up, as a share of the peak. Sources: the schedules of the same names in transformers/optimization.py,
+with a lowest point as in verl's get_cosine_schedule_with_warmup; wsd, MiniCPM, arXiv:2404.06395."""
+
+DECAYS: dict[str, Callable[[float], float]] = {
+    "linear": lambda x: 1 - x,
+    "cosine": lambda x: 0.5 * (1 + math.cos(math.pi * x)),
+    "exponential": lambda x: 2 * 0.5**x - 1,
+    "minus_sqrt": lambda x: 1 - math.sqrt(x),
+}
+"""The last part of wsd from 1 to 0. Source: optimizer_param_scheduler.py of Megatron-core."""
+
+
+def curve_of(schedule: LearningRateSchedule, *, peak: float, total_ticks: int | None) -> Curve:
+    """Read a schedule from the config.
+
+    Args:
+        peak: ``optimizer.learning_rate``.
+        total_ticks: ticks of the run, as the plan has it; None while unknown.
+
+    Raises:
+        PlanError: a shape that is not computed, or one that needs the length of the run where it is not known.
+    """
+    if schedule.name not in SHAPES:
+        raise PlanError(
+            f"learning_rate_schedule {schedule.name} is not computed; expected one of {', '.join(SHAPES)}",
+            hint=nearest(schedule.name, SHAPES),
+        )
+    total = schedule.decay_ticks or schedule.total_ticks or total_ticks
+    by_ratio = schedule.warmup.ticks is None and schedule.warmup.ratio
+    if total is None and (by_ratio or schedule.name not in ("constant", "inverse_sqrt")):
+        what = "warmup.ratio" if by_ratio else schedule.name
+        raise PlanError(
+            f"learning_rate_schedule: {what} needs the length of the run, which is not known",
+            hint="set train.learning_rate_schedule.total_ticks",
+        )
+    warmup = schedule.warmup.ticks
+    if warmup is None:
+        warmup = int((schedule.warmup.ratio or 0.0) * (schedule.total_ticks or total_ticks or total or 0))
+    lowest = schedule.min_ratio
+    if schedule.min_learning_rate is not None and peak > 0:
+        lowest = schedule.min_learning_rate / peak
+    return Curve(
+        name=schedule.name,
+        peak=peak,
+        lowest=lowest,
+        start=schedule.warmup.start / peak if peak > 0 else 0.0,
+        warmup=warmup,
+        total=total or 0,
+        cycles=schedule.cycles,
+        decay=schedule.wsd_decay_ticks or 0,
+        decay_shape=schedule.wsd_decay,
+    )

@@ -1,0 +1,82 @@
+"""Sequences of small tensors that cross processes as a few large ones.
+
+Pickling a tensor costs as much as copying some hundred kilobytes. These are plain tuples to whoever reads them, and only
+pickle differently; unpickled, their tensors are views of the large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlctl.runtime.types import Sample
+
+
+class TensorTuple(tuple[Tensor, ...]):
+    """CPU tensors of any shapes and dtypes."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        dtypes = list(dict.fromkeys(tensor.dtype for tensor in self))
+        flat = [
+            torch.cat([tensor.detach().reshape(-1) for tensor in self if tensor.dtype == dtype]) for dtype in dtypes
+        ]
+        layout = [(dtypes.index(tensor.dtype), tuple(tensor.shape)) for tensor in self]
+        return _tensors, (flat, layout)
+
+
+def _tensors(flat: Sequence[Tensor], layout: Sequence[tuple[int, tuple[int, ...]]]) -> TensorTuple:
+    sizes = [[torch.Size(shape).numel() for place, shape in layout if place == index] for index in range(len(flat))]
+    parts = [iter(tensor.split(size)) for tensor, size in zip(flat, sizes, strict=True)]
+    return TensorTuple(next(parts[index]).view(shape) for index, shape in layout)
+
+
+class NamedTensors(tuple[tuple[str, Tensor], ...]):
+    """Pairs of a name and a CPU tensor, as the weights of a model."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, ([name for name, _ in self], TensorTuple(tensor for _, tensor in self))
+
+
+def _named(names: Sequence[str], tensors: Iterable[Tensor]) -> NamedTensors:
+    return NamedTensors(zip(names, tensors, strict=True))
+
+
+class SampleTuple(tuple[Sample, ...]):
+    """Training sequences."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        lengths = [len(sample) for sample in self]
+        names = sorted({name for sample in self for name in sample.columns})
+        has = {name: [name in sample.columns for sample in self] for name in names}
+        tensors = TensorTuple(
+            _joined(part)
+            for part in (
+                [sample.token_ids for sample in self],
+                [sample.mask for sample in self],
+                *([sample.columns[name] for sample in self if name in sample.columns] for name in names),
+            )
+        )
+        return _samples, (lengths, has, tensors)
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(tensors)) if tensors else torch.zeros(0)
+
+
+def _samples(lengths: Sequence[int], has: dict[str, list[bool]], tensors: TensorTuple) -> SampleTuple:
+    token_ids, mask, *columns = tensors
+    samples = [Sample(*pair) for pair in zip(token_ids.split(lengths), mask.split(lengths), strict=True)]
+    for (name, present), column in zip(has.items(), columns, strict=True):
+        owners = [sample for sample, there in zip(samples, present, strict=True) if there]
+        for sample, values in zip(owners, column.split([len(sample) for sample in owners]), strict=True):
+            sample.columns[name] = values
+    return SampleTuple(samples)

@@ -1,0 +1,102 @@
+"""The records that cross processes at run time: what is asked of a rollout engine, what comes back, what is trained on.
+
+    Prompt ──▶ Request ──▶ Response ──▶ reward ──▶ Sample ──▶ train engine
+
+Plain data: no Ray, no engine, no config. Per-token tensors of a Sample are aligned with its ``token_ids``: the value at
+position t is about token t (its log-prob given the tokens before it, its advantage, whether it is trained on).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch  # workers that only score text start without it
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How responses are drawn; the names and the "off" values are vLLM's."""
+
+    max_tokens: int
+    """Response tokens at most, an ending token included."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1 is off."""
+    min_tokens: int = 0
+    """The ending tokens cannot be drawn before this many tokens."""
+    repetition_penalty: float = 1.0
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end a response, the tokenizer's end token among them; the one drawn is part of the response."""
+    ignore_eos: bool = False
+    """Go on to ``max_tokens`` whatever is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One task drawn from the data set, as the model will read it.
+
+    Example: ``Prompt(index=17, source="arithmetic", token_ids=(1, 40, 41), text="12+34=", answer="46")``
+    """
+
+    index: int
+    """Row in the data set, after filtering; stable over epochs."""
+    source: str
+    """Data source, by which rewards are routed and metrics split."""
+    token_ids: tuple[int, ...]
+    """The prompt through the chat template, generation prompt included."""
+    text: str
+    """The same as text."""
+    answer: Any = None
+    """Ground truth for the rewards, as the data set holds it."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further columns of the row that a reward may want (``extra_info``, ``tag``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask for ``n`` responses to one prompt."""
+
+    token_ids: tuple[int, ...]
+    sampling: Sampling
+    n: int
+    seed: int
+    """Response j draws from the stream (seed, j), whatever else is generated beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One completion, with the log-probs of the distribution that it was drawn from.
+
+    ``log_probs[t]`` is log p(token_ids[t] | prompt, token_ids[:t]) under the sampling temperature, before top-k, top-p and
+    penalties (what the training engine computes for the same tokens).
+    """
+
+    token_ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    finish_reason: FinishReason
+    weight_version: int
+    """The version of the weights that drew the last token."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """One training sequence.
+
+    Example: prompt of 2 tokens, response of 3: ``token_ids=[5, 6, 7, 8, 2]``, ``mask=[0, 0, 1, 1, 1]``.
+    """
+
+    token_ids: torch.Tensor
+    """int64 [T]."""
+    mask: torch.Tensor
+    """bool [T]: the tokens that the loss counts. Position 0 is never counted: nothing predicts it."""
+    columns: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Per-token float32 [T]: ``rollout_log_probs``, ``old_log_probs``, ``reference_log_probs``, ``advantages``, ..."""
+
+    def __len__(self) -> int:
+        return self.token_ids.numel()

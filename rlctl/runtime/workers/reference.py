@@ -1,0 +1,65 @@
+"""The reference worker: a frozen copy of the first weights, asked for log-probs only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from rlctl.config import Config
+from rlctl.config.sections.train import Fsdp2
+from rlctl.errors import PlanError
+from rlctl.runtime.train.distributed import leave
+from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.transport import TensorTuple
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.trainer import Place, enter, training_temperature
+
+
+class Reference:
+    """Says how likely the reference finds a token."""
+
+    def __init__(self, config: Config, model_path: str, place: Place) -> None:
+        """Meet the other workers of the reference and load the model.
+
+        Args:
+            config: the stage's config; the sections ``reference`` and ``model`` say what is loaded.
+            model_path: folder or hub name of the weights.
+            place: where this worker stands.
+
+        Raises:
+            PlanError: the config asks for something that the engine does not do.
+            RunError: the others do not come, or the model cannot be loaded.
+        """
+        reference = config.reference
+        engine = reference.engine or config.train.engine
+        if not isinstance(engine, Fsdp2):
+            raise PlanError(f"reference.engine {engine.choice} is not part of this version; expected fsdp2")
+        precision = reference.precision or config.train.precision
+        self._micro = reference.micro or config.batch.log_prob_micro or config.batch.micro
+        self._temperature = training_temperature(config)
+        enter(config, place)
+        self._engine = FsdpEngine(
+            dataclasses.replace(reference.model or config.model, path=model_path),
+            dataclasses.replace(config.train, engine=engine, precision=precision),
+            role="reference",
+            seed=config.run.seed,
+            device=place.device,
+        )
+
+    def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """Log-probs of the counted tokens: float32 [T] a sample, under the policy's temperature."""
+        return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=self._micro))
+
+    def offload(self) -> None:
+        """Make room on the device for another role."""
+        self._engine.offload()
+
+    def reload(self) -> None:
+        """Take the device again."""
+        self._engine.reload()
+
+    def close(self) -> None:
+        """Leave the other workers."""
+        leave()

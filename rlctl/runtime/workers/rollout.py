@@ -1,0 +1,84 @@
+"""The rollout worker: one engine, the weights it holds, and what it has computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.plan import Device
+from rlctl.runtime.rollout.interface import RolloutEngine
+from rlctl.runtime.rollout.transformers import TransformersEngine
+from rlctl.runtime.types import Request, Response
+
+DEFAULT_ROWS = 256
+"""Responses decoded at once where the config says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStatistics:
+    """Positions that one engine has computed since it started."""
+
+    prompt_tokens: int
+    decoded_tokens: int
+
+
+class RolloutWorker:
+    """Hosts a rollout engine."""
+
+    def __init__(self, config: Config, engine: str, model_path: str, device: Device) -> None:
+        """Load the engine.
+
+        Args:
+            config: the stage's config.
+            engine: the engine that the plan chose.
+            model_path: folder or hub name of the first weights.
+            device: where it runs.
+
+        Raises:
+            RunError: the engine cannot run here, or cannot load the model.
+        """
+        self._engine = make_engine(config, engine, model_path, device)
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer requests, in order."""
+        return self._engine.generate(requests)
+
+    def load_weights(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
+        """Overwrite the engine's weights; ``version`` is on every later response."""
+        self._engine.load_weights(weights, version=version)
+
+    def statistics(self) -> RolloutStatistics:
+        """What the engine has computed."""
+        computed = self._engine.tokens_computed
+        return RolloutStatistics(computed.prompt, computed.decoded)
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+
+def make_engine(config: Config, engine: str, model_path: str, device: Device) -> RolloutEngine:
+    """The engine called ``engine``.
+
+    Raises:
+        RunError: there is no such engine here.
+    """
+    if engine != "transformers":
+        raise RunError(f"rollout engine {engine} is not part of this version", hint="set rollout.engine=transformers")
+    precision = config.rollout.precision
+    if precision == "auto":
+        precision = config.train.precision.compute
+    return TransformersEngine(
+        model_path,
+        dtype=getattr(torch, precision),
+        device=device,
+        max_batch_rows=config.rollout.memory.max_running_responses or DEFAULT_ROWS,
+        max_length=config.model.max_context_tokens,
+        attention=config.model.attention,
+        trust_remote_code=config.model.trust_remote_code,
+        threads=config.placement.cpus_per_worker if device == "cpu" else None,
+    )

@@ -1,0 +1,190 @@
+"""The trainer worker: one process of the policy's train engine, and the rhythm of a training step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from rlctl.config import Config
+from rlctl.config.sections.train import Fsdp2
+from rlctl.errors import PlanError
+from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.train.distributed import Device, join, leave
+from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.interface import LossFunction, TrainEngine
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.transport import NamedTensors, TensorTuple
+from rlctl.runtime.types import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a worker stands among those of its model."""
+
+    rank: int
+    world_size: int
+    address: str
+    """Host of rank 0."""
+    port: int
+    device: Device = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One worker's part of the mini-batch of one optimizer step."""
+
+    samples: Sequence[Sample]
+    totals: Totals
+    """Of the whole mini-batch."""
+
+
+class Trainer:
+    """Trains the policy. All workers of a policy get the same calls in the same order."""
+
+    def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
+        """Meet the other workers and load the model.
+
+        Args:
+            config: the stage's config.
+            model_path: folder or hub name of the first weights.
+            place: where this worker stands.
+            total_ticks: ticks of the learning-rate schedule over the whole run, None where it is not known.
+
+        Raises:
+            PlanError: the config asks for something that the engine does not do.
+            RunError: the others do not come, or the model cannot be loaded.
+        """
+        self._config = config
+        self._temperature = training_temperature(config)
+        enter(config, place)
+        self._engine = make_engine(config, model_path, place.device, total_ticks)
+
+    def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """Log-probs of the counted tokens under the weights of now: float32 [T] a sample."""
+        micro = self._config.batch.log_prob_micro or self._config.batch.micro
+        return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=micro))
+
+    def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
+        """Train on one step's samples: one optimizer step a share, in order; then or in between the schedule ticks.
+
+        Args:
+            shares: of all mini-batches of all epochs; for rl with the columns ``advantages``, ``old_log_probs`` and,
+                where the loss has a KL, ``reference_log_probs``.
+            old_is_current: the samples were drawn by the weights of now, so the first mini-batch needs no ``old_log_probs``.
+
+        Returns:
+            The metrics of each optimizer step, the same on every worker.
+        """
+        ticks_inside = self._config.train.learning_rate_schedule.tick == "optimizer_step"
+        metrics = []
+        for index, share in enumerate(shares):
+            loss = make_loss(self._config, old_is_current=old_is_current and index == 0)
+            metrics.append(
+                self._engine.update(
+                    share.samples,
+                    loss,
+                    micro=self._config.batch.micro,
+                    temperature=self._temperature,
+                    totals=share.totals,
+                )
+            )
+            if ticks_inside:
+                self._engine.step_schedule()
+        if not ticks_inside:
+            self._engine.step_schedule()
+        return metrics
+
+    def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
+        """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""
+        return NamedTensors((name, tensor.cpu()) for name, tensor in self._engine.export_weights())
+
+    def save(self, folder: Path) -> None:
+        """Write everything that training goes on from."""
+        self._engine.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote.
+
+        Raises:
+            RunError: it is damaged, or of another model.
+        """
+        self._engine.load(folder)
+
+    def export_hf(self, folder: Path, tokenizer: str | None = None) -> None:
+        """Write a folder that Transformers and vLLM load: weights, config and, where named, the tokenizer.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        self._engine.export_hf(folder, tokenizer=tokenizer)
+
+    def offload(self) -> None:
+        """Make room on the device for another role."""
+        self._engine.offload()
+
+    def reload(self) -> None:
+        """Take the device again."""
+        self._engine.reload()
+
+    def close(self) -> None:
+        """Leave the other workers."""
+        leave()
+
+
+def enter(config: Config, place: Place) -> None:
+    """Meet the other workers of a model; see ``join``."""
+    join(
+        place.rank,
+        place.world_size,
+        place.address,
+        place.port,
+        device=place.device,
+        threads=config.placement.cpus_per_worker if place.device == "cpu" else None,
+    )
+
+
+def make_engine(config: Config, model_path: str, device: Device, total_ticks: int | None) -> TrainEngine:
+    """The engine that the config names, for the policy.
+
+    Raises:
+        PlanError: there is no such engine here.
+    """
+    engine = config.train.engine
+    if not isinstance(engine, Fsdp2):
+        raise PlanError(
+            f"train.engine {engine.choice} is not part of this version", hint="set train.engine.name to fsdp2"
+        )
+    return FsdpEngine(
+        dataclasses.replace(config.model, path=model_path),
+        config.train,
+        role="policy",
+        seed=config.run.seed if config.train.seed is None else config.train.seed,
+        total_ticks=total_ticks,
+        device=device,
+    )
+
+
+def make_loss(config: Config, *, old_is_current: bool = False) -> LossFunction:
+    """The loss that the config names.
+
+    Raises:
+        PlanError: there is no such loss here.
+    """
+    longest = config.rollout.max_response_tokens
+    objective = config.algorithm.objective.choice
+    if objective == "sft":
+        return SftLoss.of(config.algorithm, max_response_tokens=longest)
+    if objective == "rl":
+        return PolicyLoss.of(config.algorithm, max_response_tokens=longest, old_is_current=old_is_current)
+    raise PlanError(f"algorithm.objective {objective} is not part of this version; expected rl or sft")
+
+
+def training_temperature(config: Config) -> float:
+    """What training logits are divided by: the sampling temperature where the config says so, and responses are sampled."""
+    algorithm = config.algorithm
+    sampled = algorithm.objective.choice == "rl" and algorithm.train_temperature == "sampling"
+    return (config.rollout.sampling.temperature or 1.0) if sampled else 1.0

@@ -1,0 +1,494 @@
+"""Which canonical keys the runtime honours and which it refuses, and why: data only.
+
+    HONOURED      a run does what the key says
+    DESCRIPTIVE   names, labels and notes: recorded with the run, they change no number in it
+    FRONT_END     acts before a run starts, or around it: the runtime itself never reads it
+    REFUSED       a run that sets it to anything but its default does not start; the reason says what is missing
+
+Every key pattern of the schema that holds a value, and every option of a choice (``algorithm.advantage<rloo>``), is in
+exactly one row of ``TABLE``; a test enumerates the schema. In a row, names follow ``under``, ``name*`` is a key with all
+that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` are values of keys that are otherwise honoured.
+
+To add a key: put it in a row. To make the runtime honour a key: move it, with a test that shows it to matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.config.inspect import Setting, settings
+from rlctl.documents.paths import KeyPath
+
+
+class Status(StrEnum):
+    """What the runtime does with a key."""
+
+    HONOURED = "honoured"
+    DESCRIPTIVE = "descriptive"
+    FRONT_END = "front_end"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Keys of one status under one prefix."""
+
+    status: Status
+    under: str
+    names: str
+    """Separated by spaces."""
+    reason: str = ""
+    """For a refused key: what is missing."""
+    numbers: bool = True
+    """Whether it changes what is computed; else it changes speed, memory or what is kept beside the numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A key that is set to something the runtime does not do."""
+
+    key: KeyPath
+    value: Any
+    reason: str
+    numbers: bool
+    """Whether the key changes what is computed."""
+
+
+def honoured(under: str, names: str) -> Row:
+    return Row(Status.HONOURED, under, names)
+
+
+def descriptive(under: str, names: str) -> Row:
+    return Row(Status.DESCRIPTIVE, under, names)
+
+
+def front_end(under: str, names: str) -> Row:
+    return Row(Status.FRONT_END, under, names)
+
+
+def refused(under: str, names: str, reason: str) -> Row:
+    return Row(Status.REFUSED, under, names, reason)
+
+
+def refused_speed(under: str, names: str, reason: str) -> Row:
+    """A refused key that changes no number: where only a dialect's own default sets it, a note is enough."""
+    return Row(Status.REFUSED, under, names, reason, numbers=False)
+
+
+AGENTS = "multi-turn responses, tools and environments are not run yet"
+ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
+BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
+CRITIC = "no critic is trained yet, so there is no gae"
+GPU_MEMORY = "this setting of GPU memory is not applied by the training engine yet"
+KERNELS = "fused kernels are not used yet"
+LORA = "adapters are not trained yet: all weights are"
+MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
+MULTIMODAL = "only text is read"
+OPERATORS = "data and experience operators are not run yet"
+OTHER = "it belongs to one dialect, and is kept for translation only"
+PROFILING = "no profiler is attached yet"
+REWARD_SERVICE = (
+    "only rules and Python functions score responses; reward models, judges and sandboxes are not called yet"
+)
+SERVER = "the engine is not served over HTTP yet"
+VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
+
+TABLE: tuple[Row, ...] = (
+    honoured("", "rlctl stages"),
+    front_end("", "extensions.verl extensions.trinity extensions.roll"),
+    # run
+    honoured("run", "name seed folder mode max_steps_this_session on_end on_failure time_limit"),
+    descriptive("run", "project group"),
+    refused("run", "deterministic", "kernels are not chosen for determinism; CPU runs are deterministic anyway"),
+    refused("run", "max_restarts", "a run with a dead worker ends; start it again and it resumes"),
+    refused("run", "skip.rollout skip.folder", "responses are not replayed from disk yet"),
+    # model
+    honoured(
+        "model",
+        "path tokenizer attention chat_template chat_template_args trust_remote_code max_context_tokens",
+    ),
+    refused("model", "overrides rope.theta rope.scaling", "the model is trained with its own config.json"),
+    refused("model", "lora*", LORA),
+    refused("model", "tinker*", "no remote training service is called"),
+    refused("model", "import_modules", "no module is imported before the model is made"),
+    refused_speed("model", "stage_in_shared_memory", "weights are read from where they are"),
+    refused("model", "modality", MULTIMODAL),
+    refused("model", "freeze", "all weights are trained"),
+    refused("model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
+    # data
+    honoured(
+        "data",
+        "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
+        " max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
+        " evaluation_batch_prompts truncated_prompts_train",
+    ),
+    honoured(
+        "data.train[]",
+        "path format split subset weight max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
+        " response_key messages_key tools_key source_key tag_key extra_key reward reward_args"
+        " image_key video_key audio_key",
+    ),
+    honoured(
+        "data.eval[]",
+        "path format split subset max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
+        " tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
+        " image_key video_key audio_key"
+        " evaluation_sampling.temperature evaluation_sampling.top_p"
+        " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
+    ),
+    descriptive("data.train[]", "name"),
+    refused("data.train[]", "chosen_key rejected_key", "dpo is not trained yet"),
+    refused("data.train[]", "workflow workflow_args", AGENTS),
+    refused("data.train[]", "sampling", "all training sources are sampled alike"),
+    refused("data.eval[]", "weight", "held-out sources do not mix"),
+    refused(
+        "data.eval[]", "response_key messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"
+    ),
+    refused("data.eval[]", "workflow workflow_args", AGENTS),
+    refused("data.eval[]", "sampling", "evaluation_sampling says how held-out prompts are answered"),
+    refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
+    refused_speed("data", "loader_workers filter_workers", "data is read in the controller"),
+    refused("data", "pack_sequences", "sequences are always laid end to end without padding"),
+    refused("data", "custom*", "data-set classes of the user's are not imported"),
+    refused("data", "task_pipeline*", OPERATORS),
+    refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),
+    # batch and schedule
+    honoured(
+        "batch",
+        "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro.by micro.per_replica log_prob_micro"
+        " log_prob_micro.by log_prob_micro.per_replica shuffle shuffle_seed balance",
+    ),
+    refused_speed("batch", "round_tokens_to", "micro-batches are not padded"),
+    honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
+    refused("schedule", "critic_warmup_steps", CRITIC),
+    # algorithm
+    honoured("algorithm", "objective objective<rl> objective<sft>"),
+    descriptive("algorithm", "preset"),
+    refused("algorithm", "objective<dpo>*", "preference pairs are not trained on yet"),
+    refused("algorithm", "objective<mix>*", "expert responses are not mixed into rollouts yet"),
+    honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
+    honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
+    honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon"),
+    refused(
+        "algorithm.advantage<grpo>",
+        "kl_order",
+        "a KL in the reward of grpo is subtracted before the group is normalised",
+    ),
+    honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma advantage<reinforce>.whiten"),
+    refused("algorithm", "advantage<gae>*", CRITIC),
+    refused("algorithm", "advantage<grpo_passk|remax|opo|opmd>*", "this estimator is not computed yet"),
+    refused("algorithm", "advantage<other>*", OTHER),
+    honoured("algorithm", "policy_loss policy_loss<ppo_clip|gspo|cispo|policy_gradient>"),
+    honoured("algorithm.policy_loss<ppo_clip>", "clip_low clip_high dual_clip"),
+    honoured("algorithm.policy_loss<gspo|cispo>", "clip_low clip_high"),
+    honoured("algorithm.policy_loss<policy_gradient>", "importance_weight weight_bound"),
+    refused("algorithm", "policy_loss<topr|sapo>*", "this loss is not computed yet"),
+    refused("algorithm", "policy_loss<other>*", OTHER),
+    honoured("algorithm.aggregation", "mode scale_factor"),
+    refused("algorithm.aggregation", "follow_source", "a loss never depends on how its mini-batch was split"),
+    honoured("algorithm", "kl_in_loss kl_in_loss.estimator kl_in_loss.coefficient"),
+    honoured("algorithm", "kl_in_reward kl_in_reward.estimator kl_in_reward.coefficient"),
+    refused(
+        "algorithm", "kl_in_reward.adaptive kl_in_reward.target kl_in_reward.horizon", "the coefficient stays fixed"
+    ),
+    honoured("algorithm", "entropy_coefficient old_log_probs train_temperature"),
+    refused(
+        "algorithm", "rollout_correction*", "differences between rollout and training engine are not corrected yet"
+    ),
+    refused("algorithm", "reward_shaping.overlong_penalty*", "no penalty on length is computed yet"),
+    refused(
+        "algorithm.reward_shaping",
+        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty add_length_reward"
+        " token_reward advantage_clip whiten_advantages group_by",
+        "rewards are used as they are scored",
+    ),
+    refused(
+        "algorithm",
+        "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>*",
+        "nothing is filtered yet",
+    ),
+    refused(
+        "algorithm.loss_weights",
+        "rl sft l2 difficulty length",
+        "the loss has no further terms and no weights of samples",
+    ),
+    refused("algorithm", "preference_feedback*", "responses are trained on as they were drawn"),
+    refused("algorithm", "distillation*", "no teacher is asked"),
+    refused("algorithm", "sample_strategy sample_strategy_args", BUFFER),
+    refused("algorithm", "experience_operators", OPERATORS),
+    refused("algorithm", "router_replay", "routing is not replayed"),
+    # rollout
+    honoured("rollout", "engine engine<auto> engine<transformers>"),
+    refused("rollout", "engine<auto|transformers>.args", "the transformers engine takes no further arguments"),
+    refused("rollout", "engine<vllm>*", VLLM),
+    refused("rollout", "engine<sglang>*", "the SGLang engine is not connected"),
+    refused("rollout", "engine<external>*", "no outside endpoint generates"),
+    refused("rollout", "engine<other>*", OTHER),
+    honoured("rollout", "max_response_tokens"),
+    honoured("rollout.sampling", "temperature top_p top_k repetition_penalty min_response_tokens ignore_eos seed"),
+    refused("rollout.sampling", "min_p", "the transformers engine has no min_p"),
+    refused("rollout.sampling", "stop include_stop", "responses end at the model's own end tokens"),
+    refused("rollout.sampling", "num_beams", "responses are sampled, one beam each"),
+    refused(
+        "rollout.sampling", "log_probs", "the log-prob of each drawn token is always reported, and no alternatives"
+    ),
+    honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
+    refused_speed("rollout", "parallel.tensor parallel.pipeline parallel.data parallel.expert", VLLM),
+    refused_speed(
+        "rollout.memory",
+        "gpu_fraction max_batched_tokens block_size swap_gib prefix_caching chunked_prefill eager sleep sleep_level"
+        " load_format log_statistics",
+        VLLM,
+    ),
+    refused("rollout.memory", "kv_cache_dtype quantization", VLLM),
+    refused_speed(
+        "rollout.timeouts",
+        "response retries dynamic*",
+        "the built-in engine computes until it is done: there is nothing to wait for",
+    ),
+    refused(
+        "rollout.over_rollout",
+        "ratio wait_after_minimum additional_prompts generation_batch_prompts max_generation_batches",
+        "a step rolls out exactly its prompts",
+    ),
+    refused_speed("rollout", "max_running_prompts split_groups", "max_running_responses bounds what runs at once"),
+    refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
+    refused(
+        "rollout.multi_turn",
+        "enabled max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
+        " tool_config interaction_config use_inference_template sanity_check turn_mode",
+        AGENTS,
+    ),
+    refused_speed("rollout.agent", "workers", AGENTS),
+    refused("rollout.agent", "default config server_path server_class args", AGENTS),
+    refused("rollout", "environments* evaluation_environments*", AGENTS),
+    refused("rollout", "auxiliary_models*", SERVER),
+    refused(
+        "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
+    ),
+    refused_speed("rollout", "runners_per_engine report_every", AGENTS),
+    refused("rollout", "environment", "environment.variables sets variables of every process"),
+    refused_speed("rollout", "log_responses", "a few groups of each step are kept in the run folder, always"),
+    refused_speed("rollout", "log_evaluation_responses", "responses stay in the run folder"),
+    refused_speed("rollout", "responses_folder evaluation_folder", "responses stay in the run folder"),
+    # train
+    honoured("train", "engine engine<fsdp2>"),
+    honoured(
+        "train.engine<fsdp2>",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers",
+    ),
+    descriptive("train.engine<fsdp2>", "source source_args"),
+    refused_speed("train.engine<fsdp2>", "offload", GPU_MEMORY),
+    refused(
+        "train.engine<fsdp2>",
+        "sequence_parallel expert_parallel",
+        "sequences and experts are not split over devices yet",
+    ),
+    refused("train", "engine<megatron>*", MEGATRON),
+    refused("train", "engine<other>*", OTHER),
+    honoured("train.precision", "parameters compute reduce"),
+    honoured("train.optimizer", "name learning_rate weight_decay betas epsilon max_grad_norm"),
+    refused("train.optimizer", "module args", "only adamw trains"),
+    refused("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay", "weight decay stays constant"),
+    honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
+    honoured(
+        "train.learning_rate_schedule", "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay"
+    ),
+    refused(
+        "train.learning_rate_schedule",
+        "restore_from_checkpoint",
+        "a resumed run goes on with the schedule of its config",
+    ),
+    honoured("train.memory", "recompute_activations recompute_reentrant"),
+    refused_speed("train.memory", "offload_activations empty_cache", GPU_MEMORY),
+    refused_speed("train.memory", "remove_padding", "padding is never computed"),
+    refused_speed("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
+    refused_speed("train.fused_kernels", "enabled backend liger prefix_grouping", KERNELS),
+    refused_speed("train", "compile", "nothing is compiled"),
+    honoured("train", "seed"),
+    refused("", "critic*", CRITIC),
+    # reference
+    honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
+    honoured(
+        "reference.engine<fsdp2>",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers",
+    ),
+    descriptive("reference.engine<fsdp2>", "source source_args"),
+    honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
+    honoured("reference", "micro micro.by micro.per_replica"),
+    refused_speed("reference.engine<fsdp2>", "offload", GPU_MEMORY),
+    refused(
+        "reference.engine<fsdp2>",
+        "sequence_parallel expert_parallel",
+        "sequences and experts are not split over devices yet",
+    ),
+    refused("reference", "engine<megatron>*", MEGATRON),
+    refused("reference", "engine<other>*", OTHER),
+    refused_speed("reference", "compile", "nothing is compiled"),
+    refused(
+        "reference.model",
+        "tokenizer chat_template chat_template_args max_context_tokens modality freeze stage_in_shared_memory",
+        "the reference reads the policy's tokens",
+    ),
+    refused(
+        "reference.model",
+        "overrides rope.theta rope.scaling import_modules multi_token_prediction",
+        "the model runs with its own config.json",
+    ),
+    refused("reference.model", "lora* tinker*", LORA),
+    # rewards
+    honoured("", "rewards rewards[]<rule|function>"),
+    honoured("rewards[]<rule|function>", "weight applies_to timeout workers on_error args"),
+    descriptive("rewards[]<rule|function>", "name"),
+    honoured("rewards[]<rule>", "rule score_right score_wrong"),
+    honoured("rewards[]<function>", "path function signature"),
+    refused("", "rewards[]<model|judge|sandbox>*", REWARD_SERVICE),
+    refused("", "rewards[]<external>*", OTHER),
+    descriptive("reward_loop", "manager"),
+    refused_speed("reward_loop", "overlap_with_rollout max_queued", "scoring starts when all responses are there"),
+    # sync, placement, buffer, service
+    refused("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight", ASYNCHRONOUS),
+    refused_speed("sync", "method bucket_mib timeout args", "weights travel in memory, at once"),
+    honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
+    refused(
+        "placement", "rollout_devices roles*", "all roles share all devices; split and explicit layouts are not run yet"
+    ),
+    honoured("", "buffer buffer<memory>"),
+    descriptive("buffer<memory>", "label"),
+    refused(
+        "buffer<memory>",
+        "capacity read_timeout replay.enabled replay.priority replay.priority_args replay.cooldown",
+        BUFFER,
+    ),
+    refused("buffer<memory>", "auxiliary* log_path", BUFFER),
+    refused("", "buffer<sql|file>*", BUFFER),
+    refused("service", "data_juicer*", OPERATORS),
+    # checkpoint, tracking, profiling, environment
+    honoured("checkpoint", "every last resume resume_path keep_last export folder"),
+    refused("checkpoint", "keep_last_critic", CRITIC),
+    refused(
+        "checkpoint",
+        "save_contents load_contents",
+        "a checkpoint is always whole, so that a resumed run is the same run",
+    ),
+    refused("checkpoint", "remote", "checkpoints stay in their folder"),
+    refused(
+        "checkpoint", "delete_after_load delete_previous", "keep_last says what is deleted, after the next one is whole"
+    ),
+    refused_speed("checkpoint", "asynchronous writers", "checkpoints are written between steps"),
+    honoured("", "tracking tracking[]<console|tensorboard|swanlab|wandb|mlflow>"),
+    honoured("tracking[]<tensorboard>", "folder"),
+    honoured("tracking[]<swanlab>", "mode folder api_key"),
+    honoured("tracking[]<wandb>", "mode base_url api_key args"),
+    honoured("tracking[]<mlflow>", "uri username password"),
+    refused("", "tracking[]<other>*", OTHER),
+    refused("profiling", "tool steps continuous folder roles* controller_args worker_args ray_timeline", PROFILING),
+    honoured("environment", "variables"),
+    front_end("environment", "device_memory_check"),
+    refused_speed("environment", "log_level log_every", "everything is logged, at every step"),
+    refused("environment", "role_variables", "variables are set for every process alike"),
+    refused_speed("environment", "log_folder logs_by_node", "logs stay in the run folder"),
+    honoured("environment.ray", "address namespace num_cpus init_args register_timeout"),
+    refused_speed(
+        "environment.ray",
+        "rpc_timeout backend_timeout",
+        "calls between processes have no limits of their own yet",
+    ),
+    refused("environment", "plugins", "no plug-ins are loaded"),
+)
+
+REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "run.mode": {
+        "explore_only": "a run that only explores needs a buffer that outlives it",
+        "train_only": "a run that only trains needs a buffer that another run has filled",
+    },
+    "data.curriculum.order": {"difficulty": "prompts are not ordered by measured difficulty yet"},
+    "data.train[].format": {"sql": "data sets are read from files and hubs"},
+    "data.eval[].format": {"sql": "data sets are read from files and hubs"},
+    "algorithm.kl_in_loss.estimator": {"full": "only the log-probs of drawn tokens are compared"},
+    "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
+    "algorithm.old_log_probs": {"auto": "say recompute or rollout: nothing decides it by itself yet"},
+    "train.learning_rate_schedule.name": {"polynomial": "this shape is not computed"},
+    "rewards[]<function>.signature": dict.fromkeys(("trinity", "roll"), "functions are called as verl calls them"),
+    "placement.layout": dict.fromkeys(
+        ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
+    ),
+}
+
+ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {"train.optimizer.name": (("adamw",), "only adamw trains")}
+"""Keys of free text of which the runtime knows some values, in small letters."""
+
+
+def expand(row: Row) -> Iterator[str]:
+    """The patterns of a row, one for each name and each combination of its ``<a|b>``; a ``*`` stays at the end."""
+    for name in row.names.split():
+        parts = re.split(r"<([^>]*)>", f"{row.under}.{name}" if row.under else name)
+        choices = [part.split("|") if index % 2 else [part] for index, part in enumerate(parts)]
+        for combination in itertools.product(*choices):
+            yield "".join(f"<{part}>" if index % 2 else part for index, part in enumerate(combination))
+
+
+def rows_of(pattern: str) -> list[Row]:
+    """The rows that a key pattern is in; the table is right when there is exactly one."""
+    exact, whole = _index()
+    found = [*exact.get(pattern, ())]
+    for length in _cuts(pattern):
+        found += whole.get(pattern[:length], ())
+    return found
+
+
+def status_of(pattern: str) -> Row:
+    """The row of a key pattern; KeyError where the schema has no such key."""
+    rows = rows_of(pattern)
+    if not rows:
+        raise KeyError(pattern)
+    return rows[0]
+
+
+@cache
+def _index() -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+    exact: dict[str, list[Row]] = {}
+    whole: dict[str, list[Row]] = {}
+    for row in TABLE:
+        for pattern in expand(row):
+            table = whole if pattern.endswith("*") else exact
+            table.setdefault(pattern.removesuffix("*"), []).append(row)
+    return exact, whole
+
+
+def _cuts(pattern: str) -> list[int]:
+    """Lengths of the pattern itself and of everything above it."""
+    return [match.start() for match in re.finditer(r"[.<\[{]|$", pattern)]
+
+
+def refusals(config: Config) -> list[Refusal]:
+    """Every key of a config that is set to something the runtime does not do; a refused section is named once."""
+    found: list[Refusal] = []
+    for setting in settings(config):
+        if any(setting.path[: len(above.key)] == above.key for above in found):
+            continue
+        reason = _reason(setting)
+        if reason:
+            found.append(Refusal(setting.path, setting.value, reason, status_of(setting.pattern).numbers))
+    return found
+
+
+def _reason(setting: Setting) -> str:
+    if setting.value == setting.default:
+        return ""
+    row = status_of(setting.pattern)
+    if row.status is Status.REFUSED:
+        return row.reason
+    if not isinstance(setting.value, str):
+        return ""
+    known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
+    if known and setting.value.lower() not in known:
+        return reason
+    return REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")

@@ -1,0 +1,157 @@
+"""Configs in which one canonical key has a value that is not its default, made from the schema, for the laws of translation."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+from hypothesis import strategies as st
+
+from rlctl.adapters.tree import find, put
+from rlctl.config import Config, config_from, to_plain
+from rlctl.config.fields import Choice, Interval
+from rlctl.config.inspect import FieldInfo, Key, fields_of, walk
+
+BASE: dict[str, Any] = {
+    "model": {"path": "org/model"},
+    "data": {"train": [{"path": "train.parquet"}], "eval": [{"path": "test.parquet"}]},
+    "batch": {"prompts_per_step": 64, "responses_per_prompt": 4, "mini_batch_responses": 64},
+    "schedule": {"total_steps": 30, "evaluate_every": 5},
+    "algorithm": {"objective": {"name": "rl"}},
+    "placement": {"layout": "split", "devices_per_node": 8, "rollout_devices": 4},
+    "rollout": {"parallel": {"replicas": 4}},
+}
+SFT: dict[str, Any] = {
+    "model": {"path": "org/model"},
+    "data": {
+        "train": [{"path": "train.parquet", "messages_key": "messages"}],
+        "eval": [{"path": "test.parquet", "messages_key": "messages"}],
+        "max_sequence_tokens": 1024,
+    },
+    "batch": {"prompts_per_step": 64},
+    "schedule": {"total_steps": 30},
+    "algorithm": {"objective": {"name": "sft"}},
+    "checkpoint": {"every": 10},
+}
+NEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("critic", {"algorithm.advantage.name": "gae", "critic": {}}),
+    ("critic.model", {"critic.model": {"path": "org/critic"}}),
+    ("critic.micro", {"critic.micro": {"by": "tokens", "per_replica": 2048}}),
+    ("model.lora", {"model.lora": {}}),
+    ("model.tinker", {"model.tinker": {}}),
+    ("algorithm.kl_in_loss", {"algorithm.kl_in_loss": {}}),
+    ("algorithm.kl_in_reward", {"algorithm.kl_in_reward": {}, "algorithm.advantage.name": "gae", "critic": {}}),
+    ("algorithm.rollout_correction", {"algorithm.rollout_correction": {"weight": "token"}}),
+    ("algorithm.reward_shaping.overlong_penalty", {"algorithm.reward_shaping.overlong_penalty": {"limit": 400}}),
+    ("algorithm.preference_feedback", {"algorithm.preference_feedback": {}}),
+    ("data.custom", {"data.custom": {"path": "a.py", "class_name": "A"}}),
+    ("data.task_pipeline", {"data.task_pipeline": {}}),
+    ("batch.log_prob_micro", {"batch.log_prob_micro": {"by": "tokens", "per_replica": 2048}}),
+    ("reference.micro", {"reference.micro": {"by": "tokens", "per_replica": 2048}}),
+    ("reference.engine", {"reference.engine": {"name": "fsdp2", "offload": "parameters"}}),
+    ("reference.precision", {"reference.precision": {}}),
+    ("rollout.timeouts.dynamic", {"rollout.timeouts.dynamic": {}}),
+    ("service.data_juicer", {"service.data_juicer": {"url": "http://host:1"}}),
+)
+TOGETHER: dict[str, dict[str, Any]] = {
+    "checkpoint.resume": {"checkpoint.resume_path": "runs/x/global_step_5"},
+    "train.learning_rate_schedule.warmup.ratio": {},
+}
+
+
+def values(info: FieldInfo) -> st.SearchStrategy[Any]:
+    """Values of a field other than its default, as plain values of a file."""
+    return _of(info.type, info).filter(lambda value: value != _plain(info.default))
+
+
+def _plain(value: Any) -> Any:
+    plain = to_plain(value)
+    return list(plain) if isinstance(plain, tuple) else plain
+
+
+def _of(hint: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin in (Union, types.UnionType):
+        return st.one_of(*[_of(arg, info) for arg in args if arg is not type(None)])
+    if hint is bool:
+        return st.booleans()
+    if hint is int:
+        low = int(info.range.at_least or 1) if info.range else 1
+        high = int(info.range.at_most) if info.range and info.range.at_most is not None else low + 60
+        return st.integers(max(low, 1), high)
+    if hint is float:
+        return st.sampled_from([0.125, 0.25, 0.75, 0.375])
+    if hint is str:
+        return st.sampled_from(["alpha", "beta/gamma", "some_name"])
+    if hint is Interval:
+        return st.integers(1, 20)
+    if origin is tuple:
+        if args[-1] is not Ellipsis:
+            return st.just([0.8, 0.95])
+        return st.lists(_of(args[0], info), min_size=1, max_size=2, unique_by=str)
+    if origin is dict or hint is dict:
+        return st.just({"key": "value"})
+    return st.just({"key": "value"})
+
+
+def leaves() -> list[Key]:
+    """Every canonical key that holds a value of its own."""
+    return [key for key in walk(Config) if not key.is_section and "{}" not in key.pattern]
+
+
+def build(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[Config, tuple[Any, ...]]:
+    """A config that has ``value`` at ``key``, with all that the key needs, and the key's path in it."""
+    tree = _copy(base)
+    for prefix, extra in NEEDS:
+        if key.path == prefix or key.path.startswith(f"{prefix}."):
+            for path, item in extra.items():
+                put(tree, tuple(path.split(".")), _copy(item))
+    for path, item in TOGETHER.get(key.path, {}).items():
+        put(tree, tuple(path.split(".")), item)
+    place = _place(key, tree)
+    put(tree, place, value)
+    return config_from(tree), place
+
+
+def _place(key: Key, tree: dict[str, Any]) -> tuple[Any, ...]:
+    """Walk the key's pattern, choosing the option of every choice and the first item of every list on the way."""
+    place: list[Any] = []
+    item = ".1" if key.pattern.startswith("tracking") else ".0"
+    if item == ".1":
+        put(tree, ("tracking",), [{"name": "console"}])
+    for part in key.pattern.replace("[]", item).split("."):
+        name, _, option = part.partition("<")
+        place.append(int(name) if name.isdecimal() else name)
+        if option:
+            tag = _tag(key, tuple(place))
+            section = find(tree, tuple(place))
+            required = _required(option.rstrip(">"), tag)
+            chosen = {tag: option.rstrip(">"), **required}
+            put(tree, tuple(place), {**(section if isinstance(section, dict) else {}), **chosen})
+    return tuple(place)
+
+
+def _tag(key: Key, place: tuple[Any, ...]) -> str:
+    return "type" if place[0] == "rewards" else "name"
+
+
+def _required(option: str, tag: str) -> dict[str, Any]:
+    if tag == "type":
+        return {
+            "function": {"path": "reward.py"},
+            "model": {"path": "org/reward"},
+            "sandbox": {"url": "http://host:8080"},
+            "external": {"kind": "some_reward"},
+        }.get(option, {})
+    return {"other": {"kind": "something"}}.get(option, {})
+
+
+def _copy(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {key: _copy(inner) for key, inner in item.items()}
+    return [_copy(inner) for inner in item] if isinstance(item, list) else item
+
+
+__all__ = ["BASE", "SFT", "Choice", "build", "fields_of", "leaves", "values"]

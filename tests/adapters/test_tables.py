@@ -1,0 +1,76 @@
+"""Silence is impossible: every canonical key is in every dialect's table, and every line of a table names keys that exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlctl.adapters import dialect, names
+from rlctl.adapters.rules import Dropped, matches
+from rlctl.adapters.table import Table
+from rlctl.config import Config
+from rlctl.config.inspect import walk
+
+TABLES = {
+    f"{name}:{kind}": table for name in names() if name != "rlctl" for kind, table in dialect(name).tables.items()
+}
+MAIN = {name: table for name, table in TABLES.items() if not name.endswith(":evaluation")}
+CANONICAL = {key.path for key in walk(Config)} | {f"{key.path}.name" for key in walk(Config) if key.is_section}
+CANONICAL |= {"rewards[].type"}
+
+
+def _named(table: Table) -> set[str]:
+    return {_listed(name) for rule in table.rules for name in rule.canonical}
+
+
+def _bare(path: str) -> tuple[str, ...]:
+    return tuple(path.replace("[]", "").replace("{}", "").split("."))
+
+
+def _listed(name: str) -> str:
+    return ".".join("[]" if part.isdecimal() else part for part in name.split(".")).replace(".[]", "[]")
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_every_canonical_key_is_mapped_or_dropped_with_a_reason(name: str) -> None:
+    named = _named(MAIN[name])
+    wildcards = [_bare(item) for item in named if item.endswith("**")]
+    missing = [
+        key.path
+        for key in walk(Config)
+        if not key.is_section
+        and key.path not in named
+        and key.path.replace("{}", "") not in named
+        and not key.path.startswith(("extensions.", "stages"))
+        and not any(matches(pattern, _bare(key.path)) for pattern in wildcards)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_rule_names_canonical_keys_that_exist(name: str) -> None:
+    free = {key.path for key in walk(Config) if key.info.type is dict or "dict" in str(key.info.type)}
+    strange = []
+    for rule in TABLES[name].rules:
+        for item in rule.canonical:
+            path = _listed(item.removesuffix(".**"))
+            path = path.removesuffix("[]").removesuffix("{}")
+            inside_free = any(path.startswith(f"{root}.") for root in free)
+            if path not in CANONICAL and not inside_free:
+                strange.append(item)
+    assert strange == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_drop_and_every_note_gives_a_reason(name: str) -> None:
+    table = TABLES[name]
+    drops = [rule.to for rule in table.rules if isinstance(rule, Dropped) and not rule.reason]
+    notes = [note.key for note in table.notes if not note.reason]
+    assert drops == []
+    assert notes == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_versions_in_a_table_are_releases_of_the_dialect(name: str) -> None:
+    releases = set(dialect(name.split(":")[0]).versions)
+    used = {item for rule in TABLES[name].rules for key in rule.keys for item in (key.since, key.until) if item}
+    assert used <= releases

@@ -1,0 +1,331 @@
+"""Every check has a config that provokes it and says where and what to do; a good config provokes none."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.arithmetic import Cluster
+from rlctl.checks import CODES, check, codes_page
+from rlctl.config import config_from, load
+from rlctl.documents import read_yaml
+from rlctl.report import Finding, Level
+
+ROOT = Path(__file__).parents[2]
+H100 = Cluster(1, 8, "cuda", gpu="NVIDIA H100 80GB HBM3")
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> dict[str, Any]:
+    """A config without findings: model and data are here, and everything divides."""
+    shape = {
+        "vocab_size": 1000,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+    }
+    (tmp_path / "model").mkdir()
+    model = {"model_type": "llama", "max_position_embeddings": 2048, **shape}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(model))
+    (tmp_path / "train.parquet").touch()
+    return {
+        "model": {"path": str(tmp_path / "model")},
+        "data": {"train": [{"path": str(tmp_path / "train.parquet")}]},
+        "batch": {"prompts_per_step": 64, "responses_per_prompt": 8, "mini_batch_responses": 256},
+        "schedule": {"total_steps": 10},
+        "rollout": {"engine": "transformers"},
+    }
+
+
+def over(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(base))
+    for key, value in change.items():
+        nested = isinstance(value, dict) and isinstance(merged.get(key), dict) and "name" not in value
+        merged[key] = over(merged[key], value) if nested else value
+    return merged
+
+
+def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) -> list[Finding]:
+    return check(config_from(over(base, change)), **arguments)
+
+
+def test_a_good_config_has_no_findings(good: dict[str, Any]) -> None:
+    assert found(good, {}, cluster=H100, symbolic=()) == []
+
+
+MOVED = {"batch": {"mini_batch_responses": None}}
+EXPLICIT = {"layout": "explicit", "roles": {"policy": {"devices": [0, 9]}, "rollout": {"devices": [1]}, "pilot": {}}}
+PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no-model", {"model": {"path": ""}}, "model.path", "not set"),
+    ("no-data", {"data": {"train": []}}, "data.train", "empty"),
+    ("no-data", {"run": {"mode": "evaluate_only"}}, "data.eval", "only evaluates"),
+    ("no-data", {"data": {"train": [{}]}}, "data.train[0].path", "no path"),
+    ("no-reward", {"rewards": []}, "rewards", "no reward"),
+    ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "2 rewards are called 'reward'"),
+    ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no end"),
+    (
+        "mini-batch-too-large",
+        {"batch": {"mini_batch_responses": 1024}},
+        "batch.mini_batch_responses",
+        "64 prompts x 8 = 512",
+    ),
+    ("mini-batch-uneven", {"batch": {"mini_batch_responses": 200}}, "batch.mini_batch_responses", r"2 x 200 \+ 112"),
+    (
+        "idle-replicas",
+        {"batch": {"mini_batch_responses": 4}},
+        "batch.mini_batch_responses",
+        "4 of them compute nothing",
+    ),
+    (
+        "replicas-uneven",
+        {"batch": {"prompts_per_step": 25, "mini_batch_responses": 100}},
+        "batch.mini_batch_responses",
+        "100 responses on 8 replicas is 12.5 each",
+    ),
+    (
+        "sequence-over-micro",
+        {"batch": {"micro": {"per_replica": 1000}}},
+        "batch.micro.per_replica",
+        "up to 1024 tokens",
+    ),
+    ("context-too-short", {"model": {"max_context_tokens": 1000}}, "model.max_context_tokens", "512 .* = 1024"),
+    ("model-positions", {"rollout": {"max_response_tokens": 4000}}, "rollout.max_response_tokens", "2048 positions"),
+    (
+        "response-bounds",
+        {"rollout": {"sampling": {"min_response_tokens": 600}}},
+        "rollout.sampling.min_response_tokens",
+        "at least 600",
+    ),
+    (
+        "devices-not-divisible",
+        {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 3}}},
+        "train.engine",
+        "replicas of 3 devices",
+    ),
+    ("devices-not-divisible", {"rollout": {"parallel": {"tensor": 3}}}, "rollout.parallel", "engines of 3 devices"),
+    (
+        "engine-over-node",
+        {"rollout": {"parallel": {"tensor": 16}}, "placement": {"nodes": 2}},
+        "rollout.parallel.tensor",
+        "16 devices on nodes of 8",
+    ),
+    (
+        "tensor-over-node",
+        {"train": {"engine": {"name": "megatron", "tensor": 16}}, "placement": {"nodes": 2}},
+        "train.engine.tensor",
+        "16 devices on nodes of 8",
+    ),
+    (
+        "role-devices",
+        {"placement": {"layout": "split", "rollout_devices": 8}},
+        "placement.rollout_devices",
+        "training has none",
+    ),
+    ("role-devices", {"placement": EXPLICIT}, "placement.roles.policy.devices", "devices 0 to 7"),
+    ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "no role 'pilot'"),
+    ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
+    (
+        "group-of-one",
+        {"batch": {"responses_per_prompt": 1, **MOVED["batch"]}},
+        "batch.responses_per_prompt",
+        "reward itself",
+    ),
+    ("gae-without-critic", {"algorithm": {"advantage": "gae"}}, "algorithm.advantage", "critic is null"),
+    ("critic-unused", {"critic": {}}, "critic", "grpo asks no critic"),
+    (
+        "kl-off",
+        {"algorithm": {"kl_in_loss": {"coefficient": 0.0}}},
+        "algorithm.kl_in_loss.coefficient",
+        "measures nothing",
+    ),
+    ("reference-unused", {"reference": {"model": {"path": "org/other"}}}, "reference.model", "no KL"),
+    ("greedy-training", {"rollout": {"sampling": {"temperature": 0.0}}}, "rollout.sampling.temperature", "greedy"),
+    (
+        "sampling-cut",
+        {"rollout": {"sampling": {"top_p": 0.7, "top_k": 50}}},
+        "rollout.sampling",
+        "top_p 0.7 and top_k 50",
+    ),
+    ("learning-rate", {"train": {"optimizer": {"learning_rate": 0.01}}}, "train.optimizer.learning_rate", "0.01"),
+    (
+        "learning-rate",
+        {"train": {"optimizer": {"learning_rate": 0.0}}},
+        "train.optimizer.learning_rate",
+        "nothing is learned",
+    ),
+    (
+        "warmup",
+        {"train": {"learning_rate_schedule": {"warmup": {"ticks": 1, "ratio": 0.1}}}},
+        "train.learning_rate_schedule.warmup",
+        "both",
+    ),
+    (
+        "warmup",
+        {"train": {"learning_rate_schedule": {"name": "cosine", "tick": "optimizer_step", "warmup": {"ticks": 21}}}},
+        "train.learning_rate_schedule.warmup.ticks",
+        "21 ticks in a run of 20",
+    ),
+    (
+        "clip-range",
+        {"algorithm": {"policy_loss": {"name": "ppo_clip", "clip_low": 1.5, "clip_high": 2}}},
+        "algorithm.policy_loss.clip_low",
+        "never acts",
+    ),
+    (
+        "clip-range",
+        {"algorithm": {"policy_loss": {"name": "gspo", "clip_high": 1e-4}}},
+        "algorithm.policy_loss.clip_high",
+        "below clip_low",
+    ),
+    (
+        "clip-range",
+        {"algorithm": {"policy_loss": {"name": "ppo_clip", "dual_clip": 1.1}}},
+        "algorithm.policy_loss.dual_clip",
+        "within",
+    ),
+    ("evaluation-never", {"data": {"eval": [{"path": "org/set"}]}}, "data.eval", "evaluate_every is null"),
+    ("evaluation-without-data", {"schedule": {"evaluate_every": 5}}, "schedule.evaluate_every", "data.eval is empty"),
+    ("path-missing", {"model": {"path": "./nowhere"}}, "model.path", "the model ./nowhere"),
+    (
+        "path-missing",
+        {"data": {"train": [{"path": "nowhere.parquet"}]}},
+        "data.train[0].path",
+        "the data nowhere.parquet",
+    ),
+    ("path-missing", {"rewards": [{"type": "function", "path": "no.py"}]}, "rewards[0].path", "file no.py"),
+    (
+        "path-missing",
+        {"checkpoint": {"resume": "path", "resume_path": "/no"}},
+        "checkpoint.resume_path",
+        "checkpoint /no",
+    ),
+    ("hub-name", {"model": {"path": "Qwen/Qwen2.5-1.5B"}}, "model.path", "on a hub"),
+    ("resume-path", {"checkpoint": {"resume": "path"}}, "checkpoint.resume_path", "not set"),
+    ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "not read"),
+    ("never-saved", {"checkpoint": {"last": False, "export": "never"}}, "checkpoint", "nothing is saved"),
+    ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "an account"),
+    ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "2 times"),
+    (
+        "literal-secret",
+        {"tracking": [{"name": "wandb", "mode": "offline", "api_key": "x"}]},
+        "tracking[0].api_key",
+        "plain text",
+    ),
+    (
+        "literal-secret",
+        {"environment": {"variables": {"HF_TOKEN": "x"}}},
+        "environment.variables.HF_TOKEN",
+        "plain text",
+    ),
+    ("not-supported", {"rollout": {"engine": "vllm"}}, "rollout.engine", "vLLM engine is not connected"),
+    ("not-supported", {"rollout": {"engine": "auto"}}, "rollout.engine", "auto is vllm on GPUs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "change", "key", "words"), PROVOKED, ids=[f"{code}-{key}" for code, _, key, _ in PROVOKED]
+)
+def test_a_rule_finds_what_it_is_for(
+    good: dict[str, Any], code: str, change: dict[str, Any], key: str, words: str
+) -> None:
+    findings = found(good, change, cluster=H100, symbolic=())
+    mine = [finding for finding in findings if finding.code == code and finding.key == key]
+    assert len(mine) == 1, [(finding.code, finding.key) for finding in findings]
+    assert re.search(words, mine[0].message), mine[0].message
+    assert mine[0].level is CODES[code].level
+
+
+def test_every_code_is_provoked_by_a_test() -> None:
+    assert set(CODES) - {code for code, *_ in PROVOKED} == {"stage", "memory", "not-applied"}
+
+
+def test_every_error_and_warning_says_what_to_do(good: dict[str, Any]) -> None:
+    for _, change, _, _ in PROVOKED:
+        for finding in found(good, change, cluster=H100, symbolic=()):
+            assert finding.hint or finding.level is Level.NOTE or finding.code == "role-devices", finding
+
+
+def test_the_two_nearest_divisors_are_named(good: dict[str, Any]) -> None:
+    (finding,) = found(good, {"batch": {"mini_batch_responses": 200}})
+    assert finding.hint == "set batch.mini_batch_responses to 128 or 256"
+
+
+def test_memory_is_compared_with_the_device(good: dict[str, Any]) -> None:
+    tight = Cluster(1, 8, "cuda", gib_per_device=0.0001)
+    keys = {finding.key for finding in found(good, {}, cluster=tight) if finding.code == "memory"}
+    assert keys == {"train.engine", "rollout.parallel.tensor"}
+    assert found(good, {}, cluster=Cluster(1, 8, "cuda")) == []
+
+
+def test_symbolic_secrets_and_unknown_origins_are_no_findings(good: dict[str, Any]) -> None:
+    change = {"tracking": [{"name": "wandb", "mode": "offline", "api_key": "x"}]}
+    assert found(good, change, symbolic={("tracking", 0, "api_key")}) == []
+    assert found(good, change) == []
+
+
+def test_stages_are_checked_as_they_run_under_their_own_key(good: dict[str, Any]) -> None:
+    stages = [{"name": "warm", "algorithm": {"objective": "sft"}}, {"name": "rl", "batch": {"responses_per_prompt": 1}}]
+    findings = found(good, {"stages": stages, "tracking": ["console", "console"]})
+    assert [(finding.code, finding.key) for finding in findings] == [
+        ("mini-batch-too-large", "batch.mini_batch_responses"),
+        ("tracker-twice", "tracking"),
+        ("group-of-one", "stages[1].batch.responses_per_prompt"),
+    ]
+
+
+def test_a_stage_that_cannot_be_built_is_an_error(good: dict[str, Any]) -> None:
+    findings = found(good, {"stages": [{"name": "a", "batch": {"prompts_per_stp": 1}}]})
+    assert [finding.code for finding in findings] == ["stage"]
+    assert "prompts_per_step" in findings[0].hint
+
+
+def test_findings_point_into_the_file(good: dict[str, Any], tmp_path: Path) -> None:
+    text = (
+        f"rlctl: 1\nmodel: {{path: {good['model']['path']}}}\ndata:\n  train:\n    - path: nowhere.parquet\n"
+        "batch:\n  prompts_per_step: 8\n  responses_per_prompt: 1\nschedule: {total_steps: 1}\n"
+        "stages:\n  - {name: a}\n  - name: b\n    batch:\n      responses_per_prompt: 2\n"
+    )
+    (tmp_path / "run.yaml").write_text(text)
+    loaded, _ = load(read_yaml(text, "run.yaml"))
+    assert loaded is not None
+    lines = {(f.key): f.at.line for f in check(loaded.config, locate=loaded.locate) if f.at is not None}
+    assert lines["data.train[0].path"] == 5
+    assert lines["stages[0].batch.responses_per_prompt"] == 8
+
+
+def test_a_config_for_1024_gpus_is_checked_within_2_seconds(good: dict[str, Any]) -> None:
+    roles = {"policy": {"devices": list(range(512))}, "rollout": {"devices": list(range(512, 1024))}}
+    config = config_from(over(good, {"placement": {"nodes": 128, "layout": "explicit", "roles": roles}}))
+    started = time.perf_counter()
+    check(config, cluster=Cluster(128, 8, "cuda", gpu="H100"))
+    assert time.perf_counter() - started < 2
+
+
+def test_the_page_of_codes_is_up_to_date() -> None:
+    page = ROOT / "docs" / "reference" / "checks.md"
+    assert page.read_text(encoding="utf-8") == codes_page(), (
+        "print rlctl.checks.codes_page() into docs/reference/checks.md"
+    )
+
+
+def test_a_dialects_default_that_changes_no_number_is_told_and_what_was_written_is_refused(
+    good: dict[str, Any],
+) -> None:
+    change = {"data": {"loader_workers": 8}}
+    written = [finding.code for finding in found(good, change)]
+    silent = [finding.code for finding in found(good, change, silent={("data", "loader_workers")})]
+    assert (written, silent) == (["not-supported"], ["not-applied"])
+
+
+def test_a_dialects_default_that_changes_numbers_is_refused_all_the_same(good: dict[str, Any]) -> None:
+    change = {"rollout": {"sampling": {"min_p": 0.1}}}
+    silent = [finding.code for finding in found(good, change, silent={("rollout", "sampling", "min_p")})]
+    assert silent == ["not-supported"]

@@ -1,0 +1,157 @@
+"""``convert``: text on stdout, account on stderr, one object with ``--json``, and an exit code that tells of losses."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl import translate as translate_module
+from rlctl.cli import completion
+from rlctl.cli.convert import OnLoss, exit_code, lost
+from rlctl.config import load
+from rlctl.documents import read_yaml
+from rlctl.errors import ExitCode
+from rlctl.report import Bucket, Entry, Report
+
+LOSSY = "actor_rollout_ref: {model: {path: some/model}}\nno_such_section: {no_such_key: 1}\n"
+
+
+@pytest.fixture
+def verl_file(tmp_path: Path) -> Path:
+    """A verl config with a key that verl does not have."""
+    path = tmp_path / "verl.yaml"
+    path.write_text(LOSSY)
+    return path
+
+
+def test_text_goes_to_stdout_and_the_account_to_stderr(rlctl: Any, verl_file: Path) -> None:
+    shown = rlctl("convert", str(verl_file), "--from", "verl", "--to", "rlctl")
+    assert shown.code == ExitCode.FINDINGS
+    loaded, _ = load(read_yaml(shown.out, "out.yaml"))
+    assert loaded is not None
+    assert loaded.config.model.path == "some/model"
+    assert "no_such_section" in shown.err
+    assert f"{verl_file}:2: unknown: " in shown.err
+
+
+def test_json_is_one_object_of_the_documented_shape(rlctl: Any, verl_file: Path) -> None:
+    shown = rlctl("convert", str(verl_file), "--from", "verl", "--to", "rlctl", "--json")
+    found = json.loads(shown.out)
+    assert list(found) == ["dialect", "target", "accounting", "origins", "findings", "text"]
+    assert found["dialect"].startswith("verl@")
+    unknown = [entry for entry in found["accounting"] if entry["bucket"] == "unknown"]
+    assert unknown[0]["line"] == 2
+    assert set(unknown[0]) == {"key", "bucket", "file", "line", "value", "targets", "note"}
+    assert "some/model" in found["text"]
+
+
+def test_on_loss_decides_what_is_written_and_how_it_ends(rlctl: Any, verl_file: Path, tmp_path: Path) -> None:
+    command = ("convert", str(verl_file), "--from", "verl", "--to", "rlctl")
+    strict = rlctl(*command, "--on-loss", "error", "-o", str(tmp_path / "strict.yaml"))
+    assert (strict.code, strict.out) == (1, "")
+    assert "nothing was written" in strict.err
+    assert not (tmp_path / "strict.yaml").exists()
+    loose = rlctl(*command, "--on-loss", "ignore")
+    assert loose.code == 0
+    assert "some/model" in loose.out
+
+
+def test_it_writes_a_file_once_and_overwrites_only_by_force(rlctl: Any, verl_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.yaml"
+    command = ("convert", str(verl_file), "--from", "verl", "--to", "rlctl", "-o", str(out))
+    assert rlctl(*command).out == ""
+    written = out.read_text()
+    again = rlctl(*command)
+    assert again.code == 1
+    assert "--force" in again.err
+    assert rlctl(*command, "--force").code == 3
+    assert out.read_text() == written
+
+
+def test_overrides_are_in_the_dialect_of_the_file(rlctl: Any, verl_file: Path) -> None:
+    shown = rlctl("convert", str(verl_file), "data.train_batch_size=64", "--from", "verl", "--to", "rlctl", "--json")
+    loaded, _ = load(read_yaml(json.loads(shown.out)["text"], "out.yaml"))
+    assert loaded is not None
+    assert loaded.config.batch.prompts_per_step == 64
+
+
+def test_overrides_alone_are_read_where_the_dialect_is_named(rlctl: Any) -> None:
+    overrides = ("data.train_batch_size=64", "actor_rollout_ref.model.path=m")
+    shown = rlctl("convert", *overrides, "--from", "verl", "--to", "rlctl")
+    loaded, _ = load(read_yaml(shown.out, "out.yaml"))
+    assert loaded is not None
+    assert loaded.config.batch.prompts_per_step == 64
+    unnamed = rlctl("convert", *overrides, "--to", "rlctl")
+    assert unnamed.code == 2
+    assert "--from" in unnamed.err
+
+
+def test_set_takes_canonical_keys(rlctl: Any, verl_file: Path) -> None:
+    shown = rlctl("convert", str(verl_file), "--from", "verl", "--to", "rlctl", "--set", "run.name=other")
+    loaded, _ = load(read_yaml(shown.out, "out.yaml"))
+    assert loaded is not None
+    assert loaded.config.run.name == "other"
+
+
+def test_standard_input_is_a_file(rlctl: Any, verl_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(verl_file.read_bytes())))
+    shown = rlctl("convert", "-", "--from", "verl", "--to", "rlctl")
+    assert "some/model" in shown.out
+    assert "<stdin>:2" in shown.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--to", "openrlhf"],
+        ["--to", "verl@99.9"],
+        ["--to", "rlctl", "--from", "nope"],
+        ["--to", "rlctl", "--sidecar", "x.yaml", "--no-carry"],
+        ["--to", "rlctl", "--assume", "x"],
+        ["--to", "rlctl", "--on-loss", "maybe"],
+    ],
+)
+def test_a_wrong_option_writes_nothing(rlctl: Any, verl_file: Path, arguments: list[str]) -> None:
+    shown = rlctl("convert", str(verl_file), *arguments)
+    assert shown.code in (1, 2)
+    assert shown.out == ""
+    assert "bug in rlctl" not in shown.err
+
+
+def test_every_dialect_converts_from_the_canonical_one(rlctl: Any, config_file: Path) -> None:
+    for name in [dialect.name for dialect in translate_module.dialects()]:
+        shown = rlctl("convert", str(config_file), "--to", name)
+        assert shown.code in (0, 3), shown.err
+        assert "some/model" in shown.out
+
+
+def test_the_dialects_are_what_completion_offers() -> None:
+    known = {dialect.name for dialect in translate_module.dialects()}
+    assert {name for name in completion.dialects("") if "@" not in name} == known
+    assert all(name.startswith("verl") for name in completion.dialects("verl"))
+
+
+def accounted(*buckets: Bucket) -> Report:
+    return Report("a@1", "b@1", [], [Entry("key", bucket) for bucket in buckets])
+
+
+@pytest.mark.parametrize(
+    ("buckets", "code"),
+    [
+        ((), ExitCode.OK),
+        ((Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED, Bucket.DEAD), ExitCode.OK),
+        ((Bucket.MAPPED, Bucket.UNSUPPORTED), ExitCode.FINDINGS),
+        ((Bucket.UNKNOWN,), ExitCode.FINDINGS),
+    ],
+)
+def test_only_what_is_lost_changes_the_exit_code(buckets: tuple[Bucket, ...], code: ExitCode) -> None:
+    report = accounted(*buckets)
+    assert exit_code("text", report, OnLoss.WARN) is code
+    assert exit_code("text", report, OnLoss.IGNORE) is ExitCode.OK
+    assert exit_code(None, report, OnLoss.IGNORE) is ExitCode.FAILED
+    assert lost(report) is (code is ExitCode.FINDINGS)

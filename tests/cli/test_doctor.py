@@ -1,0 +1,46 @@
+"""``doctor`` says what is installed without importing it, and what is missing with how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from typing import Any
+
+import pytest
+
+from rlctl.cli import doctor
+
+
+def test_versions_are_those_of_the_installed_packages(rlctl: Any) -> None:
+    found = json.loads(rlctl("doctor", "--json").out)
+    assert found["packages"]["omegaconf"] == importlib.metadata.version("omegaconf")
+    assert found["machine"]["cpu_cores"] >= 1
+    assert {"name", "available", "missing", "hint"} == set(found["abilities"][0])
+
+
+def test_what_is_missing_is_named_with_how_to_get_it() -> None:
+    versions: dict[str, str | None] = dict.fromkeys(doctor.PACKAGES, "1")
+    versions["mlflow"] = None
+    able = {ability.name: ability for ability in doctor.abilities(versions)}
+    assert able["train and roll out (Transformers engine)"].available
+    assert able["track with MLflow"].missing == ("mlflow",)
+    assert "rlctl[mlflow]" in able["track with MLflow"].hint
+
+
+def test_every_ability_asks_for_packages_that_are_looked_at() -> None:
+    assert {package for _, needed, _ in doctor.ABILITIES for package in needed} <= set(doctor.PACKAGES)
+
+
+def test_a_driver_that_fails_is_unknown_not_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.gpus() == "unknown"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\n")
+    assert doctor.gpus() == ["NVIDIA H100 80GB HBM3, 81559 MiB"]
+
+
+def test_the_text_holds_every_ability(rlctl: Any) -> None:
+    shown = rlctl("doctor").out
+    assert all(name in shown for name, _, _ in doctor.ABILITIES)

@@ -1,0 +1,56 @@
+"""``explain`` says of a key what the schema says, in words and as data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.config.inspect import walk
+from rlctl.support import status_of
+
+
+def test_a_key_shows_its_facts(rlctl: Any) -> None:
+    shown = rlctl("explain", "batch.mini_batch_responses")
+    assert shown.code == 0
+    facts = dict(
+        line.split(maxsplit=1) for line in shown.out.splitlines() if line.startswith("  ") and len(line.split()) > 1
+    )
+    assert facts["unit"] == "responses"
+    assert facts["range"] == "at least 1"
+    assert facts["default"] == "null"
+    assert facts["runs"] == "honoured"
+
+
+def test_a_choice_shows_its_options_and_which_runs_refuse(rlctl: Any) -> None:
+    shown = rlctl("explain", "algorithm.advantage").out
+    for name in ("grpo", "rloo", "gae"):
+        assert f"    {name} " in shown
+    assert "with normalize_by_std, epsilon" in shown
+
+
+def test_a_section_shows_its_keys(rlctl: Any) -> None:
+    shown = rlctl("explain", "train.optimizer").out
+    assert "learning_rate" in shown
+    assert "Peak learning rate" in shown
+
+
+def test_json_holds_the_same(rlctl: Any) -> None:
+    found = json.loads(rlctl("explain", "train.optimizer.learning_rate", "--json").out)
+    assert found["pattern"] == "train.optimizer.learning_rate"
+    assert found["default"] == "1e-06"
+    assert found["support"] == str(status_of("train.optimizer.learning_rate").status)
+
+
+def test_an_unknown_key_fails_with_the_nearest(rlctl: Any) -> None:
+    shown = rlctl("explain", "learning_rate")
+    assert (shown.code, shown.out) == (1, "")
+    assert "train.optimizer.learning_rate" in shown.err
+
+
+def test_every_key_can_be_shown(rlctl: Any) -> None:
+    from rlctl.cli.explain import lines
+    from rlctl.config.explain import explain
+
+    for key in walk(Config):
+        assert len(list(lines(explain(key.pattern)))) > 3

@@ -1,0 +1,108 @@
+"""``launch`` starts nothing that a check refuses, and its exit code, summary and JSON say how the run ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl import runs
+from rlctl.cli import summary
+from rlctl.plan import Plan
+from rlctl.runs import RunResult
+
+STAGES = {
+    "main": {
+        "evaluated": {"first": {"evaluation/gsm8k/accuracy": 0.1}, "last": {"evaluation/gsm8k/accuracy": 0.6}},
+        "seconds": {"rollout": 60.0, "train": 40.0},
+        "tokens": 5000,
+        "steps": 3,
+    }
+}
+
+
+@pytest.fixture
+def ready_file(config_file: Path) -> Path:
+    """A config that passes every check on this machine."""
+    folder = config_file.parent
+    (folder / "train.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n' * 16)
+    config_file.write_text(
+        config_file.read_text()
+        .replace("train.jsonl", str(folder / "train.jsonl"))
+        .replace("devices_per_node: 2", "devices_per_node: 1, device: cpu")
+        + "\nrollout: {engine: {name: transformers}}\n"
+    )
+    return config_file
+
+
+def ends(status: Any, seen: list[Plan]) -> Callable[..., RunResult]:
+    """A run that ends at once: what is under test is what the command makes of its end."""
+
+    def start(loaded: Any, *, plan: Plan, observer: Callable[[dict[str, Any]], None], new: bool) -> RunResult:
+        seen.append(plan)
+        observer({"kind": "stage_started", "stage": "main", "step": 0, "total_steps": 3})
+        cause = "out of memory" if status == "failed" else ""
+        return RunResult(status, Path("runs") / loaded.config.run.name, cause, STAGES)
+
+    return start
+
+
+@pytest.mark.parametrize(("status", "code"), [("finished", 0), ("stopped", 3), ("failed", 1)])
+def test_the_exit_code_says_how_it_ended(
+    rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch, status: str, code: int
+) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(runs, "start", ends(status, seen))
+    shown = rlctl("launch", str(ready_file), "--name", "mine", "--json")
+    assert shown.code == code, shown.err
+    assert seen[0].run == "mine"
+    found = json.loads(shown.out)
+    assert (found["status"], found["folder"]) == (status, "runs/mine")
+    assert found["stages"]["main"]["steps"] == 3
+    assert "8 prompts x 4 responses = 32 responses a step" in shown.err
+    assert "gsm8k 0.100 -> 0.600" in shown.err
+    assert ("rlctl runs resume" in shown.err) is (status != "finished")
+    assert ("out of memory" in shown.err) is (status == "failed")
+
+
+def test_quiet_leaves_errors_and_the_end(rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "start", ends("finished", []))
+    shown = rlctl("launch", str(ready_file), "--quiet")
+    assert "32 responses a step" not in shown.err
+    assert "main: 3 steps" not in shown.err
+    assert "finished" in shown.err
+
+
+def test_nothing_starts_where_a_check_fails(rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(runs, "start", ends("finished", seen))
+    shown = rlctl("launch", str(ready_file), "--set", "data.train=[{path: no/such/file.jsonl}]")
+    assert shown.code == 1
+    assert "nothing was started" in shown.err
+    assert seen == []
+
+
+def test_a_saved_plan_is_executed_where_it_fits(rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(runs, "start", ends("finished", seen))
+    plan = str(ready_file.with_name("plan.json"))
+    assert rlctl("plan", str(ready_file), "--cluster", "local", "-o", plan, "--rows", "16").code == 0
+    assert rlctl("launch", str(ready_file), "--plan", plan).code == 0
+    assert len(seen) == 1
+    refused = rlctl("launch", str(ready_file), "--plan", plan, "--set", "batch.prompts_per_step=4")
+    assert refused.code == 1
+    assert "stages[0].batch.prompts_per_step: planned 8, is 4" in refused.err
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b"])
+def test_a_name_that_is_no_folder_is_a_usage_error(rlctl: Any, ready_file: Path, name: str) -> None:
+    assert rlctl("launch", str(ready_file), "--name", name).code == 2
+
+
+def test_the_summary_has_shares_and_pace() -> None:
+    assert summary.times(STAGES["main"]) == ("1m 40s", "50", "rollout 60%, train 40%")
+    assert summary.times({}) == ("-", "-", "-")

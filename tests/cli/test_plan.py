@@ -1,0 +1,80 @@
+"""``plan`` shows the arithmetic that will run, prints the same as data, and saves what ``launch --plan`` reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.cli.launch import differences, read_plan, shape
+from rlctl.cli.plan import ranges
+from rlctl.plan import plan_from
+
+
+def test_the_plan_fits_one_screen_and_shows_its_arithmetic(rlctl: Any, config_file: Path) -> None:
+    shown = rlctl("plan", str(config_file), "--cluster", "cpu:2")
+    assert shown.code == 0
+    assert len(shown.out.splitlines()) <= 24
+    assert "8 prompts x 4 responses = 32 responses a step" in shown.out
+    assert "32 / 16 = 2 mini-batches x 1 epoch = 2 optimizer steps a step" in shown.out
+    assert "3 steps" in shown.out
+    assert "policy" in shown.out
+
+
+def test_json_is_the_plan_itself(rlctl: Any, config_file: Path) -> None:
+    made = plan_from(json.loads(rlctl("plan", str(config_file), "--cluster", "cpu:2", "--json").out))
+    assert made.device == "cpu"
+    assert made.stages[0].batch.optimizer_steps_per_step == 2
+
+
+def test_rows_count_the_steps_of_epochs(rlctl: Any, config_file: Path) -> None:
+    override = ["--set", "schedule.total_steps=null", "--set", "schedule.total_epochs=2", "--json"]
+    unknown = json.loads(rlctl("plan", str(config_file), *override).out)
+    known = json.loads(rlctl("plan", str(config_file), *override, "--rows", "80").out)
+    assert unknown["stages"][0]["schedule"]["total_steps"] is None
+    assert known["stages"][0]["schedule"]["total_steps"] == 20
+
+
+def test_it_is_saved_once_and_overwritten_only_by_force(rlctl: Any, config_file: Path) -> None:
+    path = config_file.with_name("plan.json")
+    save = ("plan", str(config_file), "--cluster", "cpu:2", "-o", str(path))
+    first = rlctl(*save)
+    assert (first.code, first.out) == (0, "")
+    assert read_plan(path).stages[0].name == "main"
+    again = rlctl(*save)
+    assert again.code == 1
+    assert "--force" in again.err
+    assert rlctl(*save, "--force").code == 0
+
+
+def test_machines_that_are_too_small_are_refused_with_the_arithmetic(rlctl: Any, config_file: Path) -> None:
+    shown = rlctl("plan", str(config_file), "--cluster", "1x1")
+    assert (shown.code, shown.out) == (1, "")
+    assert "1 x 2" in shown.err
+    assert "1 x 1" in shown.err
+
+
+def test_a_saved_plan_differs_where_config_or_machines_do(rlctl: Any, config_file: Path) -> None:
+    plans = [
+        plan_from(json.loads(rlctl("plan", str(config_file), "--cluster", "cpu:2", "--json", *more).out))
+        for more in ([], ["--set", "run.name=other"], ["--set", "batch.prompts_per_step=16"])
+    ]
+    assert differences(shape(plans[0]), shape(plans[1])) == []
+    found = differences(shape(plans[0]), shape(plans[2]))
+    assert "stages[0].batch.prompts_per_step: planned 8, is 16" in found
+
+
+@pytest.mark.parametrize(("numbers", "text"), [((), "CPU"), ((0,), "0"), ((0, 1, 2, 5), "0-2, 5"), ((3, 1, 2), "1-3")])
+def test_device_numbers_in_short(numbers: tuple[int, ...], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+def test_what_runs_do_not_honour_is_refused_under_its_key_and_not_saved(rlctl: Any, config_file: Path) -> None:
+    saved = config_file.parent / "plan.json"
+    shown = rlctl("plan", str(config_file), "--set", "rollout.sampling.min_p=0.1", "-o", str(saved))
+    assert shown.code == 1
+    assert "'rollout.sampling.min_p'" in shown.err
+    assert "not-supported" in shown.err
+    assert not saved.exists()

@@ -1,0 +1,91 @@
+"""Progress is read off events alone, says a line a step where nobody watches, and knows how long it will take."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rlctl.cli.progress import Progress, duration, number
+
+EVENTS: list[dict[str, Any]] = [
+    {"kind": "run_started", "run": "demo", "folder": "runs/demo"},
+    {"kind": "stage_started", "stage": "grpo", "step": 0, "total_steps": 4},
+    {"kind": "evaluation", "stage": "grpo", "step": 0, "metrics": {"evaluation/gsm8k/accuracy": 0.125}},
+    {"kind": "phase", "stage": "grpo", "step": 1, "name": "rollout"},
+    {"kind": "step", "stage": "grpo", "step": 1, "total_steps": 4, "metrics": {"reward/mean": 0.5, "time/step": 20.0}},
+    {"kind": "step", "stage": "grpo", "step": 2, "total_steps": 4, "metrics": {"reward/mean": 0.75, "time/step": 40.0}},
+    {"kind": "checkpoint", "stage": "grpo", "step": 2, "folder": "runs/demo/checkpoints/grpo/2"},
+    {"kind": "advisory", "stage": "grpo", "message": "the disk is nearly full", "hint": "free some"},
+    {"kind": "something_new", "stage": "grpo"},
+]
+
+
+def test_elsewhere_there_is_a_line_for_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        for event in EVENTS:
+            progress(event)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "grpo: 4 steps",
+        "grpo: step 0  gsm8k accuracy 0.125",
+        "grpo: step 1/4  reward 0.5  1m 00s left",
+        "grpo: step 2/4  reward 0.75  1m 00s left",
+        "grpo: saved at step 2: runs/demo/checkpoints/grpo/2",
+        "grpo: the disk is nearly full (free some)",
+    ]
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(quiet=True) as progress:
+        for event in EVENTS:
+            progress(event)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_display_shows_phase_step_numbers_and_time_left() -> None:
+    progress = Progress(quiet=True)
+    for event in EVENTS:
+        progress(event)
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - what it prints is recorded
+    console.print(progress.renderable())
+    shown = console.export_text()
+    for part in ("grpo", "step 2/4", "1m 00s left", "rollout", "reward 0.75", "gsm8k accuracy 0.125"):
+        assert part in shown
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_live_display_takes_in_what_others_write_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress() as progress:
+        for event in EVENTS:
+            progress(event)
+        print("a warning of some library", file=sys.stderr)
+    shown = terminal.getvalue()
+    assert "step 2/4" in shown
+    assert "a warning of some library" in shown
+    assert sys.stderr is terminal
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0s"), (59.4, "59s"), (59.6, "1m 00s"), (3600, "1h 00m"), (7500, "2h 05m")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.123456, "0.1235"), (12345.6, "12,346"), ("nan", "nan"), (3, "3")])
+def test_numbers(value: Any, text: str) -> None:
+    assert number(value) == text

@@ -1,0 +1,45 @@
+"""The committed page of the command line is the one that the commands make, and it holds every command and option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from rlctl.cli import app
+from rlctl.cli.reference import reference_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+
+def commands(group: Any, name: str) -> dict[str, Any]:
+    found = {}
+    for word, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        found |= commands(command, f"{name} {word}") if inner else {f"{name} {word}": command}
+    return found
+
+
+def test_the_committed_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference_page(), "run: make docs"
+
+
+def test_every_command_and_option_is_on_it() -> None:
+    sections = dict(part.split("\n", 1) for part in reference_page().split("\n## `")[1:])
+    known = commands(get_command(app), "rlctl")
+    assert {title.rstrip("`") for title in sections} == set(known)
+    for name, command in known.items():
+        for option in command.params:
+            shown = option.metavar or option.name.upper() if option.param_type_name == "argument" else option.opts[0]
+            assert f"`{shown}" in sections[f"{name}`"], (name, shown)
+
+
+def test_every_command_shows_an_example() -> None:
+    sections = dict(part.split("\n", 1) for part in reference_page().split("\n## `")[1:])
+    for title, text in sections.items():
+        assert f"\n{title.rstrip('`')}" in text.partition("```bash")[2], title
+
+
+def test_no_markup_is_left() -> None:
+    assert not any(tag in reference_page() for tag in ("[bold]", "[b]", "[cyan]", "[/"))

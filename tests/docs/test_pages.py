@@ -1,0 +1,122 @@
+"""Pages of the docs hold together: links lead somewhere, and the files, keys and tests that they name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlctl.config import Config
+from rlctl.config.inspect import option_patterns, walk
+from rlctl.support import Status, status_of
+from rlctl.translate import dialects
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+GENERATED = {"config.md", "concepts.md", "checks.md", "cli.md", "matrix.md"}
+WRITTEN = [page for page in PAGES if page.name not in GENERATED]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+SOURCE = re.compile(r"`((?:rlctl|tests|docs|presets|benchmarks)/[\w./-]+)(?:::(\w+))?`")
+SECTIONS = {key.pattern.split(".")[0] for key in walk(Config)}
+KEY = re.compile(r"`([a-z_]+(?:\.[a-z_]+|\[\]|<[a-z_0-9]+>)+)`")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that headings get on GitHub."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_resolve(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in LINK.findall(text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_files_and_tests_that_are_named_exist(page: Path) -> None:
+    for path, test in SOURCE.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists(), path
+        if test:
+            assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_keys_that_are_named_are_in_the_schema(page: Path) -> None:
+    known = {key.pattern for key in walk(Config)}
+    below = {cut for pattern in known for cut in re.split(r"(?<=\w)(?=[.\[<{])", pattern)}
+    assert below
+    for key in KEY.findall(page.read_text(encoding="utf-8")):
+        if key.split(".")[0].split("[")[0] not in SECTIONS or key.endswith((".py", ".yaml", ".md", ".json", ".jsonl")):
+            continue
+        plain = re.sub(r"<[^>]*>|\[\]", "", key)
+        fits = any(re.sub(r"<[^>]*>|\[\]|\{\}", "", pattern) == plain for pattern in known)
+        assert fits, f"{key} is no key"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_a_page_starts_with_what_it_covers(page: Path) -> None:
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert lines[0].startswith("# "), "a title"
+    assert not lines[1].startswith(("#", "```", "|")), "then a sentence"
+
+
+def test_the_dialects_that_are_named_are_those_that_are_read() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\d., ]*) \| (yes|no)", (ROOT / "docs" / "convert.md").read_text(encoding="utf-8"), re.M
+    )
+    named = {dialect: tuple(versions.split(", ")) for dialect, versions, read in rows if read == "yes"}
+    assert named == {known.name: known.versions for known in dialects()}
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text())}
+    missing = [name(page) for page in (ROOT / "docs").rglob("*.md") if page != index and page.resolve() not in linked]
+    assert missing == []
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+def test_the_readme_says_of_each_feature_what_the_runtime_does_with_it(readme: str) -> None:
+    """What it says runs is honoured, and what it says is refused is refused."""
+    known = {key.pattern for key in walk(Config)} | set(option_patterns(Config))
+    said = {"runs": Status.HONOURED, "可运行": Status.HONOURED, "translated": Status.REFUSED, "可转换": Status.REFUSED}
+    rows = re.findall(
+        r"^\| .* \| (runs|translated|可运行|可转换)[^|]* \| (.*) \|$", (ROOT / readme).read_text(encoding="utf-8"), re.M
+    )
+    assert len(rows) > 10
+    for today, keys in rows:
+        for key in re.findall(r"`([^`]+)`", keys):
+            covered = [pattern for pattern in known if pattern == key or pattern.startswith((f"{key}.", f"{key}<"))]
+            statuses = {status_of(pattern).status for pattern in covered if not _is_section(pattern)}
+            assert said[today] in statuses, key
+            assert said[today] is not Status.REFUSED or statuses == {Status.REFUSED}, key
+
+
+def _is_section(pattern: str) -> bool:
+    """Whether the support table has rows below it only."""
+    try:
+        return not status_of(pattern)
+    except KeyError:
+        return True
+
+
+def test_the_two_readmes_show_the_same() -> None:
+    """The Chinese README is written on its own; what it shows to type and to read is the same."""
+    english, chinese = ((ROOT / file).read_text(encoding="utf-8") for file in ("README.md", "README.zh.md"))
+    fence = re.compile(r"^```\w+\n.*?^```$", re.MULTILINE | re.DOTALL)
+    assert fence.findall(english) == fence.findall(chinese)
+    assert english.count("\n## ") == chinese.count("\n## ")

@@ -1,0 +1,312 @@
+"""Reading YAML: OmegaConf's values, the places and comments of every key, and no text that breaks or stalls it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from rlctl.documents import Comment, Document, read_yaml
+from rlctl.errors import DocumentError, Location
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+
+SCALARS = [
+    "1e-6", "1e-06", "1E5", "1.0e-06", ".5", "1.", "-.5", "+.5", ".5e3", ".5e+3", "5.e-3", "1e", "1_0e3", "1_000", "1_000.5", "-1", "+1",
+    "0777", "0o7", "08", "0x1F", "-0x1f", "0b101", "0_", "1:30", "1:30:20", "1:30.5", "-1:30", "190:20:30", "1:60", "yes", "Yes", "YES",
+    "yEs", "no", "on", "On", "off", "y", "n", "Y", "N", "true", "True", "TRUE", "tRue", "false", "null", "Null", "~", "None", "none",
+    ".inf", "-.inf", "+.INF", ".Inf", "inf", ".nan", ".NaN", "nan", "2024-01-01", "2024-01-01 10:00:00", "12e03", "1__0", "_1", "1.2.3",
+    "${a.b}", "${oc.env:X,default}", "a b", "a:b", "http://x:80/y", "1-2", "0", "-0", "0.0", "-0.0", "00", "+0", "'1'", '"on"',
+    "\"a\\nb\\u4e2d\"", "'it''s'", "|\n  a\n  b", "|-\n  a\n", "|+\n  a\n\n", ">\n  a\n  b\n", "a\n  b", "[1, on, 1e3]", "{k: 1e3, l: }", "",
+    "[a, [b, {c: d}]]", "\n  - a\n  - b", "\n- a\n-\n- - b", "中文", "😀", "a#b", "a #b", "a, b", "b]", "'!x'",
+]  # fmt: skip
+
+
+def by_omegaconf(text: str) -> Any:
+    return OmegaConf.to_container(OmegaConf.create(text))
+
+
+@pytest.mark.parametrize("scalar", SCALARS)
+def test_a_scalar_means_what_it_means_to_omegaconf(scalar: str) -> None:
+    got = read_yaml(f"a: {scalar}\nb: 1\n", "t").values
+    assert repr(got) == repr(by_omegaconf(f"a: {scalar}\nb: 1\n"))
+
+
+@given(st.from_regex(r"\A[-+.0-9eEx_:]{1,9}\Z"))
+def test_whatever_looks_like_a_number_means_what_it_means_to_omegaconf(scalar: str) -> None:
+    text = f"a: {scalar}\n"
+    try:
+        expected = by_omegaconf(text)
+    except (yaml.YAMLError, ValueError):
+        return
+    assert repr(read_yaml(text, "t").values) == repr(expected)
+
+
+@given(
+    st.text(st.characters(codec="utf-8"), max_size=40)
+    | st.text(st.sampled_from("ab:-#[]{},&*!|>'\"%@?~ \n\t."), max_size=30)
+)
+def test_any_text_is_read_as_omegaconf_reads_it_or_refused(text: str) -> None:
+    try:
+        got = read_yaml(text, "t").values
+    except DocumentError as error:
+        refused = str(error)
+        assert refused.startswith("t")
+        return
+    try:
+        expected = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return
+    assert isinstance(expected, dict)
+    assert list(map(str, got)) == list(map(str, expected))
+
+
+PLACED = """\
+# Copyright
+# two
+
+# first of all
+actor:  # the actor
+  lr: 1e-6   # rate
+  betas: [0.9,
+          0.999]  # both
+
+  # a text
+  prompt: |  # as it is
+    # no comment
+    hello
+rewards:
+  # one
+  - name: math
+    weight: 1
+  - code  # two
+"a.b": {c: 中, d: 5}  # dots
+# end
+
+# of file
+"""
+
+
+@pytest.fixture
+def placed() -> Document:
+    return read_yaml(PLACED, "f.yaml")
+
+
+def test_every_key_and_item_has_its_place(placed: Document) -> None:
+    lines = {path: (mark.line, mark.column) for path, mark in placed.marks.items()}
+    assert lines == {
+        (): (5, 1),
+        ("actor",): (5, 1),
+        ("actor", "lr"): (6, 3),
+        ("actor", "betas"): (7, 3),
+        ("actor", "betas", 0): (7, 11),
+        ("actor", "betas", 1): (8, 11),
+        ("actor", "prompt"): (11, 3),
+        ("rewards",): (14, 1),
+        ("rewards", 0): (16, 5),
+        ("rewards", 0, "name"): (16, 5),
+        ("rewards", 0, "weight"): (17, 5),
+        ("rewards", 1): (18, 5),
+        ("a.b",): (19, 1),
+        ("a.b", "c"): (19, 9),
+        ("a.b", "d"): (19, 15),
+    }
+    assert placed.at(("actor", "lr", "no", "such")) == Location("f.yaml", 6, 3)
+    assert placed.at(("nowhere",)).line == 5
+
+
+def test_comments_belong_to_their_keys(placed: Document) -> None:
+    assert placed.comments == {
+        (): Comment(above=("Copyright", "two"), below=("end", "", "of file")),
+        ("actor",): Comment(("first of all",), "the actor"),
+        ("actor", "lr"): Comment((), "rate"),
+        ("actor", "betas"): Comment((), "both"),
+        ("actor", "prompt"): Comment(("a text",), "as it is"),
+        ("rewards", 0): Comment(("one",)),
+        ("rewards", 1): Comment((), "two"),
+        ("a.b",): Comment((), "dots"),
+    }
+
+
+def test_leaves_keep_plain_lists_whole_and_descend_into_others(placed: Document) -> None:
+    leaves = dict(read_yaml("a: {}\nb: []\nc: [1, [2]]\nd: [{e: 1}, 2, []]\n", "t").leaves())
+    assert leaves == {("a",): {}, ("b",): [], ("c",): [1, [2]], ("d", 0, "e"): 1, ("d", 1): 2, ("d", 2): []}
+    assert ("actor", "betas") in dict(placed.leaves())
+
+
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(placed: Document) -> None:
+    again = read_yaml("\ufeff" + PLACED.replace("\n", "\r\n"), "f.yaml")
+    assert (again.values, again.marks, again.comments) == (placed.values, placed.marks, placed.comments)
+
+
+def test_the_pure_python_parser_reads_the_same(placed: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    again = read_yaml(PLACED, "f.yaml")
+    assert (again.values, again.marks, again.comments) == (placed.values, placed.marks, placed.comments)
+
+
+def test_anchors_and_merge_keys_work() -> None:
+    text = "a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\nc: {<<: [{x: 5}, *a], z: 0}\nd: *a\n"
+    document = read_yaml(text, "t")
+    assert document.values == yaml.safe_load(text)
+    assert not any("<<" in path for path in document.marks)
+    assert document.at(("b", "x")).line == 3
+    assert document.at(("d", "x")).line == 6
+    document.values["d"]["x"] = 7
+    assert document.values["a"]["x"] == 1
+
+
+def test_integer_keys_of_free_mappings_stay_integers() -> None:
+    assert read_yaml("a:\n  0: wall\n  1: floor\n", "t").values == {"a": {0: "wall", 1: "floor"}}
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+CHAIN = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 300))
+
+HOSTILE = [
+    ("", 0, "holds no settings"),
+    ("# only\n\n", 0, "holds no settings"),
+    ("null\n", 0, "holds no settings"),
+    ("- a\n", 1, "the top level is a list"),
+    ("just text\n", 1, "the top level is a single value"),
+    ("a: 1\n---\nb: 2\n", 2, "a second document starts here"),
+    ("a: 1\na: 2\n", 2, "the key 'a' stands here and on line 1"),
+    ("x:\n  a.b: 1\n  c: 2\n  a.b: 3\n", 4, r"the key 'x.a\\.b' stands here and on line 2"),
+    ("a: !!python/object/apply:os.system ['true']\n", 1, "the tag '!!python/object/apply:os.system' is not allowed"),
+    ("a: !secret x\n", 1, "the tag '!secret' is not allowed"),
+    ("a: ! x\n", 1, "the tag '!' is not allowed"),
+    ("!!map {a: 1}\n", 1, "the tag '!!map' is not allowed"),
+    ("a: !e!x 1\n", 1, "starts with '!'"),
+    ("on: 1\n", 1, "the key 'on' means True"),
+    ("a: {1.5: x}\n", 1, "the key '1.5' means 1.5"),
+    ("~: 1\n", 1, "the key '~' means None"),
+    ("?\n: 1\n", 1, "an empty key means None"),
+    (": 1\n", 1, "an empty key means None|does not fit"),
+    ("? [a]\n: 1\n", 1, "where a key was expected"),
+    ("a: {{b}}\n", 1, "where a key was expected"),
+    ("a:\n  b: 1\n\tc: 2\n", 3, "line 3 is indented with a tab"),
+    ("a:\n\tb: 1\n", 2, "line 2 is indented with a tab"),
+    ("a: b: c\n", 1, "column 5: a ': ' stands where no new key can start"),
+    ("a: [1, 2\nb: 3\n", 2, r"a list opened with '\[' is not closed \(it started on line 1\)|no new key"),
+    ("a: {b: 1\n", 2, "is not closed"),
+    ('a: "b\n', 1, "a quote is opened and never closed"),
+    ('a: "\\d"\n', 1, "a backslash in double quotes"),
+    ("a:\n   b: 1\n  c: 2\n", 3, "the line does not fit its neighbours"),
+    ("a: 1\nb\n", 2, "a line is no 'key: value'|does not fit"),
+    ("a: @b\n", 1, "cannot start with this character"),
+    ("a: %b\n", 1, "cannot start with this character"),
+    ("a: *b\n", 1, r"'\*b' refers to nothing"),
+    ("a: &b [*b]\n", 1, r"'\*b' stands inside the value it refers to"),
+    ("a: &b {c: *b}\n", 1, "stands inside"),
+    ("a: &b {<<: *b}\n", 1, "stands inside"),
+    ("a: {<<: 1}\n", 1, "'<<' takes a mapping"),
+    (LAUGHS, 5, "holds more than 100000 values"),
+    (CHAIN, 100, "nested deeper than 100 levels through"),
+    ("a: " + "[" * 200, 1, "nested deeper than 100"),
+    ("a: " + "{a: " * 200, 1, "nested deeper than 100"),
+    ("- " * 5000 + "a\n", 1, "nested deeper than 100"),
+    ("a: " + "9" * 5000 + "\n", 1, "'a' is a number of 5000 characters"),
+    ("a: 0b_\n", 1, "has no digits"),
+    ("a: \x00\n", 1, "U\\+0000"),
+    ("a: 1\nb: \x1b[0m\n", 2, "U\\+001B"),
+    ("a: \ud800\n", 1, "U\\+D800"),
+    ("a: \ufffe\n", 1, "U\\+FFFE"),
+    ("%TAG ! x\n" * 20 + "---\na: 1\n", 1, "too many lines that start with '%'"),
+    ("%YAML 9.9\n---\na: 1\n", 1, "another version of YAML"),
+    ("k" * 2000 + ": 1\n", 1, "no 'key: value'|no new key|single value"),
+    ("\n" * 600_000, 1, "lines"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
+@pytest.mark.parametrize(("text", "line", "message"), HOSTILE, ids=[repr(case[0][:24]) for case in HOSTILE])
+def test_hostile_text_is_refused_with_its_place(
+    text: str, line: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if loader == "SafeLoader":
+        monkeypatch.delattr(yaml, "CSafeLoader")
+    with pytest.raises(DocumentError) as caught:
+        read_yaml(text, "bad.yaml")
+    error = caught.value
+    assert error.at is not None
+    assert error.at.file == "bad.yaml"
+    assert re.search(message, error.message), error.message
+    if loader == "CSafeLoader":
+        assert error.at.line == line
+    assert error.hint or "nested" in error.message
+
+
+HUGE = 16 * 1024 * 1024
+FLOODS = {
+    "flow lists": "a: " + "[" * (HUGE - 3),
+    "flow pairs": "a: " + "{a: " * (HUGE // 4 - 1),
+    "closed lists": "a: [" + "[]," * (HUGE // 3 - 2),
+    "dashes": "- " * (HUGE // 2),
+    "indentation": "\n".join(" " * n + "a:" for n in range(5000)),
+    "keys": "".join(f"k{n}: 1\n" for n in range(1_000_000)),
+    "comments": "#\n" * (HUGE // 2),
+    "anchors": "a: [" + "&a a, " * (HUGE // 6 - 1),
+    "one long line": "a: " + "x" * (HUGE - 3),
+    "digits": "a: " + "1" * (HUGE - 3),
+    "number-like": "a: " + "1_" * (HUGE // 2 - 2),
+    "sexagesimal": "a: 1" + ":1" * (HUGE // 2 - 3),
+    "quoted": 'a: "' + "\\" * (HUGE - 5),
+    "tag directives": "".join(f"%TAG !{n}! x\n" for n in range(1_000_000)),
+    "question marks": "? " * (HUGE // 2),
+    "colons": ":" * HUGE,
+    "hashes": "a: b" + "#" * (HUGE - 5),
+    "blanks": "a:" + " " * (HUGE - 5) + "b",
+    "comment after comment": "a: [" + "1, # x\n" * 400_000 + "]",
+    "carriage returns": "#\r" * (HUGE // 2),
+    "merges": "a: &a {x: 1}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(20_000)),
+    "merges written out": "".join(f"b{n}: {{<<: [{{x: 1}}]}}\n" for n in range(18_000)),
+    "too large": "a" * (HUGE + 1),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_is_answered_within_seconds(kind: str) -> None:
+    began = time.process_time()
+    try:
+        read_yaml(FLOODS[kind], "flood.yaml")
+        answered = kind in {"one long line", "blanks", "hashes", "merges", "merges written out"}
+    except DocumentError as error:
+        answered = len(str(error)) < 1000
+    assert answered
+    assert time.process_time() - began < 5
+
+
+def test_an_empty_text_may_be_allowed() -> None:
+    document = read_yaml("# nothing\n", "t", allow_empty=True)
+    assert document.values == {}
+    assert document.comments[()].below == ("nothing",)
+
+
+def test_importing_the_package_loads_no_yaml_library() -> None:
+    heavy = "{'yaml', 'ruamel', 'omegaconf', 'hydra', 'antlr4', 'torch', 'ray'}"
+    code = f"import sys, rlctl.documents; print(sorted({heavy} & {{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus beside the checkout")
+def test_every_config_of_the_corpus_reads_as_omegaconf_reads_it() -> None:
+    paths = sorted(CORPUS.rglob("*.y*ml"))
+    for path in paths:
+        got = read_yaml(path.read_text(encoding="utf-8"), str(path), allow_empty=True)
+        assert repr(got.values) == repr(OmegaConf.to_container(OmegaConf.load(path))), path
+        assert all(got.marks[leaf[:size]].line for leaf, _ in got.leaves() for size in range(1, len(leaf) + 1)), path
+    assert paths

@@ -1,0 +1,210 @@
+"""Advantages are the numbers of their papers, whatever order the responses come in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from rlctl.errors import ConfigError
+from rlctl.runtime.algorithms.advantages import (
+    ADVANTAGES,
+    estimate,
+    gae,
+    grpo,
+    reinforce,
+    rloo,
+    token_rewards,
+    whitened,
+)
+
+GROUPS = torch.tensor([7, 3, 7, 3, 9, 7])
+REWARDS = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 8.0], dtype=torch.float64)
+# group 7 holds 1, 3, 8: mean 4, deviations -3, -1, 4; group 3 holds 2, 4: mean 3, deviations -1, 1; group 9 holds 5
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_grpo_by_hand() -> None:
+    std7 = math.sqrt((9 + 1 + 16) / 2)  # unbiased: over n - 1 = 2
+    std3 = math.sqrt((1 + 1) / 1)
+    expected = tensor(-3 / std7, -1 / std3, -1 / std7, 1 / std3, 5.0, 4 / std7)
+    assert_close(grpo(REWARDS, GROUPS, epsilon=0.0), expected)
+
+
+def test_grpo_adds_epsilon_to_the_std() -> None:
+    # deviations -1, 1 with std sqrt(2); epsilon 0.5
+    expected = tensor(-1 / (math.sqrt(2) + 0.5), 1 / (math.sqrt(2) + 0.5))
+    assert_close(grpo(tensor(2, 4), torch.tensor([0, 0]), epsilon=0.5), expected)
+
+
+def test_dr_grpo_by_hand() -> None:
+    assert_close(grpo(REWARDS, GROUPS, normalize_by_std=False), tensor(-3, -1, -1, 1, 5, 4))
+
+
+def test_rloo_by_hand() -> None:
+    # each reward minus the mean of the others: 1 - (3+8)/2, 2 - 4, 3 - (1+8)/2, 4 - 2, alone: 5, 8 - (1+3)/2
+    assert_close(rloo(REWARDS, GROUPS), tensor(-4.5, -2, -1.5, 2, 5, 6))
+
+
+def test_equal_rewards_give_exactly_no_advantage() -> None:
+    # the float32 mean of seven times 0.1 is not 0.1: the rounding over epsilon would be 1e-2
+    assert grpo(torch.full((7,), 0.1), torch.zeros(7, dtype=torch.int64)).abs().max() < 1e-7
+
+
+def test_reinforce_plus_plus_baseline_centers_by_group_and_whitens_over_tokens() -> None:
+    # rewards 0, 2 of one group: -1, 1. Tokens -1, 1, 1, 1: mean 1/2, squares 9/4 + 3/4 = 3, over n - 1 = 3: variance 1
+    result = estimate("reinforce_plus_plus_baseline", tensor(0, 2), torch.tensor([1, 3]), groups=torch.tensor([0, 0]))
+    assert_close(result.tokens, tensor(-1.5, 0.5, 0.5, 0.5))
+    assert result.returns is None
+
+
+def test_reinforce_by_hand() -> None:
+    # gamma 1/2, rewards 0, 0, 4: returns 1, 2, 4
+    assert_close(reinforce(tensor(0, 0, 4), torch.tensor([3]), gamma=0.5), tensor(1, 2, 4))
+
+
+def test_reinforce_plus_plus_is_reinforce_whitened() -> None:
+    # returns 1, 2, 4 less their mean 7/3: -4/3, -1/3, 5/3; variance (16 + 1 + 25) / 9 / 2 = 7/3
+    result = estimate("reinforce_plus_plus", tensor(4), torch.tensor([3]), gamma=0.5)
+    assert_close(result.tokens, tensor(-4, -1, 5) / 3 / math.sqrt(7 / 3), rtol=1e-6, atol=0.0)
+
+
+def test_gae_by_hand() -> None:
+    # gamma 1/2, lambda 1/2; r = 0, 0, 1; V = 1, 2, 3
+    # d = 0 + 1 - 1, 0 + 1.5 - 2, 1 + 0 - 3 = 0, -0.5, -2; A3 = -2; A2 = -0.5 - 2/4 = -1; A1 = 0 - 1/4
+    result = gae(tensor(0, 0, 1), tensor(1, 2, 3), torch.tensor([3]), gamma=0.5, lambda_=0.5)
+    assert_close(result, tensor(-0.25, -1, -2))
+
+
+def gae_by_definition(rewards: Tensor, values: Tensor, gamma: float, lam: float) -> Tensor:
+    """Return the double sum of Schulman et al., equation 16, for one sequence."""
+    length = len(rewards)
+    following = torch.cat((values[1:], torch.zeros(1, dtype=values.dtype)))
+    deltas = rewards + gamma * following - values
+    return torch.stack([sum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, length)) for t in range(length)])  # type: ignore[misc]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor]:
+    lengths = torch.tensor(draw(st.lists(st.integers(0, 9), min_size=1, max_size=6)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    tokens = int(lengths.sum())
+    rewards, values = torch.randn(2, tokens, dtype=torch.float64, generator=generator)
+    return rewards, values, lengths
+
+
+UNIT = st.floats(0.0, 1.0)
+
+
+@given(batches(), UNIT, UNIT)
+def test_gae_is_its_definition(batch: tuple[Tensor, Tensor, Tensor], gamma: float, lam: float) -> None:
+    rewards, values, lengths = batch
+    parts = zip(rewards.split(lengths.tolist()), values.split(lengths.tolist()), strict=True)
+    expected = [gae_by_definition(r, v, gamma, lam) for r, v in parts if len(r)]
+    result = gae(rewards, values, lengths, gamma=gamma, lambda_=lam)
+    assert_close(result, torch.cat(expected) if expected else rewards, rtol=1e-12, atol=1e-12)
+
+
+@given(batches())
+def test_gae_undiscounted_is_returns_minus_values(batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    rewards, values, lengths = batch
+    to_go = [part.flip(0).cumsum(0).flip(0) for part in rewards.split(lengths.tolist())]
+    assert_close(
+        gae(rewards, values, lengths, gamma=1.0, lambda_=1.0), torch.cat(to_go) - values, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_the_critics_returns_are_taken_before_whitening() -> None:
+    # one response of two tokens, reward 1, values 0.25, 0.5: advantages 0.75, 0.5; returns 1, 1
+    # whitened: mean 0.625, deviations +-0.125, unbiased variance 0.03125: +-0.125 / sqrt(0.03125) = +-0.7071
+    result = estimate("gae", tensor(1), torch.tensor([2]), values=tensor(0.25, 0.5))
+    assert result.returns is not None
+    assert_close(result.returns, tensor(1, 1))
+    assert_close(result.tokens, tensor(1, -1) / math.sqrt(2), rtol=1e-6, atol=0.0)
+
+
+def test_whitening_can_be_asked_for_and_declined() -> None:
+    lengths = torch.tensor([1, 1, 1])
+    assert_close(estimate("reinforce", tensor(1, 2, 3), lengths, whiten=True).tokens, tensor(-1, 0, 1))
+    plain = estimate("gae", tensor(1, 2, 3), lengths, values=tensor(0, 0, 0), whiten=False)
+    assert_close(plain.tokens, tensor(1, 2, 3))
+
+
+def test_whitened_has_mean_zero_and_unbiased_variance_one() -> None:
+    result = whitened(torch.randn(1000, generator=torch.Generator().manual_seed(0)) * 5 + 3)
+    assert_close(result.mean(), torch.tensor(0.0), atol=1e-6, rtol=0.0)
+    assert_close(result.var(correction=1), torch.tensor(1.0))
+    assert whitened(torch.tensor([4.0])).tolist() == [0.0]
+    assert whitened(torch.empty(0)).numel() == 0
+
+
+def test_rewards_come_at_the_last_token_less_every_tokens_penalty() -> None:
+    result = token_rewards(tensor(1, 9, 2), tensor(0.5, 0.25, 0.125), torch.tensor([2, 0, 1]))
+    assert_close(result, tensor(-0.5, 0.75, 1.875))
+
+
+def test_penalties_count_before_group_statistics() -> None:
+    # rewards 1, 1 less penalties 0.5 + 0.5 and 0: 0, 1; mean 0.5
+    result = estimate(
+        "grpo",
+        tensor(1, 1),
+        torch.tensor([2, 1]),
+        groups=torch.tensor([4, 4]),
+        token_penalties=tensor(0.5, 0.5, 0),
+        normalize_by_std=False,
+    )
+    assert_close(result.tokens, tensor(-0.5, -0.5, 0.5))
+
+
+def test_a_response_without_tokens_still_counts_in_its_group() -> None:
+    # rewards 0, 4: mean 2; only the second has tokens
+    result = estimate("grpo", tensor(0, 4), torch.tensor([0, 2]), groups=torch.tensor([1, 1]), normalize_by_std=False)
+    assert_close(result.tokens, tensor(2, 2))
+
+
+@given(st.permutations(range(12)), st.sampled_from(["grpo", "rloo", "reinforce_plus_plus_baseline"]))
+def test_order_does_not_matter(order: list[int], name: str) -> None:
+    generator = torch.Generator().manual_seed(5)
+    groups = torch.randint(0, 4, (12,), generator=generator)
+    rewards = torch.randn(12, dtype=torch.float64, generator=generator)
+    tensors: dict[str, Any] = {"rewards": rewards, "groups": groups}
+    shuffled = {key: value[order] for key, value in tensors.items()}
+    estimator = ADVANTAGES[name]
+    assert_close(estimator(shuffled), estimator(tensors)[order], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce_plus_plus_baseline"])
+def test_a_groups_advantages_sum_to_zero(name: str) -> None:
+    advantages = ADVANTAGES[name]({"rewards": REWARDS, "groups": GROUPS})
+    assert_close(advantages[GROUPS == 7].sum(), tensor(0)[0], atol=1e-12, rtol=0.0)
+
+
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+def test_every_estimator_gives_each_token_a_finite_float32_advantage(name: str) -> None:
+    lengths = torch.tensor([3, 0, 2, 1])
+    result = estimate(
+        name,
+        torch.tensor([0.0, 1.0, 1.0, 0.5]),
+        lengths,
+        groups=torch.tensor([0, 0, 1, 2]),
+        values=torch.linspace(0, 1, 6),
+    )
+    assert result.tokens.shape == (6,)
+    assert result.tokens.dtype == torch.float32
+    assert result.tokens.isfinite().all()
+
+
+def test_what_is_missing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="gae needs token_rewards, values, lengths; got no values"):
+        estimate("gae", tensor(1), torch.tensor([1]))
+    with pytest.raises(ConfigError, match="unknown advantage estimator 'gea'"):
+        estimate("gea", tensor(1), torch.tensor([1]))

@@ -1,0 +1,40 @@
+"""An entry of a table says by its signature what it reads and which options it has, and refuses what is missing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlctl.errors import ConfigError
+from rlctl.runtime.algorithms.advantages import ADVANTAGES
+from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
+from rlctl.runtime.algorithms.table import lookup
+
+
+def test_an_entry_knows_its_tensors_and_options() -> None:
+    assert ADVANTAGES["grpo"].reads == ("rewards", "groups")
+    assert ADVANTAGES["grpo"].options == ("normalize_by_std", "epsilon")
+    assert POLICY_LOSSES["gspo"].reads == ("log_probs", "old_log_probs", "advantages", "lengths")
+
+
+def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
+    needs = {name: (e.per_token, e.needs_values, e.needs_groups) for name, e in ADVANTAGES.items()}
+    assert needs == {
+        "gae": (True, True, False),
+        "grpo": (False, False, True),
+        "reinforce": (True, False, False),
+        "reinforce_plus_plus": (True, False, False),
+        "reinforce_plus_plus_baseline": (False, False, True),
+        "rloo": (False, False, True),
+    }
+
+
+def test_a_missing_tensor_is_named() -> None:
+    zero = torch.zeros(1)
+    with pytest.raises(ConfigError, match=r"gspo needs .*; got no lengths"):
+        POLICY_LOSSES["gspo"]({"log_probs": zero, "old_log_probs": zero, "advantages": zero})
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown advantage estimator 'grop'(.|\n)*did you mean 'grpo'"):
+        lookup(ADVANTAGES, "grop", "advantage estimator")

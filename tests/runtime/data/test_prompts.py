@@ -1,0 +1,168 @@
+"""A row becomes the very tokens that the tokenizer's chat template gives, and no prompt is cut or dropped in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rlctl.config.sections.data import DataSource
+from rlctl.errors import RunError
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.prompts import Limits, PromptSet, cut
+
+USER = [{"role": "user", "content": "what is one plus two?"}]
+
+
+def prompts(tokenizer: Any, rows: list[dict[str, Any]], limits: Limits | None = None, **source: Any) -> PromptSet:
+    return PromptSet(
+        Dataset.from_list(rows),
+        DataSource(path="rows.jsonl", **source),
+        Chat(tokenizer),
+        limits or Limits(512),
+        key="data.train[0]",
+    )
+
+
+def test_messages_are_the_templates_tokens(tokenizer: Any) -> None:
+    made = prompts(tokenizer, [{"prompt": USER}])[0]
+    expected = tokenizer.apply_chat_template(USER, add_generation_prompt=True, tokenize=True)["input_ids"]
+    assert list(made.token_ids) == expected
+    assert made.text == tokenizer.decode(expected)
+
+
+def test_text_is_put_in_a_user_message_and_raw_is_not(tokenizer: Any) -> None:
+    rows = [{"prompt": USER[0]["content"]}]
+    assert prompts(tokenizer, rows)[0] == prompts(tokenizer, [{"prompt": USER}])[0]
+    assert list(prompts(tokenizer, rows, prompt_type="raw")[0].token_ids) == tokenizer(rows[0]["prompt"])["input_ids"]
+
+
+def test_messages_as_json_text(tokenizer: Any) -> None:
+    made = prompts(tokenizer, [{"prompt": json.dumps(USER)}], prompt_type="messages")[0]
+    assert made.token_ids == prompts(tokenizer, [{"prompt": USER}])[0].token_ids
+
+
+def test_fields_that_arrow_fills_in_do_not_reach_the_template(tokenizer: Any) -> None:
+    rows = [{"prompt": USER}, {"prompt": [{"role": "user", "content": "x", "name": "bob"}]}]
+    tokenizer.chat_template = "{% for m in messages %}{{ m.items() | list | length }} {% endfor %}"
+    assert [p.text for p in prompts(tokenizer, rows)] == ["2 ", "3 "]
+
+
+def test_system_prompts(tokenizer: Any) -> None:
+    rows = [{"prompt": "x", "sys": "mine"}, {"prompt": "x", "sys": None}]
+    texts = [p.text for p in prompts(tokenizer, rows, system_prompt="common", system_prompt_key="sys")]
+    assert ["system\nmine<" in texts[0], "system\ncommon<" in texts[1]] == [True, True]
+    with pytest.raises(RunError, match=r"row 0 of rows\.jsonl, prompt begins with a system message"):
+        prompts(tokenizer, [{"prompt": [{"role": "system", "content": "own"}, *USER]}], system_prompt="common")
+
+
+def test_template_arguments_and_tools_reach_the_template(tokenizer: Any) -> None:
+    rows = Dataset.from_list([{"prompt": "x", "tools": json.dumps([{"name": "calculator"}])}])
+    source = DataSource(path="r", tools_key="tools")
+    chat = Chat(tokenizer, template_args={"no_think": True})
+    assert PromptSet(rows, source, chat, Limits(99), key="k")[0].text.endswith("<think></think>")
+    tokenizer.chat_template = "{{ tools[0]['name'] }}"
+    assert PromptSet(rows, source, chat, Limits(99), key="k")[0].text == "calculator"
+
+
+def test_no_template_and_a_template_that_refuses(tokenizer: Any) -> None:
+    tokenizer.chat_template = None
+    with pytest.raises(RunError, match="no chat template"):
+        prompts(tokenizer, [{"prompt": "x"}])
+    tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(RunError, match=r"does not take the messages \(user\): roles must alternate"):
+        prompts(tokenizer, [{"prompt": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        ({"reward_model": {"ground_truth": "a", "style": "rule"}, "ground_truth": "b", "answer": "c"}, "a"),
+        ({"reward_model": {"style": "rule"}, "ground_truth": "b", "answer": "c"}, "b"),
+        ({"answer": "c"}, "c"),
+        ({}, None),
+    ],
+)
+def test_where_the_answer_is_found(tokenizer: Any, row: dict[str, Any], answer: str | None) -> None:
+    assert prompts(tokenizer, [{"prompt": "x", **row}])[0].answer == answer
+
+
+def test_a_named_answer_column(tokenizer: Any) -> None:
+    row = {"prompt": "x", "solution": {"final": 4}, "answer": 5}
+    assert prompts(tokenizer, [row], answer_key="solution.final")[0].answer == 4
+    with pytest.raises(RunError, match=r"no column 'solutoin'.*\n.*data\.train\[0\]\.answer_key"):
+        prompts(tokenizer, [row], answer_key="solutoin")
+    with pytest.raises(RunError, match="no column 'fin'"):
+        prompts(tokenizer, [row], answer_key="solution.fin")[0]
+
+
+def test_source_tag_and_extra(tokenizer: Any) -> None:
+    row = {"prompt": "x", "data_source": "gsm8k", "kind": "easy", "extra_info": {"level": 3}}
+    made = prompts(tokenizer, [row], tag_key="kind", reward="mine", reward_args={"a": 1})[0]
+    assert made.source == "gsm8k"
+    assert made.extra == {"extra_info": {"level": 3}, "tag": "easy", "reward": "mine", "reward_args": {"a": 1}}
+    bare = prompts(tokenizer, [{"prompt": "x"}])[0]
+    assert (bare.source, bare.extra) == ("rows", {"extra_info": {}})
+    with pytest.raises(RunError, match=r"data\.train\[0\]\.source_key"):
+        prompts(tokenizer, [row], source_key="origin")
+
+
+def test_overlong_prompts_stop_the_run_before_it_starts(tokenizer: Any) -> None:
+    rows = [{"prompt": "hi"}, {"prompt": "hello " * 50}]
+    with pytest.raises(
+        RunError, match=r"1 of 2 prompts of rows\.jsonl are longer than data\.max_prompt_tokens = 30 .*row 1"
+    ):
+        prompts(tokenizer, rows, Limits(30))
+
+
+def test_overlong_prompts_are_dropped_and_counted(tokenizer: Any) -> None:
+    rows = [{"prompt": "hello " * 50}, {"prompt": "hi"}, {"prompt": "ho"}]
+    made = prompts(tokenizer, rows, Limits(30, "drop"))
+    assert [p.index for p in made] == [0, 1]
+    assert "user\nhi<" in made[0].text
+    assert (made.report.rows, made.report.dropped) == (2, 1)
+    assert str(made.report) == "rows: 2 prompts from rows.jsonl, 1 overlong dropped"
+    with pytest.raises(RunError, match="all 3 prompts"):
+        prompts(tokenizer, rows, Limits(1, "drop"))
+
+
+@pytest.mark.parametrize("side", ["left", "right", "middle"])
+def test_overlong_prompts_are_cut_and_marked(tokenizer: Any, side: Any) -> None:
+    rows = [{"prompt": "one plus two " * 20}, {"prompt": "hi"}]
+    whole = prompts(tokenizer, rows)[0].token_ids
+    made = prompts(tokenizer, rows, Limits(21, truncation=side))
+    expected = {"left": whole[-21:], "right": whole[:21], "middle": (*whole[:10], *whole[-11:])}[side]
+    assert made[0].token_ids == expected
+    assert made[0].text == tokenizer.decode(expected)
+    assert (made[0].extra.get("truncated"), made[1].extra.get("truncated")) == (True, None)
+    assert made.report.cut == 1
+
+
+def test_cut_keeps_as_many_as_the_limit() -> None:
+    assert [cut(list(range(9)), 4, side) for side in ("left", "right", "middle")] == [
+        [5, 6, 7, 8],
+        [0, 1, 2, 3],
+        [0, 1, 7, 8],
+    ]
+
+
+@pytest.mark.parametrize("value", [[], [{"content": "x"}], "no json", {"role": "user"}])
+def test_what_is_no_list_of_messages(tokenizer: Any, value: Any) -> None:
+    with pytest.raises(RunError, match=r"row 0 of rows\.jsonl, prompt"):
+        prompts(tokenizer, [{"prompt": value}], prompt_type="messages")
+
+
+@pytest.mark.parametrize("field", ["image_key", "video_key", "audio_key"])
+def test_a_column_that_is_not_text_is_refused_and_its_absence_is_not(tokenizer: Any, field: str) -> None:
+    """A dialect's default names a column that most data does not have."""
+    assert len(prompts(tokenizer, [{"prompt": USER}], **{field: "media"})) == 1
+    with pytest.raises(RunError, match=rf"column 'media' \(data\.train\[0\]\.{field}\), and only text is read"):
+        prompts(tokenizer, [{"prompt": USER, "media": "x.png"}], **{field: "media"})
+
+
+def test_tools_are_optional_under_their_usual_name_only(tokenizer: Any) -> None:
+    assert len(prompts(tokenizer, [{"prompt": USER}], tools_key="tools")) == 1
+    with pytest.raises(RunError, match="schemas"):
+        prompts(tokenizer, [{"prompt": USER}], tools_key="schemas")

@@ -1,0 +1,215 @@
+"""A built-in rule scores as the source it names does.
+
+The rows for gsm8k, boxed and dapo_math are results of verl 0.9.1's own functions (gsm8k.py, math_reward.py, math_dapo.py)
+on these very texts; where verl is installed, they are asked again.
+"""
+
+from __future__ import annotations
+
+import importlib
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from rlctl.errors import RunError
+from rlctl.runtime.rewards.interface import Call
+from rlctl.runtime.rewards.rules import RULES, arithmetic, auto_rule, last_number
+from rlctl.runtime.rewards.scorers import RuleScorer
+
+
+def verdict(rule: str, response: str, answer: Any, **args: Any) -> bool | float:
+    return RULES[rule].function(Call("s", response, answer), **args)
+
+
+GSM8K = [
+    ("so #### 42", "42", True, True),
+    ("#### 1,234", "1234", True, False),
+    ("#### 42.", "42", False, False),
+    ("the answer is 42", "42", False, True),
+    ("#### 41 then #### 42", "42", True, True),
+    ("#### 42 and 7", "42", True, False),
+    ("####42", "42", False, True),
+    ("#### -3", "-3", True, True),
+    ("nothing", "42", False, False),
+    ("#### 42" + "x" * 300, "42", False, False),
+    ("ends here 42 .", "42", False, True),
+]
+
+
+@pytest.mark.parametrize(("response", "answer", "strict", "flexible"), GSM8K)
+def test_gsm8k(response: str, answer: str, strict: bool, flexible: bool) -> None:
+    assert verdict("gsm8k", response, answer) is strict
+    assert verdict("gsm8k", response, answer, method="flexible") is flexible
+
+
+def test_gsm8k_format_score() -> None:
+    assert verdict("gsm8k", "#### 1", "2", format_score=0.25) == 0.25
+    assert verdict("gsm8k", "nothing", "2", format_score=0.25) is False
+    with pytest.raises(RunError, match="no method 'loose'"):
+        verdict("gsm8k", "#### 1", "2", method="loose")
+
+
+BOXED = [
+    (r"\boxed{\frac12}", r"\frac{1}{2}", True),
+    (r"\boxed{1/2}", r"\dfrac{1}{2}", True),
+    (r"\boxed{0.5}", r"\frac{1}{2}", True),
+    (r"\boxed{0.25}", r"\frac{1}{4}", False),
+    (r"\boxed{\sqrt3}", r"\sqrt{3}", True),
+    (r"first \boxed{1} then \boxed{2}", "2", True),
+    (r"\boxed{x = 5}", "5", True),
+    (r"\boxed{90^\circ}", "90", True),
+    (r"\boxed{12 \text{ cm}}", "12", True),
+    (r"\boxed{50\%}", "50", True),
+    (r"\boxed 7$ end", "7", True),
+    (r"\boxed{\left( 1, 2 \right)}", "(1,2)", True),
+    (r"\boxed{{3}", "3", False),
+    ("5", "5", False),
+    (r"\boxed{.5}", "0.5", True),
+]
+
+
+@pytest.mark.parametrize(("response", "answer", "right"), BOXED)
+def test_boxed(response: str, answer: str, right: bool) -> None:
+    assert verdict("boxed", response, answer) is right
+
+
+DAPO = [
+    ("Answer: 34", "34", True),
+    ("answer : $34$", "34", True),
+    ("Answer: 1,234", "1234", True),
+    (r"Answer: \frac12", r"\frac{1}{2}", True),
+    ("Answer: 12 dollars", "12", True),
+    ("Answer: x = 7", "7", True),
+    ("Answer: 3\nAnswer: 4", "3", False),
+    (r"so \boxed{34}", "34", True),
+    (r"Answer: 1 so \boxed{34}", "34", False),
+    (r"so \boxed{34 }", "34", False),
+    ("Answer: 34" + " " * 300, "34", False),
+    ("34", "34", False),
+]
+
+
+@pytest.mark.parametrize(("response", "answer", "right"), DAPO)
+def test_dapo_math(response: str, answer: str, right: bool) -> None:
+    assert verdict("dapo_math", response, answer) is right
+
+
+def test_the_rows_above_are_verls() -> None:
+    verl = pytest.importorskip("verl.utils.reward_score", reason="verl is not installed")
+    gsm8k, boxed, dapo = (
+        importlib.import_module(f"{verl.__name__}.{n}") for n in ("gsm8k", "math_reward", "math_dapo")
+    )
+    for response, answer, strict, flexible in GSM8K:
+        assert gsm8k.compute_score(response, answer) == strict
+        assert gsm8k.compute_score(response, answer, method="flexible") == flexible
+    assert [boxed.compute_score(response, answer) == 1 for response, answer, _ in BOXED] == [row[2] for row in BOXED]
+    assert [dapo.compute_score(response, answer)["acc"] for response, answer, _ in DAPO] == [row[2] for row in DAPO]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12+34=46", "46"),
+        ("costs $1,234.50.", "1234.50"),
+        ("-7", "-7"),
+        ("from 3-5", "5"),
+        ("x=-5", "-5"),
+        ("2e3", "2000"),
+        (".5", "0.5"),
+        ("a1", "1"),
+        ("#### 42", "42"),
+        ("none", None),
+        ("9, ", "9"),
+    ],
+)
+def test_last_number(text: str, number: str | None) -> None:
+    assert last_number(text) == (None if number is None else Decimal(number))
+
+
+def test_number() -> None:
+    assert verdict("number", "it is 46.0", 46)
+    assert verdict("number", "it is 46", "work ... #### 46")
+    assert not verdict("number", "it is 47", 46)
+    assert verdict("number", "3.14", "3.1416", tolerance=0.01)
+    assert not verdict("number", "no idea", 46)
+    with pytest.raises(ValueError, match="holds no number"):
+        verdict("number", "1", "many")
+
+
+def test_exact_match() -> None:
+    assert verdict("exact_match", " yes\n", "yes")
+    assert not verdict("exact_match", "Yes", "yes")
+    assert verdict("exact_match", "Yes", "yes", ignore_case=True)
+    assert verdict("exact_match", "46", 46)
+
+
+def test_math_knows_maths() -> None:
+    pytest.importorskip("math_verify")
+    assert verdict("math", r"\boxed{0.25}", r"\frac{1}{4}")
+    assert verdict("math", "so $x = \\frac{2}{8}$", "0.25")
+    assert not verdict("math", r"\boxed{0.26}", r"\frac{1}{4}")
+    assert not verdict("math", "no idea", "4")
+
+
+def test_format() -> None:
+    assert verdict("format", "<think>\na\n</think>\n<answer>b</answer>\n", None)
+    assert not verdict("format", "<think>a</think> and <answer>b</answer>", None)
+    assert verdict("format", "A: 4", None, pattern=r"A: \d")
+
+
+def test_length_counts_tokens_and_a_cut_response_has_none() -> None:
+    def within(tokens: int, truncated: bool = False) -> bool | float:
+        return RULES["length"].function(Call("s", "x", tokens=tokens, truncated=truncated), min_tokens=2, max_tokens=4)
+
+    assert [within(n) for n in (1, 2, 4, 5)] == [False, True, True, False]
+    assert within(4, truncated=True) is False
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ("<answer>(1+2)*3</answer>", True),
+        ("<answer>1+2+3</answer>", 0.1),
+        ("<answer>9</answer>", 0.1),
+        ("<answer>3*3</answer>", 0.1),
+        ("<answer>1+2*</answer>", 0.1),
+        ("(1+2)*3", False),
+        ("<answer>1+2+3</answer><answer>(1+2)*3</answer>", True),
+    ],
+)
+def test_countdown(response: str, expected: bool | float) -> None:
+    assert verdict("countdown", response, {"target": 9, "numbers": [1, 2, 3]}) == expected
+
+
+@pytest.mark.parametrize("text", ["__import__('os')", "2**9", "x", "1/0", "(" * 500, "True", "f()"])
+def test_arithmetic_runs_nothing(text: str) -> None:
+    assert arithmetic(text) is None
+
+
+def test_scores_right_and_wrong() -> None:
+    score = RuleScorer("number", {}, right=2.0, wrong=-1.0).load()
+    right, wrong = score(Call("s", "4", 4)), score(Call("s", "5", 4))
+    assert (right.score, right.correct, wrong.score, wrong.correct) == (2.0, True, -1.0, False)
+
+
+def test_auto_goes_by_the_source_with_verls_scale() -> None:
+    score = RuleScorer("auto").load()
+    assert score(Call("openai/gsm8k", "#### 4", "4")).score == 1.0
+    assert score(Call("HuggingFaceH4/MATH-500", r"\boxed{4}", "4")).score == 1.0
+    assert [score(Call(source, "Answer: 5", "4")).score for source in ("math_dapo", "aime_2024")] == [-1.0, -1.0]
+    assert RuleScorer("auto", {}, 1.0, -2.0).load()(Call("math_dapo", "Answer: 5", "4")).score == -2.0
+
+
+def test_auto_says_what_to_do_for_a_source_it_does_not_know() -> None:
+    with pytest.raises(RunError, match=r"no rule for the data source 'mine'.*openai/gsm8k.*\n.*exact_match"):
+        auto_rule("mine")
+    with pytest.raises(RunError, match="sandbox"):
+        auto_rule("codecontests")
+
+
+def test_arguments_are_checked_before_the_run() -> None:
+    with pytest.raises(RunError, match=r"unexpected keyword argument 'tolerence'; its arguments are: tolerance"):
+        RuleScorer("number", {"tolerence": 1}).check()
+    with pytest.raises(RunError, match="max_tokens"):
+        RuleScorer("length").check()

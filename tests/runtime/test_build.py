@@ -1,0 +1,87 @@
+"""When things happen and what is left out follows from config, plan and the length of the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.config import Config, Stage, config_from
+from rlctl.errors import PlanError
+from rlctl.plan import StagePlan, make_plan
+from rlctl.runtime.build import make_clock, old_is_current, total_ticks, worker_environment
+from rlctl.runtime.checkpoint import place_of
+from rlctl.runtime.stage_run import Clock
+
+
+def config(**sections: Any) -> Config:
+    base = {
+        "batch": {"prompts_per_step": 4, "responses_per_prompt": 2},
+        "placement": {"device": "cpu", "devices_per_node": 1},
+        "schedule": {"total_steps": 6},
+        "rewards": [{"type": "function", "path": "reward.py"}],
+    }
+    return config_from({**base, **sections})
+
+
+def plan_of(chosen: Config) -> StagePlan:
+    return make_plan(chosen).stages[0]
+
+
+def test_the_clock_counts_steps_with_the_rows_that_were_found() -> None:
+    """10 rows, 4 prompts a step: 2 whole steps an epoch, 6 in 3 epochs; every epoch is every 2 steps."""
+    schedule = {"total_epochs": 3, "evaluate_every": {"epochs": 1}}
+    clock = make_clock(config(schedule=schedule, checkpoint={"every": 4}), rows=10)
+    assert clock == Clock(6, evaluate_every=2, save_every=4, evaluate_first=True, evaluate_last=True, save_last=True)
+
+
+def test_a_run_without_an_end_is_refused() -> None:
+    with pytest.raises(PlanError, match="has no end") as refused:
+        make_clock(config(schedule={}), rows=10)
+    assert "schedule.total_steps" in refused.value.hint
+
+
+def test_evaluation_alone_takes_no_steps() -> None:
+    chosen = config(run={"mode": "evaluate_only"}, schedule={"evaluate_every": 2})
+    assert make_clock(chosen, rows=0) == Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ticks"), [({"tick": "step"}, 6), ({"tick": "optimizer_step"}, 24), ({"total_ticks": 9}, 9)]
+)
+def test_ticks_of_the_learning_rate_schedule(schedule: dict[str, Any], ticks: int) -> None:
+    """6 steps of 2 mini-batches (8 responses, 4 a mini-batch) in 2 epochs are 24 optimizer steps."""
+    batch = {"prompts_per_step": 4, "responses_per_prompt": 2, "mini_batch_responses": 4, "ppo_epochs": 2}
+    chosen = config(batch=batch, train={"learning_rate_schedule": schedule})
+    assert total_ticks(chosen, plan_of(chosen), make_clock(chosen, 100)) == ticks
+
+
+def test_the_pass_for_old_log_probs_is_left_out_only_where_it_would_compute_the_same() -> None:
+    single = config()
+    assert old_is_current(single, plan_of(single))
+    kl = {"objective": "rl", "kl_in_reward": {"estimator": "k1", "coefficient": 0.1}}
+    more = [
+        config(batch={"prompts_per_step": 4, "responses_per_prompt": 2, "ppo_epochs": 2}),
+        config(batch={"prompts_per_step": 4, "responses_per_prompt": 2, "mini_batch_responses": 4}),
+        config(algorithm=kl),
+        config(algorithm={"old_log_probs": "rollout"}),
+    ]
+    assert not any(old_is_current(chosen, plan_of(chosen)) for chosen in more)
+
+
+def test_the_environment_of_workers_is_the_users_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    chosen = config(environment={"variables": {"TOKENIZERS_PARALLELISM": "true"}})
+    chosen = replace(chosen, placement=replace(chosen.placement, cpus_per_worker=3))
+    found = worker_environment(chosen)
+    assert found.items() >= {"OMP_NUM_THREADS": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}.items()
+
+
+def test_checkpoints_are_in_the_run_folder_or_where_the_config_says(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "demo"
+    inside = Stage("grpo", config(), continues=False)
+    outside = Stage("grpo", config(checkpoint={"folder": str(tmp_path / "big")}), continues=False)
+    assert place_of(inside, folder) == folder / "checkpoints" / "grpo"
+    assert place_of(outside, folder) == tmp_path / "big" / "demo" / "grpo"

@@ -1,0 +1,98 @@
+"""A checkpoint is whole or it is not there: what is cut off, missing or unfinished is passed over for the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlctl.errors import RunError
+from rlctl.runtime.checkpoint import Checkpoints, read_checkpoint
+
+CONTROLLER = {"progress": {}, "data": {}}
+
+
+def write(folder: Path) -> None:
+    (folder / "policy").mkdir()
+    (folder / "policy" / "__0_0.distcp").write_bytes(b"weights")
+    (folder / "policy" / ".metadata").write_bytes(b"metadata")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Checkpoints:
+    """Steps 1, 2 and 10."""
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None)
+    for step in (1, 2, 10):
+        checkpoints.save(step, CONTROLLER, write)
+    return checkpoints
+
+
+def test_the_newest_is_that_of_the_last_step(saved: Checkpoints) -> None:
+    newest = saved.newest()
+    assert newest is not None
+    assert (newest.step, newest.folder.name) == (10, "step-000010")
+    manifest = json.loads((newest.folder / "manifest.json").read_text())
+    assert manifest.keys() == {"controller.json", "policy/__0_0.distcp", "policy/.metadata"}
+    assert manifest["policy/__0_0.distcp"] == len(b"weights")
+    assert saved.damaged() == []
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a file is cut off": lambda folder: (folder / "policy" / "__0_0.distcp").write_bytes(b"weight"),
+    "a hidden file is missing": lambda folder: (folder / "policy" / ".metadata").unlink(),
+    "there is no manifest": lambda folder: (folder / "manifest.json").unlink(),
+    "the manifest is cut off": lambda folder: (folder / "manifest.json").write_text('{"policy'),
+    "the manifest is no object": lambda folder: (folder / "manifest.json").write_text("[]"),
+    "there is no controller state": lambda folder: (folder / "controller.json").unlink(),
+    "the controller state is of something else": lambda folder: (folder / "controller.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_one_is_passed_over(saved: Checkpoints, how: str) -> None:
+    newest = saved.folder / "step-000010"
+    DAMAGE[how](newest)
+    before = saved.newest()
+    assert before is not None
+    assert before.step == 2
+    assert saved.damaged() == [newest]
+
+
+def test_one_that_was_being_written_is_not_there(saved: Checkpoints) -> None:
+    (saved.folder / "step-000010").rename(saved.folder / "step-000011.partial")
+    assert [path.name for path in saved.damaged()] == []
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 2
+
+
+def test_a_failed_write_leaves_the_ones_before(saved: Checkpoints) -> None:
+    def no_space(folder: Path) -> None:
+        write(folder)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(RunError, match="step 11 could not be written: No space left on device"):
+        saved.save(11, CONTROLLER, no_space)
+    assert not (saved.folder / "step-000011").exists()
+    assert saved.newest() == read_checkpoint(saved.folder / "step-000010")
+
+
+def test_writing_a_step_again_replaces_it(saved: Checkpoints) -> None:
+    (saved.folder / "step-000010" / "policy" / "__0_0.distcp").unlink()
+    saved.save(10, CONTROLLER, write)
+    assert saved.damaged() == []
+
+
+def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=2)
+    for step in (999_999, 1_000_000, 1_000_001):
+        checkpoints.save(step, CONTROLLER, write)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-1000000", "step-1000001"]
+
+
+def test_without_a_folder_there_is_none(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "nowhere", keep_last=1)
+    assert checkpoints.newest() is None
+    assert checkpoints.damaged() == []

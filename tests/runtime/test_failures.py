@@ -1,0 +1,203 @@
+"""Whatever goes wrong ends the run within seconds; the first cause is named, nothing is left running, and what was saved stays."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from rlctl import runs
+from rlctl.errors import RunError
+from rlctl.runtime.checkpoint import read_checkpoint
+
+SECONDS = 15.0
+"""From the first cause to the return of the run; the aim is under 10, and the machine may be busy."""
+
+
+def worker(name: str) -> psutil.Process:
+    """The process of a worker of a run in this process: the one whose output goes to its log."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if Path(f"/proc/{process.pid}/fd/1").readlink().name == f"{name}.log":
+                return process
+        except OSError:
+            continue
+    raise AssertionError(f"there is no process of {name}")
+
+
+def ended_well_and_quickly(failed: Any, since: float) -> None:
+    """The run is over, its folder says so, and none of its processes is left."""
+    assert failed.result.status == "failed"
+    assert failed.ended - since < SECONDS
+    assert failed.events[-1]["kind"] == "run_ended"
+    assert failed.events[-1]["cause"] == failed.result.cause
+    info = runs.inspect(failed.result.folder)
+    assert (info.status, info.cause) == ("failed", failed.result.cause)
+    assert not ray.is_initialized()
+    assert not [
+        p.name() for p in psutil.Process().children(recursive=True) if "ray" in p.name() or "raylet" in p.name()
+    ]
+
+
+@pytest.mark.ray
+def test_a_reward_that_raises(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    reward = tmp_path / "breaks.py"
+    reward.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    if extra_info['split'] == 'train':\n"
+        "        raise KeyError('unit_tests')\n"
+        "    return 0.0\n"
+    )
+    rewards = [{"type": "function", "name": "checker", "path": str(reward), "workers": 1}]
+    told = tmp_path / "told"
+    settings = {"on_failure": f'echo "$RLCTL_STATUS $RLCTL_ERROR" > {told}', "on_end": f"touch {tmp_path}/ended"}
+    began: list[float] = []
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and event["name"] == "reward":
+            began.append(time.monotonic())
+
+    config = task.config(tmp_path, run={"name": "raises", "folder": str(tmp_path), **settings}, rewards=rewards)
+    failed = run(config, watch=watch)
+    ended_well_and_quickly(failed, began[0])
+    assert failed.failure["actor"] == "reward-0"
+    message = failed.failure["message"]
+    assert "the reward 'checker' failed on a response to prompt" in message
+    assert "KeyError: 'unit_tests'" in message
+    assert f'File "{reward}", line 3' in message
+    assert "prompt: <user>" in message
+    assert failed.failure["traceback"] == "", "an error of the user's code shows the user's traceback only"
+    assert told.read_text().startswith("failed reward-0: the reward 'checker' failed")
+    assert not (tmp_path / "ended").exists()
+
+
+@pytest.mark.ray
+def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    reward = tmp_path / "hangs.py"
+    reward.write_text("import time\ndef compute_score(**kwargs):\n    time.sleep(3600)\n")
+    rewards = [{"type": "function", "path": str(reward), "timeout": 1.0, "workers": 1}]
+    began: list[float] = []
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and event["name"] == "reward":
+            began.append(time.monotonic())
+
+    config = task.config(tmp_path, rewards=rewards, schedule={"evaluate_first": False, "total_steps": 1})
+    failed = run(config, watch=watch)
+    ended_well_and_quickly(failed, began[0])
+    assert "took longer than 1 s" in failed.failure["message"]
+
+
+MISSING = {
+    "model": ({"model": {"path": "/nowhere/model"}}, "/nowhere/model"),
+    "training data": ({"data": {"train": [{"path": "/nowhere/train.parquet"}]}}, "/nowhere/train.parquet"),
+    "held-out data": ({"data": {"eval": [{"path": "/nowhere/test.parquet"}]}}, "/nowhere/test.parquet"),
+    "reward": ({"rewards": [{"type": "function", "path": "/nowhere/reward.py"}]}, "/nowhere/reward.py"),
+}
+
+
+@pytest.mark.parametrize("what", MISSING)
+def test_a_missing_file_of_any_stage_ends_the_run_before_ray_starts(
+    task: Any, run: Callable[..., Any], tmp_path: Path, what: str
+) -> None:
+    from rlctl.config import combine
+
+    changes, path = MISSING[what]
+    rl = task.config(tmp_path)
+    data = (
+        {"data": {"train": [{"path": str(task.folder / "train.parquet")}], **changes["data"]}}
+        if "data" in changes
+        else {}
+    )
+    broken = task.config(tmp_path, **{**changes, **data})
+    failed = run(combine([("good", rl), ("broken", broken)]))
+    assert failed.result.status == "failed"
+    assert path in failed.failure["message"]
+    assert failed.failure["stage"] == "broken"
+    assert {event["name"] for event in failed.kinds("phase")} == {"read"}, "no worker is started"
+    assert "Traceback" not in failed.result.cause + failed.failure["traceback"]
+
+
+@pytest.mark.ray
+def test_a_worker_that_is_killed_is_named_and_not_the_one_that_waits_for_it(
+    task: Any, whole: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    killed: list[float] = []
+
+    def kill_one(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and event["name"] == "train" and event["step"] == 1:
+            worker("policy-1").kill()
+            killed.append(time.monotonic())
+
+    config = task.config(tmp_path, objective="sft", placement={"devices_per_node": 2, "device": "cpu"})
+    failed = run(config, watch=kill_one)
+    ended_well_and_quickly(failed, killed[0])
+    assert failed.failure["actor"] == "policy-1"
+    assert "its process died" in failed.failure["message"]
+    one, two = whole.numbers[("sft step", 1)], failed.numbers[("main step", 1)]
+    for name in ("policy/loss", "policy/grad_norm"):
+        assert two[name] == pytest.approx(one[name], rel=1e-5), "two workers compute what one does"
+    assert read_checkpoint(failed.result.folder / "checkpoints" / "main" / "step-000001") is not None
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for one checkpoint and a half."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.ray
+def test_a_full_disk(task: Any, run: Callable[..., Any], small_disk: Path, tmp_path: Path) -> None:
+    began: list[float] = []
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and event["name"] == "save":
+            began.append(time.monotonic())
+
+    checkpoint = {"every": 1, "folder": str(small_disk)}
+    failed = run(task.config(tmp_path, objective="sft", checkpoint=checkpoint), watch=watch)
+    ended_well_and_quickly(failed, began[-1])
+    assert "the checkpoint of step 2 could not be written" in failed.failure["message"]
+    assert "No space left on device" in failed.failure["message"]
+    assert "before it are whole" in failed.failure["hint"]
+    place = small_disk / "demo" / "main"
+    assert read_checkpoint(place / "step-000001") is not None
+    assert not (place / "step-000002").exists()
+
+
+def test_a_folder_that_cannot_be_written(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written: Not a directory") as refused:
+        run(task.config(tmp_path / "file"))
+    assert "run.folder" in refused.value.hint
+
+
+@pytest.mark.ray
+def test_runs_at_the_same_time_and_other_rays_do_not_meet(
+    task: Any, run: Callable[..., Any], session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    config = task.config(tmp_path / "one", objective="sft", schedule={"total_steps": 1})
+    elsewhere = {"RAY_ADDRESS": "127.0.0.1:1"}
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(session, config, env=elsewhere)
+        here = run(task.config(tmp_path / "two", objective="sft", schedule={"total_steps": 1}))
+        there = beside.result()
+    assert here.result.status == "finished"
+    assert there.out.splitlines()[-1:] == ["ended finished"], there.err
+    assert there.survivors() == []

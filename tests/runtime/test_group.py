@@ -1,0 +1,164 @@
+"""Calls to workers: what fails is told with the worker's name and trace, and the cause before its consequences."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from rlctl.errors import Location, RunError
+from rlctl.runtime.group import Host, LocalGroup, Outcome, RayGroup, StopRequested, WorkerFailed, together
+
+
+class Worker:
+    """Does what a test tells it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        if number < 0:
+            raise RunError(f"the number is {number}; expected one that is not negative", hint="choose another")
+
+    def double(self, value: int) -> int:
+        return 2 * value + self.number
+
+    def lose_connection(self, after: float) -> None:
+        time.sleep(after)
+        raise RuntimeError("gloo: Connection closed by peer [127.0.0.1]:3000")
+
+    def die(self, after: float) -> None:
+        time.sleep(after)
+        os._exit(3)
+
+    def fail_or_die(self, dies: bool) -> None:
+        if dies:
+            self.die(0.5)
+        self.lose_connection(0.0)
+
+    def refuse(self) -> None:
+        raise RunError("it does not fit", at=Location("train.yaml", 3), hint="make it smaller")
+
+    def sleep(self) -> None:
+        time.sleep(60)
+
+    def close(self) -> None:
+        self.number = 0
+
+
+def test_a_group_in_this_process_calls_and_closes_its_worker() -> None:
+    worker = Worker(1)
+    group = LocalGroup("policy-0", worker)
+    assert len(group) == 1
+    assert group.names == ["policy-0"]
+    assert group.each(Worker.double, [(4,)]) == group.all(Worker.double, 4) == group.fetch(Worker.double, 4) == [9]
+    with pytest.raises(RunError, match="it does not fit"):
+        group.all(Worker.refuse)
+    group.close()
+    assert worker.number == 0
+
+
+def test_a_host_hands_errors_over_as_text(tmp_path: Path) -> None:
+    """In this process a host would take its output; it is made in a child of the test."""
+    pid = os.fork()
+    if pid == 0:
+        host = Host({}, str(tmp_path / "log"))
+        os.write(1, b"hello\n")
+        refused = host.build(Worker, -1)
+        good = refused.error.startswith("the number is -1") and refused.hint == "choose another" and refused.trace == ""
+        host.build(Worker, 1)
+        located = host.call("refuse")
+        raised = host.call("double", "x", "y")
+        good &= located == Outcome(error="train.yaml:3: it does not fit", hint="make it smaller")
+        good &= raised.error.startswith("TypeError: ") and "Traceback" in raised.trace
+        good &= host.call("double", 4).value == 9 and not host.drop().failed
+        os._exit(0 if good else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (tmp_path / "log").read_text() == "hello\n"
+
+
+def test_a_failure_crosses_processes_whole() -> None:
+    failure = WorkerFailed("policy-1: it died", actor="policy-1", trace="Traceback", hint="see its log")
+    again = pickle.loads(pickle.dumps(failure))
+    assert (again.message, again.actor, again.trace, again.hint) == (
+        "policy-1: it died",
+        "policy-1",
+        "Traceback",
+        "see its log",
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def workers(cluster: None, tmp_path: Path) -> Iterator[Callable[..., RayGroup]]:
+    groups: list[RayGroup] = []
+
+    def make(*names: str, stop: Callable[[], bool] = lambda: False) -> RayGroup:
+        host = ray.remote(Host).options(num_cpus=0)
+        groups.append(RayGroup(names, [host.remote({}, str(tmp_path / f"{name}.log")) for name in names], stop))
+        return groups[-1]
+
+    yield make
+    for group in groups:
+        group.close()
+
+
+@pytest.mark.ray
+def test_calls_give_their_values_in_order_and_handles_reach_other_groups(workers: Callable[..., RayGroup]) -> None:
+    group = workers("a-0", "a-1")
+    group.build(Worker, [(1,), (2,)]).wait()
+    assert group.each(Worker.double, [(10,), (20,)]) == [21, 42]
+    [handle, _] = group.fetch(Worker.double, 5)
+    assert group.all(Worker.double, handle) == [23, 24]
+    assert len(set(group.processes())) == 2
+    group.drop()
+    group.build(Worker, [(3,), (4,)]).wait()
+    assert group.all(Worker.double, 0) == [3, 4]
+
+
+@pytest.mark.ray
+def test_the_first_failure_of_any_role_is_told_with_its_hint(workers: Callable[..., RayGroup]) -> None:
+    fine, bad = workers("fine-0"), workers("bad-0", "bad-1")
+    with pytest.raises(WorkerFailed, match=r"^bad-1: the number is -1") as failure:
+        together([fine.build(Worker, [(1,)]), bad.build(Worker, [(1,), (-1,)])]).wait()
+    assert (failure.value.actor, failure.value.hint, failure.value.trace) == ("bad-1", "choose another", "")
+
+
+@pytest.mark.ray
+def test_a_death_explains_a_lost_connection(workers: Callable[..., RayGroup]) -> None:
+    group = workers("policy-0", "policy-1")
+    group.build(Worker, [(0,), (1,)]).wait()
+    with pytest.raises(WorkerFailed, match=r"^policy-1: its process died") as failure:
+        group.each(Worker.fail_or_die, [(False,), (True,)])
+    assert failure.value.actor == "policy-1"
+    assert "policy-1 under logs/" in failure.value.hint
+
+
+@pytest.mark.ray
+def test_a_lost_connection_that_nothing_explains_is_told_itself(workers: Callable[..., RayGroup]) -> None:
+    group = workers("policy-0", "policy-1")
+    group.build(Worker, [(0,), (1,)]).wait()
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed, match=r"^policy-0: RuntimeError: gloo") as failure:
+        group.all(Worker.lose_connection, 0.0)
+    assert "Traceback" in failure.value.trace
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.ray
+def test_waiting_ends_when_the_run_is_asked_to(workers: Callable[..., RayGroup]) -> None:
+    began = time.monotonic()
+    group = workers("policy-0", stop=lambda: time.monotonic() > began + 3)
+    group.build(Worker, [(0,)]).wait()
+    with pytest.raises(StopRequested):
+        group.all(Worker.sleep)
+    assert time.monotonic() - began < 10

@@ -1,0 +1,74 @@
+"""A run of two stages ends with everything in its folder, and twice with the same numbers; stages and modes do what they say."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl import runs
+from rlctl.config import to_plain
+from rlctl.plan import plan_from
+from rlctl.runtime.metrics import describe
+
+pytestmark = pytest.mark.ray
+
+
+def test_it_finishes_and_its_folder_tells_all_of_it(whole: Any, task: Any) -> None:
+    folder = whole.result.folder
+    assert whole.result.status == "finished"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert to_plain(runs.read_config(folder)) == to_plain(task.two_stages(folder.parent))
+    assert plan_from(json.loads((folder / "plan.json").read_text())).run == "demo"
+    assert {path.name for path in (folder / "logs").iterdir()} >= {"policy-0.log", "rollout-0.log", "reward-0.log"}
+    info = runs.inspect(folder)
+    assert (info.status, info.stage, info.step, info.total_steps) == ("finished", "grpo", 3, 3)
+    assert set(whole.result.stages) == {"sft", "grpo"}
+    assert whole.result.stages["sft"]["steps"] == 3
+
+
+def test_events_come_in_the_order_of_the_algorithm(whole: Any) -> None:
+    lines = (whole.result.folder / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert events == json.loads(json.dumps(whole.events))
+    told = [event["kind"] for event in events if event["kind"] not in ("phase", "phase_ended", "advisory", "sync")]
+    step = ["samples", "step"]
+    assert told == [
+        *("run_started", "stage_started", *step, "checkpoint", *["step", "checkpoint"] * 2, "stage_ended"),
+        *("stage_started", "evaluation", *step, "checkpoint", *step, "evaluation", "checkpoint"),
+        *(*step, "evaluation", "checkpoint", "stage_ended", "run_ended"),
+    ]
+    second = [e["name"] for e in events if e.get("stage") == "grpo" and e["kind"] == "phase" and e.get("step") == 1]
+    assert second == ["save", "rollout", "reward", "advantages", "train", "sync"]
+    assert [e["version"] for e in events if e["kind"] == "sync"] == [0, 1, 2, 3]
+
+
+def test_every_metric_has_a_unit_and_a_sentence(whole: Any) -> None:
+    told = {name for event in whole.kinds("step", "evaluation") for name in event["metrics"]}
+    assert len(told) > 30
+    assert [name for name in sorted(told) if describe(name) is None] == []
+
+
+def test_the_next_stage_and_transformers_load_what_a_stage_leaves(whole: Any) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    checkpoints = whole.result.folder / "checkpoints"
+    for stage in ("sft", "grpo"):
+        names = {path.name for path in (checkpoints / stage).iterdir()}
+        assert names == {"step-000001", "step-000002", "step-000003", "hf", "finished.json"}
+    after_sft = AutoModelForCausalLM.from_pretrained(checkpoints / "sft" / "hf").state_dict()
+    after_grpo = AutoModelForCausalLM.from_pretrained(checkpoints / "grpo" / "hf").state_dict()
+    assert after_sft.keys() == after_grpo.keys()
+    moved = max(float((after_sft[name] - after_grpo[name]).abs().max()) for name in after_sft)
+    assert 0 < moved < 0.02, "grpo goes on from the weights of sft, three steps of Adam at 1e-3"
+    assert AutoTokenizer.from_pretrained(checkpoints / "grpo" / "hf").decode([4, 5]) == "01"
+
+
+def test_the_same_seed_gives_the_same_numbers(whole: Any, task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    again = run(task.two_stages(tmp_path, run={"name": "demo", "folder": str(tmp_path), "seed": 7}))
+    assert len(again.numbers) == 3 + 3 + 3
+    assert again.numbers == whole.numbers

@@ -1,0 +1,115 @@
+"""A run that is killed, interrupted or damaged goes on to the very numbers of one that was not, and leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl import runs
+from rlctl.runtime.checkpoint import read_checkpoint
+
+pytestmark = pytest.mark.ray
+
+SECONDS = 12.0
+"""From a signal to the end of everything; a run itself aims at under 10, and the machine may be busy."""
+
+
+def numbers(folder: Path) -> dict[Any, dict[str, float]]:
+    """The metrics that a folder tells, without those of time; a step that was taken twice counts as the last time."""
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    timed = ("time/", "throughput/")
+    return {
+        (f"{e['stage']} {e['kind']}", e["step"]): {k: v for k, v in e["metrics"].items() if not k.startswith(timed)}
+        for e in events
+        if e["kind"] in ("step", "evaluation")
+    }
+
+
+def weights(folder: Path, stage: str) -> bytes:
+    return (folder / "checkpoints" / stage / "hf" / "model.safetensors").read_bytes()
+
+
+def ended_after(folder: Path, ended: Any) -> float:
+    """Seconds from the signal to the event that says that the run is over and its workers are gone."""
+    last = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
+    assert last["kind"] == "run_ended"
+    return float(last["time"]) - ended.sent
+
+
+def killed(session: Callable[..., Any], config: Any, at: Sequence[Any], after: float = 0.0) -> None:
+    """Run until it is killed at an event; nothing of it is left then."""
+    ended = session(config, at=at, after=after)
+    assert ended.process.returncode == -signal.SIGKILL, ended.err
+    assert ended.survivors() == []
+    assert runs.inspect(runs.folder_of(config)).status == "interrupted"
+
+
+@pytest.mark.timeout(900)  # five processes one after the other, each of which imports torch anew
+def test_a_run_that_is_interrupted_again_and_again_ends_as_the_one_that_was_not(
+    task: Any, whole: Any, session: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = task.two_stages(tmp_path)
+    folder = runs.folder_of(config)
+
+    ended = session(config, at=("phase", "sft", None, "start"), send=signal.SIGINT, times=2)
+    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
+    assert ended.survivors(SECONDS) == []
+
+    killed(session, config, ("phase", "sft", 1, "train"))
+    killed(session, config, ("stage_ended", "sft"))
+
+    ended = session(config, at=("phase", "grpo", 1, "rollout"), send=signal.SIGINT)
+    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
+    assert ended_after(folder, ended) < SECONDS
+    assert ended.seconds < 3 * SECONDS, "the interpreter too is gone soon"
+    assert ended.survivors(1.0) == []
+    assert runs.inspect(folder).status == "stopped"
+
+    killed(session, config, ("phase", "grpo", 2, "save"), after=0.02)
+    checkpoints = folder / "checkpoints" / "grpo"
+    newest = max(path for path in checkpoints.iterdir() if read_checkpoint(path))
+    cut = max((newest / "policy").iterdir(), key=lambda path: path.stat().st_size)
+    cut.write_bytes(cut.read_bytes()[:-1])
+
+    events: list[dict[str, Any]] = []
+    result = runs.resume(runs.inspect(folder), observer=events.append)
+    assert result.status == "finished", result.cause
+    passed_over = [event["message"] for event in events if event["kind"] == "advisory"]
+    assert any(str(newest) in message and "not whole" in message for message in passed_over), passed_over
+    resumed = [event["step"] for event in events if event["kind"] == "resumed"]
+    assert resumed == ([1] if newest.name == "step-000002" else [])
+    assert numbers(folder) == whole.numbers
+    assert weights(folder, "sft") == weights(whole.result.folder, "sft")
+    assert weights(folder, "grpo") == weights(whole.result.folder, "grpo")
+
+
+MOMENTS = [
+    (stage, step, phase, after)
+    for stage, phases in (
+        ("sft", ("data", "train", "save", "export")),
+        ("grpo", ("rollout", "reward", "train", "sync", "save", "export")),
+    )
+    for step in (1, 2)
+    for phase in phases
+    for after in (0.0, 0.03)
+    if phase != "export" or step == 2
+]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("stage", "step", "phase", "after"), MOMENTS)
+def test_any_moment_is_a_moment_to_be_killed_at(
+    task: Any, whole: Any, session: Callable[..., Any], tmp_path: Path, stage: str, step: int, phase: str, after: float
+) -> None:
+    config = task.two_stages(tmp_path)
+    killed(session, config, ("phase", stage, 3 if phase == "export" else step, phase), after)
+    result = runs.resume(runs.inspect(runs.folder_of(config)), observer=lambda event: None)
+    assert result.status == "finished", result.cause
+    assert numbers(result.folder) == whole.numbers
+    assert weights(result.folder, "grpo") == weights(whole.result.folder, "grpo")

@@ -1,0 +1,125 @@
+"""Every tracker leaves the metrics where its own tools find them, without a network, a login or a secret."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.config import Config, config_from
+from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.tracking.mlflow import tracking_uri
+
+SECRET = "sk-do-not-show-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections to other machines fail; to this one they are left alone."""
+    connect = socket.socket.connect
+
+    def local_only(self: socket.socket, address: Any) -> None:
+        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"this test allows no connection to {address}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+def config(tracker: dict[str, Any]) -> Config:
+    return config_from(
+        {
+            "rlctl": 1,
+            "run": {"project": "demo", "name": "first", "group": "mine"},
+            "environment": {"variables": {"HF_TOKEN": SECRET, "LEVEL": "3"}},
+            "rewards": [{"type": "judge", "name": "j", "api_key": SECRET}],
+            "tracking": [{"name": "console"}, tracker],
+        }
+    )
+
+
+def log_run(folder: Path, tracker: dict[str, Any], *, steps: tuple[int, ...] = (1, 2)) -> None:
+    problems: list[str] = []
+    (made,) = make_trackers(config(tracker), folder, problems.append)
+    for step in steps:
+        made.log({"reward/mean": step / 4, "policy/loss": -1.5}, step=step)
+    made.close()
+    assert problems == []
+
+
+def assert_no_secret(folder: Path) -> None:
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert files
+    assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
+
+
+def test_tensorboard_is_read_back(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log_run(tmp_path, {"name": "tensorboard"})
+    log_run(tmp_path, {"name": "tensorboard"}, steps=(3,))
+    events = EventAccumulator(str(tmp_path / "tracking" / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("reward/mean")] == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert "config/text_summary" in events.Tags()["tensors"]
+    assert_no_secret(tmp_path)
+
+
+def test_tensorboard_folder_of_the_config(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    log_run(tmp_path / "run", {"name": "tensorboard", "folder": str(tmp_path / "tb")})
+    assert list((tmp_path / "tb").glob("events.*"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_swanlab_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("swanlab")
+    log_run(tmp_path, {"name": "swanlab", "mode": "offline", "api_key": SECRET})
+    (kept,) = (tmp_path / "tracking" / "swanlab").glob("run-*/*.swanlab")
+    assert b"reward/mean" in kept.read_bytes()
+    (settings,) = (tmp_path / "tracking" / "swanlab").glob("run-*/files/config.yaml")
+    assert "total_epochs" in settings.read_text()
+    assert capfd.readouterr().out == ""
+    assert_no_secret(tmp_path)
+
+
+def test_swanlab_disabled_keeps_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("swanlab")
+    log_run(tmp_path, {"name": "swanlab", "mode": "disabled"})
+    assert not list(tmp_path.rglob("*.swanlab"))
+
+
+def test_wandb_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("wandb")
+    log_run(tmp_path, {"name": "wandb", "mode": "offline", "api_key": SECRET, "args": {"tags": ["t"]}})
+    (kept,) = (tmp_path / "tracking" / "wandb").glob("wandb/offline-run-*/run-*.wandb")
+    assert b"reward/mean" in kept.read_bytes()
+    run_id = (tmp_path / "tracking" / "wandb" / "run_id").read_text()
+    assert kept.name == f"run-{run_id}.wandb"
+    assert capfd.readouterr().out == ""
+    assert_no_secret(tmp_path)
+
+
+def test_mlflow_is_queried_back_and_a_second_launch_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    log_run(tmp_path, {"name": "mlflow", "username": "me", "password": SECRET})
+    log_run(tmp_path, {"name": "mlflow"}, steps=(3,))
+    client = MlflowClient(tracking_uri(None, tmp_path / "tracking" / "mlflow"))
+    experiment = client.get_experiment_by_name("demo")
+    (run,) = client.search_runs([experiment.experiment_id])
+    history = client.get_metric_history(run.info.run_id, "reward/mean")
+    assert [(m.step, m.value) for m in history] == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert (run.info.run_name, run.info.status, run.data.tags["group"]) == ("first", "FINISHED", "mine")
+    assert run.data.params["environment.variables.LEVEL"] == "3"
+    assert_no_secret(tmp_path)
+    del os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]
+
+
+def test_mlflow_addresses(tmp_path: Path) -> None:
+    assert tracking_uri("http://host:5000", tmp_path) == "http://host:5000"
+    assert tracking_uri(str(tmp_path / "x"), tmp_path) == f"sqlite:///{tmp_path}/x/mlflow.db"

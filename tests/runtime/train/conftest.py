@@ -1,0 +1,61 @@
+"""Tiny models, and groups of one and two workers that all tests of a session share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
+
+from tests.runtime.train.processes import Workers
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+CONFIGS = {
+    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "llama": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "gpt2": GPT2Config(
+        vocab_size=64, n_embd=64, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2,
+        initializer_range=0.2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of random models by kind."""
+    torch.set_num_threads(1)
+    folders = {}
+    for kind, config in CONFIGS.items():
+        torch.manual_seed(0)
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folders[kind])
+    return folders
+
+
+@pytest.fixture(scope="session")
+def one() -> Iterator[Workers]:
+    """One worker."""
+    workers = Workers(1)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[Workers]:
+    """Two workers."""
+    workers = Workers(2)
+    yield workers
+    workers.close()

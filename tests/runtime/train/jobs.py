@@ -1,0 +1,161 @@
+"""What the worker processes of these tests do, and the samples they do it with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.gathering import whole
+from rlctl.runtime.train.interface import LossFunction
+from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.types import Sample
+
+FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
+FLOAT64 = PrecisionSettings(parameters="float64", compute="float64", reduce="float64")  # type: ignore[arg-type]
+ALL_AT_ONCE = Micro(by="tokens", per_replica=100_000)
+
+
+def make_samples(count: int, *, seed: int = 0, vocab: int = 64) -> list[Sample]:
+    """Samples of different lengths, with prompts, tool-like gaps, one without a counted token, and the columns of rl."""
+    generator = torch.Generator().manual_seed(seed)
+    samples = []
+    for index in range(count):
+        length = int(torch.randint(6, 25, (), generator=generator))
+        mask = torch.arange(length) >= int(torch.randint(1, 5, (), generator=generator))
+        if index % 3 == 1:
+            mask[length // 2] = False
+        if index == 2:
+            mask[:] = False
+        columns = {
+            "advantages": torch.randn(length, generator=generator),
+            "old_log_probs": -4 + 0.3 * torch.randn(length, generator=generator),
+            "reference_log_probs": -4 + 0.3 * torch.randn(length, generator=generator),
+        }
+        samples.append(Sample(torch.randint(3, vocab, (length,), generator=generator), mask, columns))
+    return samples
+
+
+def settings(precision: PrecisionSettings = FLOAT32, **optimizer: Any) -> Train:
+    """Training settings without recomputation; ``optimizer`` overrides its fields."""
+    values = {"learning_rate": 1e-2, "max_grad_norm": None} | optimizer
+    return Train(precision=precision, optimizer=Optimizer(**values), memory=MemorySettings(recompute_activations=False))
+
+
+def engine_of(folder: Path, train: Train, **options: Any) -> FsdpEngine:
+    """An engine on this worker."""
+    model = Model(path=str(folder), **options)
+    return FsdpEngine(model, train, role="policy", seed=1, total_ticks=10)
+
+
+def share(samples: Sequence[Sample]) -> list[Sample]:
+    """This worker's samples: every k-th, so that shares differ in size and tokens."""
+    return list(samples[dist.get_rank() :: dist.get_world_size()])
+
+
+def gathered(engine: FsdpEngine) -> dict[str, Tensor]:
+    """All weights, on rank 0."""
+    return dict(engine.export_weights())
+
+
+def gather_whole(tensors: Mapping[str, Tensor], spread: Collection[str], bucket_bytes: int) -> dict[str, Tensor]:
+    """``tensors`` after those in ``spread`` were dealt out over the workers, and all were brought together again."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    dealt = [(name, distribute_tensor(t, mesh, [Shard(0)]) if name in spread else t) for name, t in tensors.items()]
+    return dict(whole(dealt, bucket_bytes=bucket_bytes))
+
+
+def log_probs(
+    folder: Path, samples: Sequence[Sample], micro: Micro, temperature: float, attention: str
+) -> list[Tensor]:
+    engine = engine_of(folder, settings(), attention=attention)
+    return engine.log_probs(share(samples), temperature=temperature, micro=micro)
+
+
+def updates(
+    folder: Path,
+    train: Train,
+    samples: Sequence[Sample],
+    loss: LossFunction,
+    micro: Micro,
+    count: int = 1,
+    attention: str = "auto",
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Take optimizer steps on all samples, a schedule tick after each; weights and metrics."""
+    engine = engine_of(folder, train, attention=attention)
+    return gathered_after(engine, samples, loss, micro, count)
+
+
+def gathered_after(
+    engine: FsdpEngine, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    totals = totals_of(samples)
+    metrics = []
+    for _ in range(count):
+        metrics.append(engine.update(share(samples), loss, micro=micro, temperature=1.0, totals=totals))
+        engine.step_schedule()
+    return gathered(engine), metrics
+
+
+def with_memory(train: Train, **memory: Any) -> Train:
+    """The same with other memory settings."""
+    return dataclasses.replace(train, memory=MemorySettings(**memory))
+
+
+def train_and_save(
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, target: Path
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Two optimizer steps, a save, and two more; the weights at the end and the metrics of the last two."""
+    engine = engine_of(folder, train)
+    gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
+    engine.save(target)
+    return gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
+
+
+def load_and_train(
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, source: Path
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Two optimizer steps from a checkpoint."""
+    engine = engine_of(folder, train)
+    engine.load(source)
+    return gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
+
+
+def save_random_state(folder: Path, target: Path) -> Tensor:
+    """Save, and return what this worker would draw next."""
+    engine = engine_of(folder, settings())
+    engine.save(target)
+    return torch.rand(3)
+
+
+def load_random_state(folder: Path, source: Path) -> Tensor:
+    """Load, and return what this worker draws next."""
+    engine = engine_of(folder, settings())
+    torch.manual_seed(99)
+    engine.load(source)
+    return torch.rand(3)
+
+
+def load(folder: Path, source: Path) -> None:
+    engine_of(folder, settings()).load(source)
+
+
+def train_and_export(
+    folder: Path, samples: Sequence[Sample], loss: LossFunction, target: Path, tokenizer: str | None
+) -> dict[str, Tensor]:
+    """One optimizer step, then the Hugging Face folder; the weights."""
+    engine = engine_of(folder, settings())
+    weights, _ = gathered_after(engine, samples, loss, ALL_AT_ONCE, 1)
+    engine.export_hf(target, tokenizer=tokenizer)
+    return weights

@@ -1,0 +1,81 @@
+"""What is exported is what was trained: Transformers loads it, and the rollout engine takes it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from rlctl.errors import RunError
+from rlctl.runtime.rollout.weights import copy_weights
+from rlctl.runtime.train.losses import SftLoss
+from tests.runtime.train import jobs
+from tests.runtime.train.jobs import make_samples
+from tests.runtime.train.processes import Workers
+
+
+def make_tokenizer(folder: Path) -> Path:
+    """A word-level tokenizer of four words."""
+    words = Tokenizer(WordLevel({"<unk>": 0, "one": 1, "and": 2, "two": 3}, unk_token="<unk>"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>").save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
+def test_the_exported_folder_is_the_trained_model(
+    two: Workers, models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    tokenizer = make_tokenizer(tmp_path / "tokenizer")
+    weights, nothing = two.run(
+        jobs.train_and_export, models[kind], make_samples(4), SftLoss(), tmp_path / "hf", str(tokenizer)
+    )
+    assert nothing == {}
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    engine = AutoModelForCausalLM.from_pretrained(models[kind])
+    ids = torch.arange(3, 20)[None]
+    before = engine(ids).logits
+    copy_weights(engine, weights.items())
+    assert not torch.equal(engine(ids).logits, before)
+    assert torch.equal(engine(ids).logits, exported(ids).logits)
+    assert AutoConfig.from_pretrained(tmp_path / "hf").architectures == [type(exported).__name__]
+    for path in tokenizer.iterdir():
+        assert (tmp_path / "hf" / path.name).read_bytes() == path.read_bytes()
+    words = PreTrainedTokenizerFast.from_pretrained(tmp_path / "hf")
+    assert words.tokenize("one and two") == ["one", "and", "two"]
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
+def test_the_files_are_those_of_save_pretrained(
+    one: Workers, models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    one.run(jobs.train_and_export, models[kind], make_samples(3), SftLoss(), tmp_path / "hf", None)
+    assert sorted(path.name for path in (tmp_path / "hf").iterdir()) == sorted(
+        path.name for path in models[kind].iterdir()
+    )
+    with (
+        safe_open(tmp_path / "hf" / "model.safetensors", "pt") as mine,
+        safe_open(models[kind] / "model.safetensors", "pt") as theirs,
+    ):
+        assert sorted(mine.keys()) == sorted(theirs.keys())
+    ours, original = (
+        AutoConfig.from_pretrained(folder).to_dict() | {"_name_or_path": ""}
+        for folder in (tmp_path / "hf", models[kind])
+    )
+    assert ours == original
+
+
+def test_a_failed_export_leaves_nothing_and_is_a_run_error_everywhere(
+    two: Workers, models: dict[str, Path], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(RunError, match="holds no tokenizer"):
+        two.run(jobs.train_and_export, models["qwen2"], make_samples(3), SftLoss(), tmp_path / "hf", str(empty))
+    assert not (tmp_path / "hf").exists()

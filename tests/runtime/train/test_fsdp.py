@@ -1,0 +1,235 @@
+"""The engine computes what Transformers and plain PyTorch compute, however the work is split."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from rlctl.config.sections.algorithm import Aggregation, Algorithm, KlInLoss
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.train import Fsdp2
+from rlctl.errors import PlanError, RunError
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.types import Sample
+from tests.runtime.train import jobs
+from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, FLOAT64, make_samples, settings
+from tests.runtime.train.processes import Workers
+
+KINDS = ["qwen2", "llama", "gpt2"]
+POLICY_LOSS = PolicyLoss.of(
+    Algorithm(kl_in_loss=KlInLoss(estimator="k3", coefficient=0.1), entropy_coefficient=0.01), max_response_tokens=32
+)
+SEQUENCE_LOSS = PolicyLoss.of(Algorithm(aggregation=Aggregation(mode="seq_mean_token_mean")), max_response_tokens=32)
+
+
+def expected_log_probs(folder: Path, samples: list[Sample], temperature: float) -> list[Tensor]:
+    """One forward pass a sample, by Transformers, without any of our layout."""
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    results = []
+    for sample in samples:
+        with torch.no_grad():
+            logits = model(sample.token_ids[None]).logits[0] / temperature
+        drawn = logits[:-1].log_softmax(-1).gather(-1, sample.token_ids[1:, None]).squeeze(-1)
+        results.append(torch.cat((torch.zeros(1), drawn)) * sample.mask)
+    return results
+
+
+def in_order(parts: list[list[Tensor]], count: int) -> list[Tensor]:
+    """Undo ``jobs.share``."""
+    return [parts[index % len(parts)][index // len(parts)] for index in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("attention", "micro"),
+    [
+        ("auto", ALL_AT_ONCE),
+        ("auto", Micro(by="tokens", per_replica=40)),
+        ("sdpa", Micro(by="responses", per_replica=3)),
+    ],
+)
+def test_log_probs_are_those_of_transformers(
+    one: Workers, models: dict[str, Path], kind: str, attention: str, micro: Micro
+) -> None:
+    samples = make_samples(9)
+    [found] = one.run(jobs.log_probs, models[kind], samples, micro, 0.7, attention)
+    for mine, theirs in zip(found, expected_log_probs(models[kind], samples, 0.7), strict=True):
+        assert mine.dtype == torch.float32
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_log_probs_do_not_depend_on_the_number_of_workers(one: Workers, two: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(7)
+    [alone] = one.run(jobs.log_probs, models["qwen2"], samples, ALL_AT_ONCE, 1.0, "auto")
+    both = two.run(jobs.log_probs, models["qwen2"], samples, Micro(by="responses", per_replica=2), 1.0, "auto")
+    for mine, theirs in zip(alone, in_order(both, len(samples)), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def plain_step(folder: Path, samples: list[Sample], *, clip: float | None) -> tuple[dict[str, Tensor], float, float]:
+    """One AdamW step on the whole batch at once in float64, every formula written out.
+
+    Loss: PPO with clip 0.2 and dual clip 3, + 0.1 * k3 to the reference, - 0.01 * entropy, token mean.
+    """
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01, foreach=False, fused=False)
+    tokens = sum(int(sample.mask.sum()) for sample in samples)
+    loss = torch.zeros((), dtype=torch.float64)
+    for sample in samples:
+        log_p = model(sample.token_ids[None]).logits[0, :-1].log_softmax(-1)
+        drawn = log_p.gather(-1, sample.token_ids[1:, None]).squeeze(-1)
+        advantage, old, reference = (
+            sample.columns[name][1:].double() for name in ("advantages", "old_log_probs", "reference_log_probs")
+        )
+        ratio = (drawn - old).exp()
+        worst = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2))
+        policy = torch.where(advantage < 0, torch.minimum(worst, -advantage * 3.0), worst)
+        kl = (reference - drawn).exp() - (reference - drawn) - 1
+        entropy = -(log_p.exp() * log_p).sum(-1)
+        loss = loss + ((policy + 0.1 * kl.clamp(max=10) - 0.01 * entropy) * sample.mask[1:]).sum() / tokens
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf"))
+    optimizer.step()
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}, loss.item(), norm.item()
+
+
+@pytest.mark.parametrize("workers", ["one", "two"])
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_an_update_is_a_plain_adamw_step_in_float64(
+    workers: str, clip: float | None, models: dict[str, Path], request: pytest.FixtureRequest
+) -> None:
+    samples = make_samples(9)
+    group: Workers = request.getfixturevalue(workers)
+    train = settings(FLOAT64, max_grad_norm=clip)
+    (weights, metrics), *_ = group.run(
+        jobs.updates, models["gpt2"], train, samples, POLICY_LOSS, Micro(by="tokens", per_replica=50)
+    )
+    expected, loss, norm = plain_step(models["gpt2"], samples, clip=clip)
+    assert metrics[0]["loss"] == pytest.approx(loss, rel=1e-6)  # the columns are float32
+    assert metrics[0]["grad_norm"] == pytest.approx(norm, rel=1e-6)
+    assert clip is None or norm > clip
+    assert weights.keys() == expected.keys()
+    for name, tensor in weights.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-10, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [POLICY_LOSS, SEQUENCE_LOSS, SftLoss()], ids=["policy", "sequence_mean", "sft"])
+def test_splits_do_not_change_an_update_in_float64(
+    one: Workers, two: Workers, models: dict[str, Path], loss: PolicyLoss
+) -> None:
+    samples, train = make_samples(9), settings(FLOAT64, max_grad_norm=0.5)
+    [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, loss, ALL_AT_ONCE)
+    for group, micro in ((one, Micro(by="responses", per_replica=2)), (two, Micro(by="tokens", per_replica=30))):
+        (parts, found), *_ = group.run(jobs.updates, models["gpt2"], train, samples, loss, micro)
+        assert found[0] == pytest.approx(metrics[0], rel=1e-10)
+        for name, tensor in parts.items():
+            torch.testing.assert_close(tensor, whole[name], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_splits_change_float32_by_rounding_only(one: Workers, two: Workers, models: dict[str, Path], kind: str) -> None:
+    """AdamW divides a gradient by its own size, so weights with almost no gradient show rounding most: SGD-like epsilon."""
+    samples, train = make_samples(9), settings(FLOAT32, epsilon=1e-2)
+    [(whole, metrics)] = one.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, ALL_AT_ONCE)
+    (parts, found), other = two.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, Micro(per_replica=30))
+    assert found[0] == pytest.approx(metrics[0], rel=1e-4)
+    assert other[1] == found
+    for name, tensor in parts.items():
+        torch.testing.assert_close(tensor, whole[name], rtol=1e-5, atol=2e-6)
+
+
+def test_recomputing_activations_and_attention_do_not_change_an_update(one: Workers, models: dict[str, Path]) -> None:
+    samples, train = make_samples(9), settings(FLOAT64)
+    results = [
+        one.run(jobs.updates, models["gpt2"], each, samples, SftLoss(), ALL_AT_ONCE, 1, attention)[0][0]
+        for each, attention in ((train, "auto"), (jobs.with_memory(train), "auto"), (train, "sdpa"), (train, "eager"))
+    ]
+    for other in results[1:]:
+        for name, tensor in other.items():
+            torch.testing.assert_close(tensor, results[0][name], rtol=0, atol=1e-10)
+
+
+def test_the_same_run_gives_the_same_bits(two: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(9)
+    first, again = (
+        two.run(jobs.updates, models["qwen2"], settings(), samples, POLICY_LOSS, ALL_AT_ONCE, 2)[0] for _ in range(2)
+    )
+    assert first[1] == again[1]
+    assert all(torch.equal(tensor, again[0][name]) for name, tensor in first[0].items())
+
+
+def test_sft_loss_is_that_of_transformers(two: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(6)
+    labels = [sample.token_ids.where(sample.mask, -100) for sample in samples]
+    padded = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+    ids = torch.nn.utils.rnn.pad_sequence([sample.token_ids for sample in samples], batch_first=True)
+    expected = AutoModelForCausalLM.from_pretrained(models["llama"])(input_ids=ids, labels=padded).loss
+    (_, metrics), _ = two.run(jobs.updates, models["llama"], settings(), samples, SftLoss(), ALL_AT_ONCE)
+    assert metrics[0]["loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_weights_alone(two: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(4)
+    samples[1].columns["advantages"][-1] = float("nan")
+    (weights, metrics), _ = two.run(jobs.updates, models["qwen2"], settings(), samples, POLICY_LOSS, ALL_AT_ONCE)
+    start = AutoModelForCausalLM.from_pretrained(models["qwen2"]).state_dict()
+    assert metrics[0]["skipped_updates"] == 1.0
+    assert all(torch.equal(tensor, start[name]) for name, tensor in weights.items())
+
+
+def test_compute_in_bfloat16_nears_float32(two: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(9)
+    mixed = settings(dataclasses.replace(FLOAT32, compute="bfloat16"))
+    (weights, low), _ = two.run(jobs.updates, models["qwen2"], mixed, samples, SftLoss(), ALL_AT_ONCE)
+    (_, full), _ = two.run(jobs.updates, models["qwen2"], settings(), samples, SftLoss(), ALL_AT_ONCE)
+    assert low[0]["loss"] != full[0]["loss"]
+    assert low[0]["loss"] == pytest.approx(full[0]["loss"], rel=1e-2)
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [Fsdp2(shard=1), Fsdp2(reshard_after_forward=False), Fsdp2(forward_prefetch=True),
+     Fsdp2(wrap_min_parameters=5000), Fsdp2(wrap_layers=("Qwen2MLP",)), Fsdp2(cpu_offload_policy=False)],
+    ids=["copies", "kept", "prefetch", "by_size", "by_class", "plain"],
+)  # fmt: skip
+def test_how_weights_are_spread_does_not_change_an_update(two: Workers, models: dict[str, Path], engine: Fsdp2) -> None:
+    samples, train = make_samples(6), settings(epsilon=1e-2)
+    (plain, _), _ = two.run(jobs.updates, models["qwen2"], train, samples, SftLoss(), ALL_AT_ONCE)
+    other = dataclasses.replace(train, engine=engine)
+    (spread, _), _ = two.run(jobs.updates, models["qwen2"], other, samples, SftLoss(), ALL_AT_ONCE)
+    for name, tensor in spread.items():
+        torch.testing.assert_close(tensor, plain[name], rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (Fsdp2(shard=3), "shard is 3 and there are 2"),
+        (Fsdp2(sequence_parallel=2), "sequence_parallel is 2"),
+        (Fsdp2(wrap_layers=("Qwen3MLP",)), "wrap_layers names Qwen3MLP"),
+    ],
+)
+def test_engines_that_cannot_be_set_up_are_refused(
+    two: Workers, models: dict[str, Path], engine: Fsdp2, message: str
+) -> None:
+    train = dataclasses.replace(settings(), engine=engine)
+    with pytest.raises(PlanError, match=message):
+        two.run(jobs.updates, models["qwen2"], train, make_samples(3), SftLoss(), ALL_AT_ONCE)
+
+
+def test_a_model_that_is_not_there_is_a_run_error(one: Workers, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="could not be loaded"):
+        one.run(jobs.log_probs, tmp_path / "none", make_samples(3), ALL_AT_ONCE, 1.0, "auto")
+
+
+def test_a_missing_column_is_named(one: Workers, models: dict[str, Path]) -> None:
+    samples = make_samples(3)
+    del samples[0].columns["old_log_probs"]
+    with pytest.raises(RunError, match="old_log_probs"):
+        one.run(jobs.updates, models["qwen2"], settings(), samples, POLICY_LOSS, ALL_AT_ONCE)

@@ -1,0 +1,73 @@
+"""Micro-batches hold every sample once, within their budget, and point at the tokens that are counted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlctl.config.sections.batch import Micro
+from rlctl.runtime.train.microbatch import collate, fed_tokens, split
+from rlctl.runtime.types import Sample
+
+CPU = torch.device("cpu")
+
+
+def sample(tokens: list[int], mask: list[int], **columns: list[float]) -> Sample:
+    return Sample(
+        torch.tensor(tokens),
+        torch.tensor(mask, dtype=torch.bool),
+        {name: torch.tensor(column) for name, column in columns.items()},
+    )
+
+
+A = sample([5, 6, 7, 8, 9], [0, 0, 1, 0, 1], weight=[0.0, 0.1, 0.2, 0.3, 0.4])
+B = sample([3, 4, 2, 1], [0, 1, 1, 0], weight=[1.0, 1.1, 1.2, 1.3])
+NONE = sample([3, 4, 2], [0, 0, 0], weight=[2.0, 2.1, 2.2])
+
+
+@pytest.mark.parametrize(("of", "tokens"), [(A, 4), (B, 2), (NONE, 1), (sample([7], [0]), 0)])
+def test_a_sample_is_fed_up_to_its_last_counted_token(of: Sample, tokens: int) -> None:
+    assert fed_tokens(of) == tokens
+
+
+def test_end_to_end_has_no_padding() -> None:
+    batch = collate([A, NONE, B], ["weight"], padded=False, device=CPU)
+    assert batch.inputs["input_ids"].tolist() == [[5, 6, 7, 8, 3, 3, 4]]
+    assert batch.inputs["position_ids"].tolist() == [[0, 1, 2, 3, 0, 0, 1]]
+    assert batch.select.tolist() == [1, 3, 5, 6]
+    assert batch.targets.tolist() == [7, 9, 4, 2]
+    assert batch.lengths.tolist() == [2, 0, 2]
+    assert batch.columns["weight"].tolist() == pytest.approx([0.2, 0.4, 1.1, 1.2])
+
+
+def test_padded_rows_point_at_the_same_tokens() -> None:
+    batch = collate([A, NONE, B], ["weight"], padded=True, device=CPU)
+    assert batch.inputs["input_ids"].tolist() == [[5, 6, 7, 8], [3, 0, 0, 0], [3, 4, 0, 0]]
+    assert batch.select.tolist() == [1, 3, 8, 9]
+    assert batch.targets.tolist() == [7, 9, 4, 2]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_nothing_becomes_one_token_that_is_not_counted(padded: bool) -> None:
+    batch = collate([], ["weight"], padded=padded, device=CPU)
+    assert batch.inputs["input_ids"].shape == (1, 1)
+    assert (len(batch.select), len(batch.targets), len(batch.lengths), len(batch.columns["weight"])) == (0, 0, 0, 0)
+
+
+@given(
+    st.lists(st.integers(1, 50), max_size=40),
+    st.integers(1, 120),
+    st.booleans(),
+    st.sampled_from(["tokens", "responses"]),
+)
+def test_micro_batches_hold_every_sample_once_within_the_budget(
+    lengths: list[int], size: int, padded: bool, by: str
+) -> None:
+    parts = split(lengths, Micro(by=by, per_replica=size), padded=padded)  # type: ignore[arg-type]
+    assert sorted(index for part in parts for index in part) == list(range(len(lengths)))
+    for part in parts:
+        widths = [lengths[index] for index in part]
+        cost = len(part) if by == "responses" else len(part) * max(widths) if padded else sum(widths)
+        assert cost <= size or len(part) == 1

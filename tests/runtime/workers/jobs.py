@@ -1,0 +1,38 @@
+"""What one trainer or reference process does in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rlctl.config import Config
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.reference import Reference
+from rlctl.runtime.workers.trainer import Place, Share, Trainer
+
+
+def _place() -> Place:
+    return Place(dist.get_rank(), dist.get_world_size(), "unused: the process is in its group already", 0)
+
+
+def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], old_is_current: bool) -> Any:
+    """Take steps; ``steps[s][rank]`` are a worker's shares. Weights and metrics."""
+    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    metrics = [trainer.train_step(shares[dist.get_rank()], old_is_current) for shares in steps]
+    return dict(trainer.weights()), metrics
+
+
+def policy_and_reference(
+    config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]], samples: Sequence[Sample]
+) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor], Sequence[torch.Tensor]]:
+    """Log-probs of the reference, of the policy before training, and after it."""
+    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    reference = Reference(config, str(model), _place())
+    before = trainer.log_probs(samples)
+    for shares in steps:
+        trainer.train_step(shares[dist.get_rank()], True)
+    return reference.log_probs(samples), before, trainer.log_probs(samples)

@@ -1,0 +1,137 @@
+"""The reward worker routes, weighs and adds up; a failure stops the run with the user's own traceback, or counts as 0."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.config.sections.rewards import FunctionReward, JudgeReward, Reward, RuleReward
+from rlctl.errors import RunError
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.types import Prompt
+from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+
+
+def item(response: str, answer: Any = 4, source: str = "s", **extra: Any) -> RewardItem:
+    return RewardItem(Prompt(3, source, (1,), "what is 2+2?", answer, extra), response, 5)
+
+
+def function(folder: Path, body: str, **settings: Any) -> FunctionReward:
+    (folder / "mine.py").write_text(
+        f"def compute_score(data_source, solution_str, ground_truth, extra_info, **kwargs):\n    {body}\n"
+    )
+    return FunctionReward(path=str(folder / "mine.py"), **settings)
+
+
+def score(rewards: list[Reward], *items: RewardItem) -> list[Score]:
+    with RewardWorker(rewards) as worker:
+        return worker.score(items)
+
+
+def test_rewards_are_weighed_and_added(tmp_path: Path) -> None:
+    rewards = [
+        RuleReward(name="right", rule="number"),
+        function(tmp_path, "return {'score': 2, 'words': len(solution_str.split())}", name="mine", weight=0.5),
+        RuleReward(name="form", rule="format", weight=0.25, args={"pattern": ".*!"}, score_wrong=-1),
+    ]
+    right, wrong = score(rewards, item("it is 4!"), item("5"))
+    assert right == Score(2.25, {"right": 1.0, "mine": 2.0, "mine/words": 3.0, "form": 1.0}, correct=True)
+    assert wrong == Score(0.75, {"right": 0.0, "mine": 2.0, "mine/words": 1.0, "form": -1.0}, correct=False)
+
+
+def test_routing_by_source_and_tag() -> None:
+    rewards = [
+        RuleReward(name="a", rule="number", applies_to=("math", "easy")),
+        RuleReward(name="b", rule="exact_match", applies_to=("text",)),
+    ]
+    found = score(rewards, item("4", source="math"), item("4", source="text"), item("4", source="x", tag="easy"))
+    assert [list(f.components) for f in found] == [["a"], ["b"], ["a"]]
+    with pytest.raises(RunError, match=r"'code' with the tag 'hard': a applies to math, easy; b applies to text"):
+        score(rewards, item("4", source="code", tag="hard"))
+
+
+def test_a_source_may_name_its_reward() -> None:
+    rewards = [RuleReward(name="a", rule="number"), RuleReward(name="b", rule="exact_match")]
+    assert list(score(rewards, item("4", reward="b"))[0].components) == ["b"]
+    with pytest.raises(RunError, match=r"asks for the reward 'c'; there are a, b"):
+        score(rewards, item("4", reward="c"))
+
+
+def test_arguments_of_a_source_reach_rules_and_functions(tmp_path: Path) -> None:
+    rule = RuleReward(rule="number", args={"tolerance": 0.0})
+    assert score([rule], item("4.4", reward_args={"tolerance": 0.5}))[0].total == 1.0
+    mine = function(tmp_path, "return kwargs['k']", args={"k": 1})
+    assert [s.total for s in score([mine], item("x"), item("x", reward_args={"k": 2}))] == [1.0, 2.0]
+
+
+def test_a_failure_stops_the_run_with_the_users_traceback(tmp_path: Path) -> None:
+    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine")
+    with pytest.raises(RunError) as caught:
+        score([mine], item("fine"), item("bad"))
+    text = str(caught.value)
+    assert "the reward 'mine' failed on a response to prompt 3 of s" in text
+    assert 'mine.py", line 2, in compute_score' in text
+    assert "ZeroDivisionError" in text
+    assert "prompt: what is 2+2?\n  response: bad\n  answer: 4" in text
+
+
+def test_a_failure_may_count_as_zero(tmp_path: Path) -> None:
+    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine", on_error="zero")
+    fine, bad = score([mine], item("four"), item("bad"))
+    assert fine == Score(1.0, {"mine": 1.0})
+    assert (bad.total, bad.components) == (0.0, {"mine": 0.0})
+    assert bad.error is not None
+    assert bad.error.startswith("mine: Traceback")
+
+
+def test_a_hanging_function_counts_as_zero_in_time(tmp_path: Path) -> None:
+    mine = function(tmp_path, "while solution_str == 'hang': pass\n    return 1", on_error="zero", timeout=1.0)
+    with RewardWorker([mine], log_folder=tmp_path) as worker:
+        start = time.monotonic()
+        found = worker.score([item("hang"), item("go")])
+        assert time.monotonic() - start < 3.0
+    assert [s.total for s in found] == [0.0, 1.0]
+    assert "took longer than 1 s" in (found[0].error or "")
+
+
+def test_math_runs_where_its_signals_work() -> None:
+    pytest.importorskip("math_verify")
+    found = score([RuleReward(rule="math")], item(r"\boxed{\frac{8}{2}}"), item(r"\boxed{5}"))
+    assert [s.total for s in found] == [1.0, 0.0]
+
+
+def test_a_rule_that_fails_in_process_is_a_failure_too() -> None:
+    with pytest.raises(RunError, match="the answer holds no number"):
+        score([RuleReward(rule="number")], item("4", answer="none"))
+    with pytest.raises(RunError, match=r"no rule for the data source 's'"):
+        score([RuleReward()], item("4"))
+
+
+def test_what_the_runtime_does_not_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="of type judge"):
+        RewardWorker([JudgeReward()])
+    with pytest.raises(RunError, match="signature trinity"):
+        RewardWorker([function(tmp_path, "return 1", signature="trinity")])
+    with pytest.raises(RunError, match="2 rewards are called 'reward'"):
+        RewardWorker([RuleReward(rule="number"), RuleReward(rule="boxed")])
+
+
+def test_scoring_is_cheap(tmp_path: Path) -> None:
+    """A quickstart's step of 256 responses: generous bounds, on a machine that others use too."""
+    batch = [item(f"the answer is {i}", answer=i) for i in range(256)]
+    with RewardWorker([RuleReward(rule="number")]) as worker:
+        assert best_of_three(worker, batch) < 0.05
+    with RewardWorker([function(tmp_path, "return 1")], log_folder=tmp_path) as worker:
+        assert best_of_three(worker, batch) < 0.3
+
+
+def best_of_three(worker: RewardWorker, batch: list[RewardItem]) -> float:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        worker.score(batch)
+        times.append(time.perf_counter() - start)
+    return min(times)

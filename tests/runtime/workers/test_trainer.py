@@ -1,0 +1,165 @@
+"""A training step is its optimizer steps in order, each on its whole mini-batch, with the schedule ticking as configured."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from rlctl.config import Config
+from rlctl.config.sections.algorithm import Algorithm, DpoObjective, SftObjective
+from rlctl.config.sections.batch import Batch, Micro
+from rlctl.config.sections.rollout import Rollout, SamplingSettings
+from rlctl.config.sections.train import (
+    LearningRateSchedule,
+    Megatron,
+    MemorySettings,
+    Optimizer,
+    PrecisionSettings,
+    Train,
+)
+from rlctl.errors import PlanError
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.trainer import Share, make_engine, make_loss, training_temperature
+from tests.runtime.train.processes import Workers
+from tests.runtime.workers import jobs
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, initializer_range=0.2,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Workers]:
+    """Two workers."""
+    workers = Workers(2)
+    yield workers
+    workers.close()
+
+
+def make_config(tick: str = "step", **batch: Any) -> Config:
+    precision = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
+    return Config(
+        batch=Batch(mini_batch_responses=4, micro=Micro(per_replica=64), **batch),
+        train=Train(
+            precision=precision,
+            optimizer=Optimizer(learning_rate=1e-2, epsilon=1e-2),
+            learning_rate_schedule=LearningRateSchedule(name="linear", tick=tick),  # type: ignore[arg-type]
+            memory=MemorySettings(recompute_activations=False),
+        ),
+    )
+
+
+def make_samples(count: int) -> list[Sample]:
+    generator = torch.Generator().manual_seed(3)
+    samples = []
+    for _ in range(count):
+        length = int(torch.randint(6, 20, (), generator=generator))
+        columns = {name: torch.randn(length, generator=generator) for name in ("advantages",)}
+        columns["old_log_probs"] = torch.full((length,), -4.0)
+        samples.append(Sample(torch.randint(0, 64, (length,), generator=generator), torch.arange(length) >= 3, columns))
+    return samples
+
+
+def shares_of(samples: Sequence[Sample], config: Config, workers: int, *, balance: bool = True) -> list[list[Share]]:
+    """A step as the controller cuts it: by worker, then by optimizer step."""
+    shares: list[list[Share]] = [[] for _ in range(workers)]
+    for members in mini_batches(len(samples), config.batch, seed=1, step=1):
+        batch = [samples[index] for index in members]
+        for rank, part in enumerate(split_over_replicas([len(each) for each in batch], workers, balance=balance)):
+            shares[rank].append(Share([batch[index] for index in part], totals_of(batch)))
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("tick", "rates"),
+    [
+        ("step", [[1, 1, 1, 1], [7 / 8] * 4]),
+        ("optimizer_step", [[1, 7 / 8, 6 / 8, 5 / 8], [4 / 8, 3 / 8, 2 / 8, 1 / 8]]),
+    ],
+)
+def test_the_schedule_ticks_as_configured(two: Workers, model: Path, tick: str, rates: list[list[float]]) -> None:
+    config = make_config(tick, ppo_epochs=2)
+    step = shares_of(make_samples(8), config, 2)
+    (_, metrics), other = two.run(jobs.train, config, model, [step, step], False)
+    found = [[each["learning_rate"] / 1e-2 for each in step] for step in metrics]
+    assert found == [pytest.approx(row) for row in rates]
+    assert other == ({}, metrics)
+
+
+def test_how_samples_are_shared_does_not_change_a_step(two: Workers, model: Path) -> None:
+    config, samples = make_config(), make_samples(10)
+    (plain, first), _ = two.run(jobs.train, config, model, [shares_of(samples, config, 2, balance=False)], False)
+    (balanced, second), _ = two.run(jobs.train, config, model, [shares_of(samples, config, 2)], False)
+    assert len(first[0]) == 3  # mini-batches of 4, 4 and 2
+    assert first[0][2] == pytest.approx(second[0][2], rel=1e-4)
+    for name, tensor in plain.items():
+        torch.testing.assert_close(tensor, balanced[name], rtol=1e-5, atol=5e-6)
+
+
+def test_the_first_mini_batch_may_take_the_current_policy_for_the_old_one(two: Workers, model: Path) -> None:
+    """As if the log-probs had been computed before the step; the second mini-batch needs them, and says so."""
+    config, samples = make_config(), make_samples(4)
+    before = two.run(jobs.policy_and_reference, config, model, [], samples)[0][1]
+    given = copy.deepcopy(samples)
+    for sample, log_probs in zip(given, before, strict=True):
+        sample.columns["old_log_probs"] = log_probs
+    for sample in samples:
+        del sample.columns["old_log_probs"]
+    (computed, _), _ = two.run(jobs.train, config, model, [shares_of(given, config, 2)], False)
+    (current, _), _ = two.run(jobs.train, config, model, [shares_of(samples, config, 2)], True)
+    for name, tensor in computed.items():
+        torch.testing.assert_close(tensor, current[name], rtol=1e-5, atol=5e-6)
+
+
+def test_the_reference_stays_where_the_policy_began(two: Workers, model: Path) -> None:
+    config, samples = make_config(), make_samples(8)
+    reference, before, after = two.run(
+        jobs.policy_and_reference, config, model, [shares_of(samples, config, 2)], samples
+    )[1]
+    assert all(torch.equal(*pair) for pair in zip(reference, before, strict=True))
+    assert not any(torch.equal(*pair) for pair in zip(reference, after, strict=True))
+
+
+def test_the_loss_is_that_of_the_objective() -> None:
+    assert isinstance(make_loss(Config()), PolicyLoss)
+    assert isinstance(make_loss(Config(algorithm=Algorithm(objective=SftObjective()))), SftLoss)
+    with pytest.raises(PlanError, match="objective dpo"):
+        make_loss(Config(algorithm=Algorithm(objective=DpoObjective())))
+
+
+def test_an_engine_that_is_not_here_is_refused() -> None:
+    with pytest.raises(PlanError, match="megatron"):
+        make_engine(Config(train=Train(engine=Megatron())), "", "cpu", None)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "temperature", "expected"),
+    [
+        (Algorithm(), 0.7, 0.7),
+        (Algorithm(), 0.0, 1.0),
+        (Algorithm(train_temperature="one"), 0.7, 1.0),
+        (Algorithm(objective=SftObjective()), 0.7, 1.0),
+    ],
+)
+def test_training_logits_are_divided_by_the_sampling_temperature(
+    algorithm: Algorithm, temperature: float, expected: float
+) -> None:
+    config = Config(algorithm=algorithm, rollout=Rollout(sampling=SamplingSettings(temperature=temperature)))
+    assert training_temperature(config) == expected

@@ -1,0 +1,409 @@
+"""Every honoured key matters: changing it changes the plan, the arguments a part is made with, or numbers.
+
+``EFFECTS`` shows it for the keys whose effect can be seen without running: a base, the changed value, and where to look.
+``RUN_TO_SHOW`` are those whose effect is in what a run does; the two together are all honoured keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rlctl import support
+from rlctl.checks import check
+from rlctl.config import Config, config_from
+from rlctl.config.inspect import is_container, option_patterns, walk
+from rlctl.plan import make_plan
+from rlctl.support import Status
+
+Probe = Callable[[Config], Any]
+ROWS = 100
+
+
+def plan(config: Config) -> Any:
+    """Everything of the plan but the run's name."""
+    made = make_plan(config, rows=ROWS)
+    return made.stages, made.device, made.nodes, made.devices_per_node
+
+
+def plan_name(config: Config) -> Any:
+    return make_plan(config, rows=ROWS).run
+
+
+def training_sampling(config: Config) -> Any:
+    from rlctl.runtime.experience import training_sampling
+
+    return training_sampling(config, (1,))
+
+
+def evaluation_sampling(config: Config) -> Any:
+    from rlctl.runtime.experience import evaluation_sampling
+
+    return [evaluation_sampling(config, source, (1,)) for source in config.data.eval]
+
+
+def temperature(config: Config) -> Any:
+    from rlctl.runtime.workers.trainer import training_temperature
+
+    return training_temperature(config)
+
+
+def clock(config: Config) -> Any:
+    from rlctl.runtime.build import make_clock
+
+    return make_clock(config, ROWS)
+
+
+def environment(config: Config) -> Any:
+    from rlctl.runtime.build import worker_environment
+
+    return worker_environment(config)
+
+
+def learning_rates(config: Config) -> Any:
+    """The learning rate of each of the first 40 ticks."""
+    from rlctl.runtime.build import make_clock, total_ticks
+    from rlctl.runtime.train.schedule import curve_of
+
+    stage = make_plan(config, rows=ROWS).stages[0]
+    train = config.train
+    ticks = total_ticks(config, stage, make_clock(config, ROWS))
+    curve = curve_of(train.learning_rate_schedule, peak=train.optimizer.learning_rate, total_ticks=ticks)
+    return [curve.rate(tick) for tick in range(40)]
+
+
+def ordering(config: Config) -> Any:
+    from rlctl.runtime.data.open import ordering_of
+
+    return ordering_of(config, [])
+
+
+def mini_batches(config: Config) -> Any:
+    from rlctl import arithmetic
+    from rlctl.runtime.workers.sharding import mini_batches
+
+    return mini_batches(arithmetic.responses_per_step(config), config.batch, seed=config.run.seed, step=3)
+
+
+def loss_and_gradient(config: Config) -> Any:
+    """Of the policy loss on two responses of three tokens whose ratios are on both sides of every clip range."""
+    import torch
+
+    from rlctl.runtime.algorithms.aggregation import Totals
+    from rlctl.runtime.train.losses import PolicyLoss
+
+    lengths = torch.tensor([4, 2])
+    log_probs = torch.tensor([-0.1, -2.0, -0.9, -1.0, -0.2, -3.0], requires_grad=True)
+    tensors = {
+        "log_probs": log_probs,
+        "old_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, -0.5]),
+        "reference_log_probs": torch.tensor([-1.0, -1.0, -0.5, -1.5, -1.0, -1.0]),
+        "advantages": torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, -1.0]),
+        "entropy": torch.full((6,), 0.7),
+        "lengths": lengths,
+    }
+    loss = PolicyLoss.of(config.algorithm, max_response_tokens=8)(tensors, Totals.of(lengths)).loss
+    loss.backward()
+    return loss.item(), log_probs.grad.tolist()
+
+
+def advantages(config: Config) -> Any:
+    """Of two groups of two responses."""
+    import torch
+
+    from rlctl.runtime.experience import Answered, add_advantages, samples_of
+    from rlctl.runtime.types import Prompt, Response
+
+    prompts = [Prompt(index=index, source="s", token_ids=(1, 2), text="") for index in range(2)]
+    answers = [
+        [Response((3, 4, 5), (-1.0, -0.5, -0.2), "stop", 0), Response((6,), (-2.0,), "stop", 0)] for _ in prompts
+    ]
+    rewards = [[1.0, 0.25], [0.5, 0.0]]
+    answered = [
+        Answered(prompt, group, scores) for prompt, group, scores in zip(prompts, answers, rewards, strict=True)
+    ]
+    samples = samples_of(answered, train_on_cut_prompts=config.data.truncated_prompts_train)
+    for sample in samples:
+        sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"]
+        sample.columns["reference_log_probs"] = torch.full((len(sample),), -0.75)
+    add_advantages(samples, answered, config)
+    return [sample.columns["advantages"].tolist() for sample in samples]
+
+
+def trained_tokens(config: Config) -> Any:
+    """Of a response to a prompt that was cut."""
+    from rlctl.runtime.experience import Answered, samples_of
+    from rlctl.runtime.types import Prompt, Response
+
+    prompt = Prompt(index=0, source="s", token_ids=(1, 2), text="", extra={"truncated": True})
+    answered = [Answered(prompt, [Response((3, 4), (-1.0, -0.5), "stop", 0)], [1.0])]
+    (sample,) = samples_of(answered, train_on_cut_prompts=config.data.truncated_prompts_train)
+    return int(sample.mask.sum())
+
+
+def optimizer(config: Config) -> Any:
+    import torch
+
+    from rlctl.runtime.train.optimizer import make_optimizer
+
+    return make_optimizer([torch.nn.Parameter(torch.zeros(1))], config.train.optimizer).defaults
+
+
+def micro_batches(config: Config) -> Any:
+    from rlctl.runtime.train.microbatch import split
+
+    return split([900, 800, 700, 100, 50], config.batch.micro, padded=False)
+
+
+def scores(config: Config) -> Any:
+    """Of a right and a wrong answer."""
+    from rlctl.runtime.types import Prompt
+    from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+
+    prompt = Prompt(index=0, source="arithmetic", token_ids=(1,), text="1+1=", answer="2")
+    items = [RewardItem(prompt, text, 1) for text in ("2", "It is 2", "3")]
+    with RewardWorker(config.rewards) as worker:
+        return worker.score(items)
+
+
+BASE: dict[str, Any] = {
+    "data": {"train": [{"path": "a.parquet"}], "eval": [{"path": "b.parquet"}]},
+    "batch": {"prompts_per_step": 10, "responses_per_prompt": 4, "mini_batch_responses": 20},
+    "schedule": {"total_steps": 20, "evaluate_every": 5},
+    "checkpoint": {"every": 5},
+    "placement": {"device": "cpu", "devices_per_node": 2},
+    "train": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
+}
+WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
+RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
+SUM_NORM = "seq_mean_token_sum_norm"
+TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
+SCHEDULE = "train.learning_rate_schedule"
+SAMPLING = "rollout.sampling"
+HELD_OUT = "data.eval[].evaluation_sampling"
+
+EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
+    ("run.name", "other", plan_name, {}),
+    ("run.mode", "evaluate_only", clock, {}),
+    ("run.seed", 7, mini_batches, {"batch": {"shuffle": True}}),
+    ("stages", [{"name": "a"}, {"name": "b"}], plan, {}),
+    ("data.eval", [], plan, {"algorithm": {"objective": "sft"}}),
+    ("data.truncated_prompts_train", False, trained_tokens, {}),
+    ("data.mixing", "weighted", ordering, {}),
+    ("data.curriculum.order", "sequential", ordering, {}),
+    ("data.seed", 7, ordering, {}),
+    ("data.last_batch", "carry", ordering, {}),
+    ("data.train[].weight", 2.0, ordering, {}),
+    ("batch.prompts_per_step", 20, plan, {}),
+    ("batch.responses_per_prompt", 2, plan, {}),
+    ("batch.mini_batch_responses", 40, plan, {}),
+    ("batch.ppo_epochs", 2, plan, {}),
+    ("batch.shuffle", True, mini_batches, {}),
+    ("batch.shuffle_seed", 7, mini_batches, {"batch": {"shuffle": True}}),
+    ("schedule.total_steps", 10, plan, {}),
+    ("schedule.total_epochs", 1, plan, {}),
+    ("schedule.total_optimizer_steps", 4, plan, {}),
+    ("schedule.evaluate_every", 2, plan, {}),
+    ("schedule.evaluate_first", False, clock, {}),
+    ("schedule.evaluate_last", False, clock, {}),
+    ("algorithm.objective", "sft", plan, {}),
+    ("algorithm.kl_in_loss", {"coefficient": 0.1}, plan, {}),
+    ("algorithm.kl_in_loss.coefficient", 0.0, plan, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
+    ("algorithm.kl_in_reward", {"coefficient": 0.1}, plan, {}),
+    ("algorithm.kl_in_reward.coefficient", 0.0, plan, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
+    ("algorithm.train_temperature", "one", temperature, {"rollout": {"sampling": {"temperature": 0.5}}}),
+    ("algorithm.advantage", "rloo", advantages, {}),
+    ("algorithm.advantage<rloo>", None, advantages, {}),
+    ("algorithm.advantage<grpo>.normalize_by_std", False, advantages, {}),
+    ("algorithm.advantage<grpo>.epsilon", 1.0, advantages, {}),
+    ("algorithm.advantage<reinforce>.gamma", 0.5, advantages, {}),
+    ("algorithm.advantage<reinforce>.whiten", True, advantages, {}),
+    ("algorithm.advantage<reinforce_plus_plus>.gamma", 0.5, advantages, {}),
+    ("algorithm.advantage<reinforce>", None, advantages, {}),
+    ("algorithm.advantage<reinforce_plus_plus>", None, advantages, {}),
+    ("algorithm.advantage<reinforce_plus_plus_baseline>", None, advantages, {}),
+    ("algorithm.kl_in_reward.estimator", "k2", advantages, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
+    ("algorithm.policy_loss", "gspo", loss_and_gradient, {}),
+    ("algorithm.policy_loss<gspo>", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<cispo>", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<policy_gradient>", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<ppo_clip>.clip_low", 0.9, loss_and_gradient, {}),
+    ("algorithm.policy_loss<ppo_clip>.clip_high", 0.5, loss_and_gradient, {}),
+    ("algorithm.policy_loss<ppo_clip>.dual_clip", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<gspo>.clip_low", 0.5, loss_and_gradient, {}),
+    ("algorithm.policy_loss<gspo>.clip_high", 0.01, loss_and_gradient, {}),
+    ("algorithm.policy_loss<cispo>.clip_low", 0.1, loss_and_gradient, {}),
+    ("algorithm.policy_loss<cispo>.clip_high", 0.5, loss_and_gradient, {}),
+    ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),
+    ("algorithm.policy_loss<policy_gradient>.weight_bound", 2.0, loss_and_gradient, TRUNCATED),
+    ("algorithm.aggregation.mode", "seq_mean_token_mean", loss_and_gradient, {}),
+    ("algorithm.aggregation.scale_factor", 4.0, loss_and_gradient, {"algorithm.aggregation": {"mode": SUM_NORM}}),
+    ("algorithm.kl_in_loss.estimator", "k1", loss_and_gradient, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
+    ("algorithm.entropy_coefficient", 0.1, loss_and_gradient, {}),
+    ("train.optimizer.weight_decay", 0.1, optimizer, {}),
+    ("train.optimizer.betas", [0.8, 0.9], optimizer, {}),
+    ("train.optimizer.epsilon", 1e-6, optimizer, {}),
+    ("batch.micro.by", "responses", micro_batches, {"batch": {"micro": {"per_replica": 1000}}}),
+    ("batch.micro.per_replica", 1000, micro_batches, {}),
+    ("rewards", [{"type": "rule", "rule": "exact_match", "weight": 3.0}], scores, RULE),
+    ("rewards[]<rule>.rule", "exact_match", scores, RULE),
+    ("rewards[]<rule>.weight", 2.0, scores, RULE),
+    ("rewards[]<rule>.score_right", 2.0, scores, RULE),
+    ("rewards[]<rule>.score_wrong", -1.0, scores, RULE),
+    ("rollout.engine", "transformers", plan, {"placement": {"device": "cuda"}}),
+    ("rollout.max_response_tokens", 100, training_sampling, {}),
+    ("rollout.sampling.temperature", 0.5, training_sampling, {}),
+    (f"{SAMPLING}.top_p", 0.5, training_sampling, {}),
+    (f"{SAMPLING}.top_k", 5, training_sampling, {}),
+    (f"{SAMPLING}.repetition_penalty", 1.1, training_sampling, {}),
+    (f"{SAMPLING}.min_response_tokens", 5, training_sampling, {}),
+    (f"{SAMPLING}.ignore_eos", True, training_sampling, {}),
+    (f"{HELD_OUT}.temperature", 0.5, evaluation_sampling, {}),
+    (f"{HELD_OUT}.top_p", 0.5, evaluation_sampling, {}),
+    (f"{HELD_OUT}.top_k", 5, evaluation_sampling, {}),
+    (f"{HELD_OUT}.max_response_tokens", 5, evaluation_sampling, {}),
+    ("rollout.parallel.replicas", 1, plan, {}),
+    ("train.engine<fsdp2>.source", "fsdp", plan, {}),
+    ("train.optimizer.learning_rate", 1e-3, learning_rates, {}),
+    (f"{SCHEDULE}.name", "linear", learning_rates, {}),
+    (f"{SCHEDULE}.tick", "optimizer_step", learning_rates, {}),
+    (f"{SCHEDULE}.warmup.ticks", 8, learning_rates, {}),
+    (f"{SCHEDULE}.warmup.ratio", 0.5, learning_rates, {SCHEDULE: {"warmup": {"ticks": None}}}),
+    (f"{SCHEDULE}.warmup.start", 1e-7, learning_rates, {}),
+    (f"{SCHEDULE}.min_ratio", 0.5, learning_rates, {}),
+    (f"{SCHEDULE}.min_learning_rate", 5e-7, learning_rates, {}),
+    (f"{SCHEDULE}.cycles", 1.5, learning_rates, {}),
+    (f"{SCHEDULE}.decay_ticks", 8, learning_rates, {}),
+    (f"{SCHEDULE}.total_ticks", 60, learning_rates, {}),
+    (f"{SCHEDULE}.wsd_decay_ticks", 10, learning_rates, WSD),
+    (f"{SCHEDULE}.wsd_decay", "linear", learning_rates, WSD),
+    ("placement.device", "cuda", plan, {}),
+    ("placement.nodes", 2, plan, {}),
+    ("placement.devices_per_node", 1, plan, {}),
+    ("placement.cpus_per_worker", 2, plan, {}),
+    ("checkpoint.every", 2, plan, {}),
+    ("environment.variables", {"A": "1"}, environment, {}),
+]
+NOT_HONOURED = {"train.engine<fsdp2>.source"}
+"""Descriptive, with a note in the plan."""
+
+
+def over(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in change.items():
+        if "." in key:
+            head, rest = key.split(".", 1)
+            merged = over(merged, {head: {rest: value}})
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict) and value:
+            merged[key] = over(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def set_at(values: dict[str, Any], pattern: str, value: Any) -> dict[str, Any]:
+    """The values with the key of a pattern set; the first item of a list, the option under its name."""
+    head, _, rest = pattern.partition(".")
+    name, _, option = head.removesuffix(">").partition("<")
+    listed, name = name.endswith("[]"), name.removesuffix("[]")
+    if not rest:
+        return {**values, name: option or value}
+    if listed:
+        return {**values, name: [set_at(values[name][0], rest, value)]}
+    below = values.get(name, {})
+    below = {"name": below} if isinstance(below, str) else below or ({"name": option} if option else {})
+    return {**values, name: set_at(below, rest, value)}
+
+
+def with_option(values: dict[str, Any], pattern: str) -> dict[str, Any]:
+    """The values with the option chosen that an option's key belongs to, so that only the key makes the difference."""
+    head, _, _ = pattern.rpartition(">.")
+    return set_at(values, f"{head}>", None) if head and "[]" not in head and not _chosen(values, head) else values
+
+
+def _chosen(values: dict[str, Any], head: str) -> bool:
+    path, _, option = head.rpartition("<")
+    at: Any = values
+    for part in path.split("."):
+        at = at.get(part, {}) if isinstance(at, dict) else {}
+    return isinstance(at, dict) and at.get("name") == option
+
+
+@pytest.mark.parametrize(("pattern", "value", "probe", "change"), EFFECTS, ids=[row[0] for row in EFFECTS])
+def test_a_key_has_the_effect_it_is_said_to_have(
+    pattern: str, value: Any, probe: Probe, change: dict[str, Any]
+) -> None:
+    before = with_option(over(BASE, change), pattern)
+    after = set_at(before, pattern, value)
+    assert probe(config_from(after)) != probe(config_from(before))
+
+
+def test_shown_keys_are_honoured_keys() -> None:
+    for pattern, *_ in EFFECTS:
+        expected = Status.DESCRIPTIVE if pattern in NOT_HONOURED else Status.HONOURED
+        assert support.status_of(pattern).status is expected, pattern
+
+
+def test_the_base_is_a_config_that_runs() -> None:
+    refused = [finding for finding in check(config_from(BASE)) if finding.code == "not-supported"]
+    assert refused == []
+
+
+RUN_TO_SHOW = """
+rlctl
+run.folder run.max_steps_this_session run.on_end run.on_failure run.time_limit
+model.path model.tokenizer model.attention model.chat_template model.chat_template_args model.trust_remote_code
+model.max_context_tokens
+data.train data.train[].path data.train[].format data.train[].split data.train[].subset data.train[].max_samples
+data.train[].prompt_key data.train[].prompt_type data.train[].system_prompt data.train[].system_prompt_key
+data.train[].answer_key data.train[].response_key data.train[].messages_key data.train[].tools_key
+data.train[].source_key data.train[].tag_key data.train[].extra_key data.train[].reward data.train[].reward_args
+data.train[].image_key data.train[].video_key data.train[].audio_key
+data.eval[].image_key data.eval[].video_key data.eval[].audio_key
+data.eval[].path data.eval[].name data.eval[].format data.eval[].split data.eval[].subset data.eval[].max_samples
+data.eval[].prompt_key data.eval[].prompt_type data.eval[].system_prompt data.eval[].system_prompt_key
+data.eval[].answer_key data.eval[].tools_key data.eval[].source_key data.eval[].tag_key data.eval[].extra_key
+data.eval[].reward data.eval[].reward_args data.eval[].responses_per_prompt data.max_prompt_tokens
+data.overlong_prompts data.truncation data.curriculum.keys data.shuffle_evaluation data.evaluation_batch_prompts
+data.max_sequence_tokens data.sequence_truncation data.multi_turn_loss data.trust_remote_code
+batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica batch.balance
+algorithm.old_log_probs algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>
+algorithm.policy_loss<ppo_clip>
+rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
+rollout.engine<transformers>
+train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
+train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
+train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce
+train.optimizer.name train.optimizer.max_grad_norm train.memory.recompute_activations train.memory.recompute_reentrant
+train.seed train.engine<fsdp2>
+reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
+reference.engine<fsdp2>.shard reference.engine<fsdp2>.cpu_offload_policy reference.engine<fsdp2>.reshard_after_forward
+reference.engine<fsdp2>.forward_prefetch reference.engine<fsdp2>.wrap_min_parameters
+reference.engine<fsdp2>.wrap_layers reference.micro reference.micro.by reference.micro.per_replica reference.precision
+reference.precision.parameters reference.precision.compute reference.precision.reduce reference.engine<fsdp2>
+rewards[]<rule>.applies_to rewards[]<rule>.timeout rewards[]<rule>.workers rewards[]<rule>.on_error
+rewards[]<rule>.args rewards[]<function>.weight rewards[]<function>.applies_to rewards[]<function>.timeout
+rewards[]<function>.workers rewards[]<function>.on_error rewards[]<function>.path rewards[]<function>.function
+rewards[]<function>.signature rewards[]<function>.args rewards[]<rule> rewards[]<function>
+placement.layout
+buffer buffer<memory>
+checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder
+tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
+tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
+tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password
+tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb> tracking[]<mlflow>
+environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
+environment.ray.register_timeout
+"""
+
+
+def honoured() -> set[str]:
+    patterns = [key.pattern for key in walk(Config) if not is_container(key)] + option_patterns(Config)
+    return {pattern for pattern in patterns if support.status_of(pattern).status is Status.HONOURED}
+
+
+def test_every_honoured_key_is_shown_here_or_named_as_one_that_needs_a_run() -> None:
+    shown = {row[0] for row in EFFECTS} - NOT_HONOURED
+    assert honoured() - shown == set(RUN_TO_SHOW.split())

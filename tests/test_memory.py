@@ -1,0 +1,154 @@
+"""Memory and arithmetic estimates, against numbers worked by hand for Qwen2.5-1.5B and from the papers named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.arithmetic import Cluster
+from rlctl.config import Config, config_from
+from rlctl.memory import GIB, cost_of, forward_flops, known_gpu, memory_of, micro_tokens
+from rlctl.model_shape import ModelShape, read_shape
+
+PARAMETERS = 1_543_714_304
+"""Of Qwen2.5-1.5B, as its model card counts them (1.54B)."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    data = {
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    return str(tmp_path)
+
+
+def config_for(folder: str, **sections: Any) -> Config:
+    return config_from({"model": {"path": folder}, **sections})
+
+
+def shape_in(folder: str) -> ModelShape:
+    shape = read_shape(folder)
+    assert shape is not None
+    return shape
+
+
+def test_fsdp2_takes_16_bytes_a_parameter_over_all_devices(folder: str) -> None:
+    policy, *_ = memory_of(config_for(folder))
+    assert shape_in(folder).parameters == PARAMETERS
+    states = policy.part("parameters") + policy.part("gradients") + policy.part("optimizer")
+    assert states * GIB == pytest.approx(16 * PARAMETERS / 8)
+    # The embedding, 151936 x 1536 in bfloat16, is larger than a layer; two are gathered.
+    assert policy.part("gathered") * GIB == pytest.approx(2 * 2 * 151936 * 1536)
+
+
+def test_a_smaller_shard_and_a_smaller_type(folder: str) -> None:
+    config = config_for(
+        folder, train={"engine": {"name": "fsdp2", "shard": 2}, "precision": {"parameters": "bfloat16"}}
+    )
+    policy, *_ = memory_of(config)
+    assert policy.part("optimizer") * GIB == pytest.approx(2 * 2 * PARAMETERS / 2)
+
+
+def test_megatron_takes_6_bytes_and_12_over_replicas(folder: str) -> None:
+    policy, *_ = memory_of(config_for(folder, train={"engine": {"name": "megatron", "tensor": 2}}))
+    states = policy.part("parameters") + policy.part("gradients") + policy.part("optimizer")
+    assert states * GIB == pytest.approx((6 + 12 / 4) * PARAMETERS / 2)
+
+
+def test_activations_follow_korthikanti(folder: str) -> None:
+    tokens, hidden, layers = 16384, 1536, 28
+    recomputed, *_ = memory_of(config_for(folder))
+    whole, *_ = memory_of(config_for(folder, train={"memory": {"recompute_activations": False}}))
+    assert whole.part("activations") * GIB == pytest.approx(34 * hidden * tokens * layers)
+    assert recomputed.part("activations") * GIB == pytest.approx(2 * hidden * tokens * layers + 34 * hidden * tokens)
+
+
+def test_the_cache_of_a_token_is_28_kib(folder: str) -> None:
+    config = config_for(folder, rollout={"memory": {"max_running_responses": 100}})
+    rollout = memory_of(config)[1]
+    # 2 x 28 layers x 2 heads x 128 numbers of 2 bytes = 28672 bytes a token; 1024 tokens, 100 responses.
+    assert rollout.part("cache") * GIB == pytest.approx(28672 * 1024 * 100)
+    assert rollout.part("weights") * GIB == pytest.approx(2 * PARAMETERS)
+    on_cpu = memory_of(config, device="cpu")[1]
+    assert on_cpu.part("weights") == pytest.approx(2 * rollout.part("weights"))
+
+
+def test_only_roles_that_are_needed_are_estimated(folder: str) -> None:
+    kl = {"kl_in_loss": {"coefficient": 0.01}}
+    assert [role.role for role in memory_of(config_for(folder))] == ["policy", "rollout"]
+    assert [role.role for role in memory_of(config_for(folder, algorithm=kl))] == ["policy", "rollout", "reference"]
+    gae = config_for(folder, algorithm={"advantage": "gae"}, critic={})
+    assert [role.role for role in memory_of(gae)] == ["policy", "rollout", "critic"]
+    assert [role.role for role in memory_of(config_for(folder, algorithm={"objective": "sft"}))] == ["policy"]
+
+
+def test_a_model_that_is_not_here_has_no_estimate() -> None:
+    config = config_from({"model": {"path": "Qwen/Qwen2.5-1.5B"}})
+    assert memory_of(config) == ()
+    assert cost_of(config) is None
+
+
+def test_a_micro_batch_holds_at_least_one_whole_sequence(folder: str) -> None:
+    config = config_for(folder, batch={"micro": {"by": "tokens", "per_replica": 100}})
+    assert micro_tokens(config, config.batch.micro) == 1024
+    config = config_for(folder, batch={"micro": {"by": "responses", "per_replica": 3}})
+    assert micro_tokens(config, config.batch.micro) == 3 * 1024
+
+
+def test_a_forward_pass_is_2_operations_a_parameter_and_token(folder: str) -> None:
+    shape = shape_in(folder)
+    assert shape.active_parameters == PARAMETERS
+    attention = 2 * 28 * 1024 * 12 * 128
+    assert forward_flops(shape, tokens=10, length=1024) == 10 * (2 * PARAMETERS + attention)
+
+
+def test_a_step_adds_up_its_passes(folder: str) -> None:
+    one = forward_flops(shape_in(folder), tokens=1024 * 1024, length=1024)
+    recompute, three = {"memory": {"recompute_activations": True}}, {"memory": {"recompute_activations": False}}
+    kl = {"kl_in_loss": {"coefficient": 0.01}, "old_log_probs": "rollout"}
+    passes = [
+        (6, config_for(folder, train=recompute)),  # generation, old log-probs, 1 + 2 + 1 of training
+        (5, config_for(folder, train=three)),
+        (9, config_for(folder, train=recompute, batch={"ppo_epochs": 2}, algorithm={"old_log_probs": "rollout"})),
+        (5, config_for(folder, train=three, algorithm=kl)),
+        (4, config_for(folder, train=recompute, algorithm={"objective": "sft"})),
+    ]
+    for count, config in passes:
+        cost = cost_of(config)
+        assert cost is not None
+        assert cost.flops == pytest.approx(count * one)
+        assert cost.training_seconds is None
+
+
+def test_time_is_estimated_for_known_gpus_only(folder: str) -> None:
+    config = config_for(folder)
+    h100 = Cluster(1, 8, "cuda", gpu="NVIDIA H100 80GB HBM3")
+    cost = cost_of(config, cluster=h100)
+    assert cost is not None
+    assert cost.training_seconds is not None
+    assert cost.training_seconds == pytest.approx(cost.flops * 5 / 6 / (8 * 989e12 * 0.4))
+    # 1024 responses in 8 engines of 256 at once: one wave of 512 iterations, each reading 3.09 GB at 0.6 x 3.35 TB/s.
+    assert cost.generation_seconds == pytest.approx(512 * 2 * PARAMETERS / (0.6 * 3.35e12))
+    unknown = cost_of(config, cluster=Cluster(1, 8, "cuda", gpu="Voodoo 2"))
+    assert unknown is not None
+    assert unknown.training_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [("NVIDIA H200", 989), ("NVIDIA-A100-SXM4-80GB", 312), ("nvidia h20", 148), ("T4", None), (None, None)],
+)
+def test_gpus_are_known_by_a_word_of_their_name(name: str | None, tflops: float | None) -> None:
+    gpu = known_gpu(name)
+    assert (gpu.tflops if gpu else None) == tflops

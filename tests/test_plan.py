@@ -1,0 +1,103 @@
+"""A plan holds the arithmetic of its config, resolves every ``auto``, survives being saved, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl.config import config_from
+from rlctl.errors import PlanError
+from rlctl.plan import Cluster, Plan, make_plan, plan_from
+
+
+def plan(values: dict[str, Any] | None = None, **arguments: Any) -> Plan:
+    return make_plan(config_from({"schedule": {"total_steps": 10}, **(values or {})}), **arguments)
+
+
+def model_folder(folder: Path) -> str:
+    shape = {
+        "vocab_size": 1000,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+    }
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **shape}))
+    return str(folder)
+
+
+def test_the_batch_of_a_plan_is_the_batch_of_its_config() -> None:
+    batch = {"prompts_per_step": 64, "responses_per_prompt": 4, "mini_batch_responses": 128, "ppo_epochs": 3}
+    (stage,) = plan({"batch": batch}).stages
+    assert (stage.batch.responses_per_step, stage.batch.mini_batches_per_epoch) == (256, 2)
+    assert stage.batch.optimizer_steps_per_step == 6
+    assert stage.batch.responses_per_replica == 16
+
+
+def test_auto_is_resolved_from_the_config_or_the_cluster_and_never_from_this_machine() -> None:
+    assert plan().device == "cuda"
+    assert plan({"placement": {"device": "cpu"}}).device == "cpu"
+    assert plan(cluster=Cluster(1, 8, "cpu")).device == "cpu"
+    engines = {device: plan({"placement": {"device": device}}).stages[0].role("rollout") for device in ("cpu", "cuda")}
+    assert {device: role.engine for device, role in engines.items() if role} == {"cpu": "transformers", "cuda": "vllm"}
+
+
+def test_roles_follow_the_algorithm() -> None:
+    def roles(values: dict[str, Any]) -> list[str]:
+        return [role.role for role in plan(values).stages[0].roles]
+
+    assert roles({}) == ["policy", "rollout", "reward"]
+    assert roles({"algorithm": {"kl_in_loss": {}}}) == ["policy", "rollout", "reference", "reward"]
+    assert roles({"algorithm": {"advantage": "gae"}, "critic": {}}) == ["policy", "rollout", "critic", "reward"]
+    assert roles({"algorithm": {"objective": "sft"}}) == ["policy"]
+
+
+def test_split_roles_have_devices_of_their_own() -> None:
+    (stage,) = plan({"placement": {"layout": "split", "rollout_devices": 2}}).stages
+    rollout, policy = stage.role("rollout"), stage.role("policy")
+    assert rollout is not None
+    assert policy is not None
+    assert rollout.devices == (0, 1)
+    assert policy.devices == (2, 3, 4, 5, 6, 7)
+
+
+def test_stages_are_planned_one_by_one() -> None:
+    stages = [
+        {"name": "warm", "algorithm": {"objective": "sft"}, "schedule": {"total_steps": 3}},
+        {"name": "rl", "batch": {"prompts_per_step": 16}},
+    ]
+    warm, rl = plan({"stages": stages}).stages
+    assert (warm.name, warm.objective, warm.continues, warm.schedule.total_steps) == ("warm", "sft", False, 3)
+    assert (rl.name, rl.objective, rl.continues, rl.schedule.total_steps) == ("rl", "rl", True, 10)
+    assert rl.batch.prompts_per_step == 16
+
+
+def test_a_saved_plan_is_the_same_plan(tmp_path: Path) -> None:
+    cluster = Cluster(1, 8, "cuda", gpu="H100")
+    made = plan({"model": {"path": model_folder(tmp_path)}, "algorithm": {"kl_in_loss": {}}}, cluster=cluster)
+    assert made.stages[0].memory
+    assert made.stages[0].cost is not None
+    assert plan_from(json.loads(json.dumps(made.as_data()))) == made
+
+
+def test_a_plan_of_another_version_and_a_damaged_one_are_refused() -> None:
+    data = plan().as_data()
+    with pytest.raises(PlanError, match="version 99"):
+        plan_from({**data, "version": 99})
+    with pytest.raises(PlanError, match="damaged"):
+        plan_from({key: value for key, value in data.items() if key != "run"})
+
+
+def test_a_cluster_without_what_the_config_asks_for_is_refused() -> None:
+    with pytest.raises(PlanError, match="no GPU"):
+        plan({"placement": {"device": "cuda"}}, cluster=Cluster(1, 8, "cpu"))
+    with pytest.raises(PlanError, match=r"2 x 8 GPUs .* the cluster has 1 x 8"):
+        plan({"placement": {"nodes": 2}}, cluster=Cluster(1, 8, "cuda"))
+
+
+def test_other_engines_run_as_fsdp2_and_the_plan_says_so() -> None:
+    (stage,) = plan({"train": {"engine": {"name": "fsdp2", "source": "deepspeed"}}}).stages
+    assert "policy: deepspeed runs as FSDP2, its equivalent here" in stage.notes

@@ -1,0 +1,214 @@
+"""A run folder alone tells what became of its run, also of one whose process or machine is gone; launching again never mixes runs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlctl import runs
+from rlctl.config import Config, Loaded, config_from, load
+from rlctl.documents import read_yaml
+from rlctl.errors import RunError
+from rlctl.runs import folder as run_folder
+from rlctl.runs import starting
+from rlctl.runs.record import ALIVE_FOR_SECONDS
+
+
+def began(pid: int) -> float:
+    """When a process began, in the clock ticks of /proc, as run.json holds it."""
+    return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def write_run(folder: Path, config: Config, **record: Any) -> Path:
+    """A run folder as a run in this process would have it."""
+    run_folder.make_folder(folder)
+    run_folder.write_folder(folder, Loaded(config), runs.prepare(Loaded(config)))
+    known = {"name": folder.name, "status": "running", "pid": os.getpid(), "host": socket.gethostname()}
+    times = {"started": time.time(), "process_began": began(os.getpid())}
+    (folder / "run.json").write_text(json.dumps({**known, **times, **record}))
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return config_from(
+        {
+            "run": {"name": "demo", "folder": str(tmp_path)},
+            "model": {"path": "/models/tiny"},
+            "data": {"train": [{"path": "train.parquet"}]},
+            "batch": {"prompts_per_step": 4, "responses_per_prompt": 2},
+            "placement": {"devices_per_node": 1, "device": "cpu"},
+            "rewards": [{"type": "function", "path": "reward.py"}],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, config: Config) -> Path:
+    return write_run(tmp_path / "demo", config)
+
+
+def start(config: Config) -> None:
+    loaded = Loaded(config)
+    runs.start(loaded, plan=runs.prepare(loaded), observer=lambda event: None)
+
+
+def test_a_run_whose_process_is_there_is_running(folder: Path, config: Config) -> None:
+    assert runs.inspect(folder).status == "running"
+    with pytest.raises(RunError, match=f"run demo is running \\(process {os.getpid()} on "):
+        start(config)
+    with pytest.raises(RunError, match="is running"):
+        runs.remove(runs.inspect(folder))
+
+
+def test_a_run_whose_process_is_gone_is_interrupted(tmp_path: Path, config: Config) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    folder = write_run(tmp_path / "demo", config, pid=child.pid, process_began=1.0)
+    assert runs.inspect(folder).status == "interrupted"
+
+
+def test_another_process_with_the_same_number_is_not_the_run(tmp_path: Path, config: Config) -> None:
+    folder = write_run(tmp_path / "demo", config, process_began=began(os.getpid()) - 1)
+    assert runs.inspect(folder).status == "interrupted"
+
+
+def test_a_run_on_another_machine_is_running_while_it_says_so(tmp_path: Path, config: Config) -> None:
+    folder = write_run(tmp_path / "demo", config, host="elsewhere", process_began=1.0)
+    assert runs.inspect(folder).status == "interrupted"
+    with starting.seen_alive(folder):
+        time.sleep(0.2)
+    assert runs.inspect(folder).status == "running"
+    long_ago = time.time() - ALIVE_FOR_SECONDS - 1
+    os.utime(folder / "alive", (long_ago, long_ago))
+    assert runs.inspect(folder).status == "interrupted"
+
+
+def test_two_processes_never_run_in_one_folder(tmp_path: Path, config: Config) -> None:
+    folder = write_run(tmp_path / "demo", config, status="stopped")
+    with (folder / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for go in (lambda: start(config), lambda: runs.resume(runs.inspect(folder), observer=lambda event: None)):
+            with pytest.raises(RunError, match="another process holds"):
+                go()
+
+
+def test_another_config_is_refused_with_its_differences_and_without_its_secrets(tmp_path: Path, config: Config) -> None:
+    write_run(tmp_path / "demo", config, status="stopped")
+    schedule = replace(config.schedule, total_steps=7)
+    tracking = config_from({"tracking": [{"name": "wandb", "api_key": "abc-secret"}]}).tracking
+    with pytest.raises(RunError) as refused:
+        start(replace(config, schedule=schedule, tracking=tracking))
+    assert "schedule.total_steps: None -> 7" in refused.value.message
+    assert "abc-secret" not in str(refused.value)
+    assert runs.differences(config, replace(config, run=replace(config.run, time_limit=3.0, on_end="true"))) == []
+
+
+def test_a_new_run_takes_the_next_free_name(tmp_path: Path, config: Config) -> None:
+    for name in ("demo", "demo-2"):
+        write_run(tmp_path / name, config, status="finished")
+    assert starting._renamed(Loaded(config)).config.run.name == "demo-3"
+
+
+def test_literal_secrets_become_names_of_variables(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = config_from(
+        {
+            "tracking": [{"name": "wandb", "api_key": "abc-secret"}],
+            "environment": {"variables": {"JUDGE_TOKEN": "abc-secret", "LEVEL": "3"}},
+        }
+    )
+    folder = write_run(tmp_path / "demo", replace(config, tracking=more.tracking, environment=more.environment))
+    assert "abc-secret" not in (folder / "config.yaml").read_text()
+    with pytest.raises(RunError, match="JUDGE_TOKEN"):
+        runs.read_config(folder)
+    monkeypatch.setenv("JUDGE_TOKEN", "again")
+    monkeypatch.setenv("RLCTL_TRACKING_0_API_KEY", "key")
+    read = runs.read_config(folder)
+    assert read.environment.variables == {"JUDGE_TOKEN": "again", "LEVEL": "3"}
+    assert read.tracking[0].api_key == "key"  # type: ignore[attr-defined]
+
+
+def test_sources_are_kept_without_their_secrets(tmp_path: Path, config: Config) -> None:
+    source = tmp_path / "verl.sh"
+    source.write_text("export WANDB_API_KEY=abc-secret\npython -m verl.trainer.main_ppo trainer.token='abc-secret'\n")
+    folder = tmp_path / "demo"
+    run_folder.make_folder(folder)
+    run_folder.write_folder(folder, Loaded(config, files=(str(source),)), runs.prepare(Loaded(config)))
+    kept = (folder / "source.sh").read_text()
+    assert "abc-secret" not in kept
+    assert "verl.trainer.main_ppo" in kept
+
+
+def test_what_came_from_the_environment_is_kept_as_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "abc-secret")
+    text = "rlctl: 1\nmodel: {path: /models/tiny}\ntracking: [{name: wandb, api_key: '${oc.env:MY_KEY}'}]\n"
+    loaded, _ = load(read_yaml(text, "run.yaml"))
+    assert loaded is not None
+    run_folder.make_folder(tmp_path / "demo")
+    run_folder.write_folder(
+        tmp_path / "demo", loaded, runs.prepare(Loaded(config_from({"placement": {"device": "cpu"}})))
+    )
+    written = (tmp_path / "demo" / "config.yaml").read_text()
+    assert "${oc.env:MY_KEY}" in written
+    assert runs.read_config(tmp_path / "demo") == loaded.config
+
+
+def test_one_damaged_run_does_not_hide_the_others(tmp_path: Path, config: Config) -> None:
+    write_run(tmp_path / "good", config, status="stopped")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "run.json").write_text("")
+    listed = {info.name: info for info in runs.list_runs(tmp_path)}
+    assert {name: info.status for name, info in listed.items()} == {"good": "stopped", "bad": "interrupted"}
+    assert "is damaged" in listed["bad"].cause
+    with pytest.raises(RunError, match="did you mean 'good'"):
+        runs.find("goood", tmp_path)
+
+
+def test_following_tells_every_event_to_the_last_whole_line(folder: Path, config: Config) -> None:
+    """Lines that are written in two halves are told once; the last ones, written as the run ends, are not lost."""
+    path = folder / "events.jsonl"
+
+    def write() -> None:
+        time.sleep(0.1)
+        with path.open("a") as file:
+            for step in range(1, 4):
+                for half in ('{"kind": "step", "st', f'ep": {step}, "text": "\u00e9"}}\n'):
+                    file.write(half)
+                    file.flush()
+                    time.sleep(0.05)
+            file.write("not json\n")
+            write_run(folder, config, status="finished")
+            file.write('{"kind": "run_ended"}\n{"kind": "cut o')
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    told = list(runs.events(runs.inspect(folder), follow=True, every=0.02))
+    writer.join()
+    steps = [event["step"] for event in told if event["kind"] == "step"]
+    assert steps == [1, 2, 3]
+    assert {event["kind"] for event in runs.events(runs.inspect(folder))} == {"step", "run_ended"}
+
+
+def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, tmp_path: Path, config: Config) -> None:
+    runs.stop(runs.inspect(folder))
+    assert (folder / "stop").exists()
+    over = write_run(tmp_path / "over", config, status="finished")
+    with pytest.raises(RunError, match="not running; it is finished"):
+        runs.stop(runs.inspect(over))
+    elsewhere = write_run(tmp_path / "elsewhere", config, host="elsewhere")
+    (elsewhere / "alive").touch()
+    with pytest.raises(RunError, match="runs on elsewhere"):
+        runs.stop(runs.inspect(elsewhere), now=True)

@@ -1,0 +1,81 @@
+"""The support table says of every key what the runtime does with it, once, and refusals follow it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlctl import support
+from rlctl.config import Config, config_from
+from rlctl.config.inspect import is_container, option_patterns, sections_in, walk
+from rlctl.documents.paths import dotted
+from rlctl.support import Status
+
+PATTERNS = [key.pattern for key in walk(Config) if not is_container(key)] + option_patterns(Config)
+
+
+def test_every_key_and_every_option_is_in_exactly_one_row() -> None:
+    counts = {pattern: len(support.rows_of(pattern)) for pattern in PATTERNS}
+    assert {pattern: count for pattern, count in counts.items() if count != 1} == {}
+
+
+def test_every_row_names_keys_that_the_schema_has() -> None:
+    known = set(PATTERNS)
+    named = {pattern.removesuffix("*") for row in support.TABLE for pattern in support.expand(row)}
+    assert named - known == set()
+
+
+def test_every_refused_row_says_why_and_no_other_row_does() -> None:
+    for row in support.TABLE:
+        assert bool(row.reason) == (row.status is Status.REFUSED), row
+
+
+def test_refused_values_are_values_that_their_key_can_take() -> None:
+    keys = {key.pattern: key for key in walk(Config)}
+    for pattern, values in support.REFUSED_VALUES.items():
+        assert support.status_of(pattern).status is Status.HONOURED
+        assert not sections_in(keys[pattern].info.type)
+        assert set(values) < set(keys[pattern].info.type.__args__), pattern
+
+
+def test_a_config_of_defaults_is_not_refused() -> None:
+    assert support.refusals(Config()) == []
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"critic": {}}, "critic"),
+    ({"algorithm": {"advantage": "gae"}}, "algorithm.advantage"),
+    ({"algorithm": {"advantage": {"name": "grpo", "kl_order": "after_normalisation"}}}, "algorithm.advantage.kl_order"),
+    ({"model": {"lora": {"rank": 8}}}, "model.lora"),
+    ({"run": {"mode": "train_only"}}, "run.mode"),
+    ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
+    ({"rewards": [{"type": "judge", "model": "judge"}]}, "rewards[0]"),
+    ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
+    ({"buffer": {"name": "sql"}}, "buffer"),
+    ({"data": {"train": [{"path": "a.parquet", "chosen_key": "better"}]}}, "data.train[0].chosen_key"),
+    ({"placement": {"layout": "split"}}, "placement.layout"),
+    ({"rollout": {"memory": {"kv_cache_dtype": "fp8"}}}, "rollout.memory.kv_cache_dtype"),
+]
+
+
+@pytest.mark.parametrize(("values", "key"), REFUSED, ids=[key for _, key in REFUSED])
+def test_what_is_not_run_is_refused_once_under_its_key(values: dict[str, Any], key: str) -> None:
+    (refusal,) = support.refusals(config_from(values))
+    assert dotted(refusal.key) == key
+    assert refusal.reason
+
+
+def test_honoured_choices_with_options_are_not_refused() -> None:
+    config = config_from(
+        {
+            "algorithm": {
+                "advantage": {"name": "reinforce", "gamma": 0.9},
+                "policy_loss": {"name": "gspo", "clip_low": 0.1},
+            },
+            "rewards": [{"type": "function", "path": "reward.py", "workers": 2}],
+            "tracking": ["console", {"name": "tensorboard", "folder": "tb"}],
+            "batch": {"log_prob_micro": {"by": "responses", "per_replica": 4}},
+        }
+    )
+    assert support.refusals(config) == []
