@@ -148,8 +148,8 @@ def test_a_lost_connection_that_nothing_explains_is_told_itself(workers: Callabl
     group = workers("policy-0", "policy-1")
     group.build(Worker, [(0,), (1,)]).wait()
     began = time.monotonic()
-    with pytest.raises(WorkerFailed, match=r"^policy-0: RuntimeError: gloo") as failure:
-        group.all(Worker.lose_connection, 0.0)
+    with pytest.raises(WorkerFailed, match=r"^policy-[01]: RuntimeError: gloo") as failure:
+        group.all(Worker.lose_connection, 0.0)  # either may be the first
     assert "Traceback" in failure.value.trace
     assert time.monotonic() - began < 8
 
