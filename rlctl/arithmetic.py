@@ -197,13 +197,21 @@ def trains(config: Config) -> bool:
 
 def needs_rollout(config: Config) -> bool:
     """Whether responses are generated: for training, or for evaluation on held-out prompts."""
-    generates = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "explore_only")
-    return generates or evaluates(config)
+    return _generates(config) or evaluates(config)
+
+
+def _generates(config: Config) -> bool:
+    """Whether responses are generated to be learned from."""
+    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "explore_only")
 
 
 def evaluates(config: Config) -> bool:
-    """Whether held-out prompts are answered at all."""
-    return bool(config.data.eval) and (config.schedule.evaluate_every is not None or config.run.mode == "evaluate_only")
+    """Whether held-out prompts are answered at all: regularly, in a run of nothing else, or once, before the first step."""
+    schedule = config.schedule
+    once = schedule.evaluate_first and _generates(config)
+    return bool(config.data.eval) and (
+        schedule.evaluate_every is not None or config.run.mode == "evaluate_only" or once
+    )
 
 
 def needs_reference(config: Config) -> bool:

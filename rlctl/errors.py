@@ -57,10 +57,13 @@ class RlctlError(Exception):
         self.at = at
         self.hint = hint
 
+    @property
+    def account(self) -> str:
+        """Where and what, without the hint."""
+        return f"{self.at}: {self.message}" if self.at else self.message
+
     def __str__(self) -> str:
-        where = f"{self.at}: " if self.at else ""
-        hint = f"\n  {self.hint}" if self.hint else ""
-        return f"{where}{self.message}{hint}"
+        return f"{self.account}\n  {self.hint}" if self.hint else self.account
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.at, self.hint))

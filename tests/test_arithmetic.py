@@ -149,3 +149,21 @@ def test_who_is_needed_follows_from_the_algorithm() -> None:
     assert not arithmetic.needs_rollout(sft)
     evaluated = changed(algorithm={"objective": "sft"}, data={"eval": [{"path": "test.parquet"}]})
     assert arithmetic.needs_rollout(evaluated)
+
+
+def test_held_out_prompts_are_answered_regularly_or_once_where_responses_are_generated_anyway() -> None:
+    def evaluates(objective: str = "rl", **schedule: Any) -> bool:
+        return arithmetic.evaluates(
+            config_from(
+                {
+                    "algorithm": {"objective": {"name": objective}},
+                    "data": {"eval": [{"path": "test.parquet"}]},
+                    "schedule": schedule,
+                }
+            )
+        )
+
+    assert evaluates(evaluate_every=5, evaluate_first=False)
+    assert evaluates(evaluate_first=True)
+    assert not evaluates(evaluate_first=False)
+    assert not evaluates("sft", evaluate_first=True)

@@ -126,7 +126,7 @@ def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
     if config.run.mode == "evaluate_only":
         return
-    if config.data.eval and config.schedule.evaluate_every is None:
+    if config.data.eval and not arithmetic.evaluates(config):
         yield Problem(
             "evaluation-never",
             ("data", "eval"),

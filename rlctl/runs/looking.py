@@ -16,8 +16,7 @@ from typing import Any
 
 from rlctl.errors import RunError, nearest
 from rlctl.runs.record import Record, Status, is_alive
-
-STOP_FILE = "stop"
+from rlctl.runtime.stopping import STOP_FILE
 
 
 @dataclass(frozen=True, slots=True)

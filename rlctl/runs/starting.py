@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,9 +23,10 @@ from rlctl.documents import read_text
 from rlctl.errors import RunError
 from rlctl.plan import Cluster, Plan, make_plan, plan_from
 from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write_folder
-from rlctl.runs.looking import STOP_FILE, RunInfo, inspect
+from rlctl.runs.looking import RunInfo, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
+from rlctl.runtime.stopping import STOP_FILE
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -215,11 +217,11 @@ def seen_alive(folder: Path) -> Iterator[None]:
 
 
 def _notify(config: Config, folder: Path, status: str, cause: str) -> None:
-    """Call the user's command for the end of a run; its failure is the command's own."""
+    """Call the user's command for the end of a run; its failure is the command's own, its output goes to stderr."""
     command = {"finished": config.run.on_end, "failed": config.run.on_failure}.get(status)
     if command:
         told = {"RLCTL_RUN": str(folder), "RLCTL_STATUS": status, "RLCTL_ERROR": cause}
-        subprocess.run(command, shell=True, env={**os.environ, **told}, check=False)
+        subprocess.run(command, shell=True, env={**os.environ, **told}, stdout=sys.stderr, check=False)
 
 
 def _renamed(loaded: Loaded) -> Loaded:

@@ -118,8 +118,7 @@ def _attempt(action: Callable[[], Any]) -> Outcome:
     try:
         return Outcome(action())
     except RlctlError as error:
-        where = f"{error.at}: " if error.at else ""
-        return Outcome(error=where + (error.message or type(error).__name__), hint=error.hint)
+        return Outcome(error=error.account or type(error).__name__, hint=error.hint)
     except Exception as error:  # noqa: BLE001 - whatever a worker raises must reach the controller as data
         return Outcome(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 

@@ -77,7 +77,7 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         events.emit("failure", message=error.message, actor=error.actor, traceback=error.trace, hint=error.hint)
         return Outcome("failed", str(error))
     except RlctlError as error:
-        events.emit("failure", message=str(error), actor="controller", traceback="", hint=error.hint)
+        events.emit("failure", message=error.account, actor="controller", traceback="", hint=error.hint)
         return Outcome("failed", str(error))
     except Exception as error:  # noqa: BLE001 - the run folder must tell how every run ended
         message = f"{type(error).__name__}: {error}"

@@ -191,7 +191,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "algorithm.policy_loss.dual_clip",
         "within",
     ),
-    ("evaluation-never", {"data": {"eval": [{"path": "org/set"}]}}, "data.eval", "evaluate_every is null"),
+    (
+        "evaluation-never",
+        {"data": {"eval": [{"path": "org/set"}]}, "schedule": {"evaluate_first": False}},
+        "data.eval",
+        "evaluate_every is null",
+    ),
     ("evaluation-without-data", {"schedule": {"evaluate_every": 5}}, "schedule.evaluate_every", "data.eval is empty"),
     ("path-missing", {"model": {"path": "./nowhere"}}, "model.path", "the model ./nowhere"),
     (

@@ -55,9 +55,9 @@ class Schedule:
     total_optimizer_steps: Annotated[int, Unit("optimizer steps"), Range(at_least=1)] | None = None
     """End after this many optimizer steps."""
     evaluate_every: Interval | None = None
-    """Evaluate on the held-out sources this often; null never does."""
+    """Evaluate on the held-out sources this often; null does not on the way."""
     evaluate_first: bool = True
-    """Evaluate before the first step, where there are held-out sources and an interval or ``evaluate_last``."""
+    """Evaluate before the first step, where there are held-out sources, and an interval or a rollout to learn from."""
     evaluate_last: bool = True
     """Evaluate after the last step, where there are held-out sources and an interval."""
     critic_warmup_steps: Annotated[int, Unit("steps"), Range(at_least=0)] = 0
