@@ -8,34 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names
-from rlctl.adapters.carried import HEAD, block, kept_in, without_block
-from rlctl.adapters.dialect import Dialect, File, Taken, stage_parts
+from rlctl.adapters.carried import HEAD, kept_in, without_block
+from rlctl.adapters.dialect import Dialect, Taken
 from rlctl.adapters.reading import Read
-from rlctl.adapters.rules import Absent
 from rlctl.adapters.secrets import without_literals
 from rlctl.adapters.stages import combined
-from rlctl.adapters.tree import find
-from rlctl.adapters.writing import Fate, Written
+from rlctl.adapters.writing import Written
 from rlctl.config import Loaded, set_keys
 from rlctl.documents import (
     Comment,
     Document,
-    KeyPath,
     Override,
     dotted,
-    parse_dotted,
     read_overrides,
     read_text,
     read_yaml,
-    write_yaml,
 )
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
+from rlctl.ledger import joined, judged, unsupported
+from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
 
 _HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
@@ -341,7 +337,7 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
     The report accounts for what the config's sources say; ``translate`` accounts for every leaf of the source text.
     """
     try:
-        outcome = _write(loaded, target, options or {})
+        outcome = write_out(loaded, target, options or {})
     except (TranslationError, ConfigError) as error:
         report = Report(target=target)
         report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
@@ -355,100 +351,8 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
             own = path[2:] if part is not None else path
             fate = written.fate_of(own)
             entry = Entry(source.key or f"{prefix}{dotted(own)}", Bucket.MAPPED, None, source.at)
-            report.accounting.append(_judged(entry, [fate] if fate else []))
+            report.accounting.append(judged(entry, [fate] if fate else []))
     return outcome.text, report
-
-
-@dataclass
-class _Outcome:
-    text: str
-    report: Report
-    file: File
-    sidecar: str | None = None
-    kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-def _write(loaded: Loaded, target: str, options: Mapping[str, str]) -> _Outcome:
-    name, version = _asked(target)
-    found = dialect_called(name)
-    release = found.release(version)
-    file = found.write(loaded, release, options)
-    file.name = name
-    report = Report(target=f"{name}@{release}")
-    report.findings += file.findings
-    for _, written in file.parts:
-        report.findings += [item for item in written.findings if item not in report.findings]
-    report.origins += _origins(file)
-    kept = _kept(loaded, name)
-    if unsaid := _unsaid(loaded, file, name):
-        kept["rlctl"] = unsaid
-    carry = options.get("carried", "comment")
-    comments = dict(file.comments)
-    head = loaded.comments.get(())
-    tail = list(block(kept)) if carry == "comment" else []
-    if head is not None and (head.above or head.below):
-        comments[()] = Comment(head.above, "", ())
-        tail = [*head.below, *tail]
-    text = write_yaml(file.values, comments=comments, tail=tail)
-    if kept and carry == "none":
-        count = sum(len(keys) for keys in kept.values())
-        report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
-    sidecar = (
-        write_yaml({"rlctl_carried": {k: dict(v) for k, v in kept.items()}}) if kept and carry == "sidecar" else None
-    )
-    return _Outcome(text, report, file, sidecar, kept)
-
-
-def _origins(file: File) -> list[Any]:
-    if len(file.parts) == 1:
-        return list(file.parts[0][1].origins)
-    found = []
-    last = len(file.parts) - 1
-    for place, (_, written) in enumerate(file.parts):
-        for entry in written.origins:
-            top = parse_dotted(entry.key)[0]
-            stage = file.values["stages"][place]
-            if place == last and top not in stage:
-                found.append(entry)
-            elif top in stage:
-                found.append(replace(entry, key=f"stages[{place}].{entry.key}"))
-            elif not any(item.key == entry.key for item in found):
-                found.append(entry)
-    return list({entry.key: entry for entry in found}.values())
-
-
-def _kept(loaded: Loaded, target: str) -> dict[str, dict[str, Any]]:
-    """The carried keys of every dialect but the target's."""
-    if target == "rlctl":
-        return {}
-    extensions = loaded.config.extensions
-    found = {name: dict(getattr(extensions, name)) for name in ("verl", "trinity", "roll") if name != target}
-    return {name: keys for name, keys in found.items() if keys}
-
-
-def _unsaid(loaded: Loaded, file: File, target: str) -> dict[str, Any]:
-    """Canonical values that the source says and the target cannot, for the way back to rlctl."""
-    if target == "rlctl":
-        return {}
-    found: dict[str, Any] = {}
-    for index, written in file.parts:
-        given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
-        for path in written.lost_paths():
-            if path and given.is_explicit(path) and not isinstance(value := find(given.plain, path), Absent):
-                prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
-                found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
-    return found
-
-
-def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str]) -> Any:
-    """A value with its expressions as they were written."""
-    if path in expressions:
-        return expressions[path]
-    if isinstance(value, dict):
-        return {key: _symbolic(item, (*path, key), expressions) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_symbolic(item, (*path, index), expressions) for index, item in enumerate(value)]
-    return value
 
 
 # Both ways, with one ledger
@@ -479,72 +383,15 @@ def translate_loaded(
     if loaded is None:
         return Translation(None, replace(report, target=target))
     try:
-        outcome = _write(loaded, target, options or {})
+        outcome = write_out(loaded, target, options or {})
     except (TranslationError, ConfigError) as error:
         report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
         return Translation(None, replace(report, target=target))
-    entries = [_joined(entry, outcome.file) for entry in report.accounting]
+    entries = [joined(entry, outcome.file) for entry in report.accounting]
     findings = [*report.findings, *outcome.report.findings]
     whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins)
-    whole.findings += _unsupported(entries)
+    whole.findings += unsupported(entries)
     return Translation(outcome.text, whole, outcome.sidecar)
-
-
-def _unsupported(entries: Sequence[Entry]) -> list[Finding]:
-    return [
-        Finding(
-            "unsupported",
-            Level.WARNING,
-            f"'{entry.key}' cannot be said in the target: {entry.note}",
-            entry.key,
-            entry.at,
-        )
-        for entry in entries
-        if entry.bucket is Bucket.UNSUPPORTED
-    ]
-
-
-def _joined(entry: Entry, file: File) -> Entry:
-    """What became of one source leaf in the target, through the canonical keys it went to."""
-    if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED) or not entry.targets:
-        return entry
-    fates = [fate for key, _ in entry.targets if (fate := _fate(key, file)) is not None]
-    if not fates and entry.bucket is not Bucket.CARRIED:
-        return replace(entry, bucket=Bucket.UNSUPPORTED, targets=(), note=f"{file.name} has nothing for it")
-    return _judged(entry, fates)
-
-
-def _fate(key: str, file: File) -> Fate | None:
-    path = parse_dotted(key)
-    stage = path[1] if path[:1] == ("stages",) and len(path) > 2 else None
-    own = path[2:] if stage is not None else path
-    for index, written in file.parts:
-        if index == stage or len(file.parts) == 1:
-            return written.fate_of(path) if index is None and stage is not None else written.fate_of(own)
-    return None
-
-
-def _judged(entry: Entry, fates: Sequence[Fate]) -> Entry:
-    lost = "; ".join(dict.fromkeys(fate.lost for fate in fates if fate.lost))
-    targets = tuple(dict.fromkeys((key, _frozen(value)) for fate in fates for key, value in fate.targets))
-    shown = tuple((key, _thawed(fates, key, value)) for key, value in targets)
-    notes = [entry.note, *(note for fate in fates for note in fate.notes)]
-    note = "; ".join(dict.fromkeys(note for note in notes if note))
-    if lost:
-        return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
-    if entry.bucket is Bucket.CARRIED:
-        return replace(entry, targets=shown)
-    note = note or ("" if shown else "what the target does anyway")
-    derived = entry.bucket is Bucket.DERIVED or any(fate.derived for fate in fates)
-    return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)
-
-
-def _frozen(value: Any) -> str:
-    return repr(value)
-
-
-def _thawed(fates: Sequence[Fate], key: str, frozen: str) -> Any:
-    return next(value for fate in fates for name, value in fate.targets if name == key and repr(value) == frozen)
 
 
 __all__ = [

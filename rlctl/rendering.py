@@ -1,0 +1,115 @@
+"""From a config to text in a dialect: what its writer made, its comments, and what is kept for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.carried import block
+from rlctl.adapters.dialect import File, stage_parts
+from rlctl.adapters.rules import Absent
+from rlctl.adapters.tree import find
+from rlctl.config import Loaded
+from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
+from rlctl.report import Level, Report
+
+
+@dataclass
+class Outcome:
+    """A text, what came of it, and what is kept beside it."""
+
+    text: str
+    report: Report
+    file: File
+    sidecar: str | None = None
+    kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcome:
+    """Write a config in a dialect, as ``trinity`` or ``verl@0.7``.
+
+    Raises:
+        TranslationError: the dialect cannot hold the config.
+    """
+    name, _, version = target.partition("@")
+    found = dialect_called(name)
+    release = found.release(version)
+    file = found.write(loaded, release, options)
+    file.name = name
+    report = Report(target=f"{name}@{release}")
+    report.findings += file.findings
+    for _, written in file.parts:
+        report.findings += [item for item in written.findings if item not in report.findings]
+    report.origins += _origins(file)
+    kept = _kept(loaded, name)
+    if unsaid := _unsaid(loaded, file, name):
+        kept["rlctl"] = unsaid
+    carry = options.get("carried", "comment")
+    comments = dict(file.comments)
+    head = loaded.comments.get(())
+    tail = list(block(kept)) if carry == "comment" else []
+    if head is not None and (head.above or head.below):
+        comments[()] = Comment(head.above, "", ())
+        tail = [*head.below, *tail]
+    text = write_yaml(file.values, comments=comments, tail=tail)
+    if kept and carry == "none":
+        count = sum(len(keys) for keys in kept.values())
+        report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
+    sidecar = (
+        write_yaml({"rlctl_carried": {k: dict(v) for k, v in kept.items()}}) if kept and carry == "sidecar" else None
+    )
+    return Outcome(text, report, file, sidecar, kept)
+
+
+def _origins(file: File) -> list[Any]:
+    if len(file.parts) == 1:
+        return list(file.parts[0][1].origins)
+    found = []
+    last = len(file.parts) - 1
+    for place, (_, written) in enumerate(file.parts):
+        for entry in written.origins:
+            top = parse_dotted(entry.key)[0]
+            stage = file.values["stages"][place]
+            if place == last and top not in stage:
+                found.append(entry)
+            elif top in stage:
+                found.append(replace(entry, key=f"stages[{place}].{entry.key}"))
+            elif not any(item.key == entry.key for item in found):
+                found.append(entry)
+    return list({entry.key: entry for entry in found}.values())
+
+
+def _kept(loaded: Loaded, target: str) -> dict[str, dict[str, Any]]:
+    """The carried keys of every dialect but the target's."""
+    if target == "rlctl":
+        return {}
+    extensions = loaded.config.extensions
+    found = {name: dict(getattr(extensions, name)) for name in ("verl", "trinity", "roll") if name != target}
+    return {name: keys for name, keys in found.items() if keys}
+
+
+def _unsaid(loaded: Loaded, file: File, target: str) -> dict[str, Any]:
+    """Canonical values that the source says and the target cannot, for the way back to rlctl."""
+    if target == "rlctl":
+        return {}
+    found: dict[str, Any] = {}
+    for index, written in file.parts:
+        given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
+        for path in written.lost_paths():
+            if path and given.is_explicit(path) and not isinstance(value := find(given.plain, path), Absent):
+                prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
+                found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
+    return found
+
+
+def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str]) -> Any:
+    """A value with its expressions as they were written."""
+    if path in expressions:
+        return expressions[path]
+    if isinstance(value, dict):
+        return {key: _symbolic(item, (*path, key), expressions) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_symbolic(item, (*path, index), expressions) for index, item in enumerate(value)]
+    return value
