@@ -1,0 +1,106 @@
+"""ROLL's worker blocks: what every role repeats, and what another module needs to know of one.
+
+A worker is a block of keys for one role: ``actor_train``, ``actor_infer``, ``critic``, ``reference``. Its strategy names the
+engine. The number of data-parallel ranks is no key in ROLL: it follows from the devices and the parallel sizes, and decides
+how many responses an optimizer step has (``per_device_train_batch_size * gradient_accumulation_steps * ranks``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.devices import DevicesError, parse_devices
+from rlctl.adapters.rules import Absent, Reading, Writing
+from rlctl.errors import PlanError
+
+MEGATRON = ("megatron_train", "megatron_infer")
+FSDP2 = ("fsdp2_train", "fsdp2_infer")
+DEEPSPEED = ("deepspeed_train", "deepspeed_infer")
+"""Gone from ROLL since 2026; its guides still name them."""
+HUGGING_FACE = ("hf_infer",)
+ENGINES = ("vllm", "sglang")
+
+
+def strategy(view: Reading, worker: str) -> str:
+    """The name of a worker's strategy."""
+    return str(view.get(f"{worker}.strategy_args.strategy_name"))
+
+
+def devices_of(view: Reading, worker: str) -> tuple[int, ...] | None:
+    """The devices of a worker; None where none are named, or the text names none that can be read."""
+    text = view.get(f"{worker}.device_mapping")
+    if text is None:
+        return None
+    try:
+        return parse_devices(text)
+    except DevicesError:
+        return None
+
+
+def devices_per_rank(view: Reading, worker: str) -> int:
+    """The devices that hold one data-parallel rank of a training worker or of a reference."""
+    name, config = strategy(view, worker), f"{worker}.strategy_args.strategy_config"
+    keys: tuple[str, ...] = ()
+    if name in MEGATRON:
+        keys = tuple(f"{config}.{kind}_parallel_size" for kind in ("tensor_model", "pipeline_model", "context"))
+    elif name in FSDP2:
+        keys = (f"{worker}.model_args.ulysses_size",)
+    size = 1
+    for key in keys:
+        value = view.get(key)
+        size *= value if isinstance(value, int) and value > 0 else 1
+    return size
+
+
+def data_parallel(view: Reading, worker: str = "actor_train") -> int | None:
+    """The data-parallel ranks of a worker while reading; None where its devices are unknown or do not divide."""
+    devices, each = devices_of(view, worker), devices_per_rank(view, worker)
+    if not devices or len(devices) % each:
+        return None
+    return len(devices) // each
+
+
+def data_parallel_written(view: Writing, section: str = "train") -> int | None:
+    """The data-parallel ranks that what is written will have: of the policy, or of another canonical section.
+
+    None where the devices do not divide; the arithmetic's own words for it are in ``why_not_parallel``.
+    """
+    try:
+        return ranks(view, section)
+    except PlanError:
+        return None
+
+
+def why_not_parallel(view: Writing, section: str = "train") -> str:
+    """Why there is no number of ranks."""
+    try:
+        ranks(view, section)
+    except PlanError as error:
+        return str(error)
+    return ""
+
+
+def ranks(view: Writing, section: str = "train") -> int:
+    """The data-parallel ranks of a canonical section's model.
+
+    Raises:
+        PlanError: its devices do not divide.
+    """
+    if section == "train":
+        return arithmetic.train_replicas(view.config)
+    role = view.config.placement.roles.get(section) if view.config.placement.layout == "explicit" else None
+    total = len(role.devices) if role else arithmetic.train_devices(view.config)
+    each = _devices_per_rank_written(view, section)
+    if not total or total % each:
+        raise PlanError(f"{total} devices of the {section} do not divide into ranks of {each} devices")
+    return total // each
+
+
+def _devices_per_rank_written(view: Writing, section: str) -> int:
+    engine: Any = view.get(f"{section}.engine")
+    if isinstance(engine, Absent) or engine is None:
+        engine = view.get("train.engine")
+    if engine["name"] == "megatron":
+        return int(engine["tensor"] * engine["pipeline"] * engine["context"])
+    return int(engine.get("sequence_parallel", 1))
