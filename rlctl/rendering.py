@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.carried import block
-from rlctl.adapters.dialect import File, stage_parts
+from rlctl.adapters.carried import HEAD, block
+from rlctl.adapters.dialect import Dialect, File, stage_parts
 from rlctl.adapters.rules import Absent
 from rlctl.adapters.tree import find
 from rlctl.config import Loaded
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
+from rlctl.errors import UsageError
 from rlctl.report import Level, Report
 
 
@@ -36,8 +37,9 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     name, _, version = target.partition("@")
     found = dialect_called(name)
     release = found.release(version)
+    form = format_of(found, options.get("format", ""))
     file = found.write(loaded, release, options)
-    file.name = name
+    file.name, file.release = name, release
     report = Report(target=f"{name}@{release}")
     report.findings += file.findings
     for _, written in file.parts:
@@ -53,14 +55,32 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     if head is not None and (head.above or head.below):
         comments[()] = Comment(head.above, "", ())
         tail = [*head.below, *tail]
-    text = write_yaml(file.values, comments=comments, tail=tail)
+    text = found.render(file, form, comments, tail)
     if kept and carry == "none":
         count = sum(len(keys) for keys in kept.values())
         report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
+    if kept and carry == "comment" and HEAD not in text:
+        count = sum(len(keys) for keys in kept.values())
+        message = f"{count} keys for the way back have no place in a list of overrides"
+        report.add("not-carried", Level.NOTE, message, hint="--sidecar FILE keeps them")
     sidecar = (
         write_yaml({"rlctl_carried": {k: dict(v) for k, v in kept.items()}}) if kept and carry == "sidecar" else None
     )
     return Outcome(text, report, file, sidecar, kept)
+
+
+def format_of(found: Dialect, asked: str) -> str:
+    """The format asked for, or the dialect's usual one.
+
+    Raises:
+        UsageError: the dialect has no such format.
+    """
+    if asked and asked not in found.formats:
+        known = ", ".join(found.formats)
+        raise UsageError(
+            f"{found.name} cannot be written as {asked}; it has: {known}", hint=f"--format {found.formats[0]}"
+        )
+    return asked or found.formats[0]
 
 
 def _origins(file: File) -> list[Any]:
@@ -97,8 +117,8 @@ def _unsaid(loaded: Loaded, file: File, target: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for index, written in file.parts:
         given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
-        for path in written.lost_paths():
-            if path and given.is_explicit(path) and not isinstance(value := find(given.plain, path), Absent):
+        for path in written.lost_paths(given.is_explicit):
+            if path and not isinstance(value := find(given.plain, path), Absent):
                 prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
                 found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
     return found

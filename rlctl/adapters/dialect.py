@@ -11,7 +11,7 @@ from rlctl.adapters.rules import version_of
 from rlctl.adapters.table import Table
 from rlctl.adapters.writing import Given, Written, write_by_table
 from rlctl.config import Config, Loaded, resolve_stages
-from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
+from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
 from rlctl.errors import TranslationError, nearest
 from rlctl.report import Finding
 
@@ -38,6 +38,15 @@ class File:
     findings: list[Finding] = field(default_factory=list)
     name: str = ""
     """The dialect's name."""
+    kind: str = ""
+    """The kind of file; empty where the dialect has one only."""
+    release: str = ""
+    """The version it is written for."""
+
+    @property
+    def resolved(self) -> dict[KeyPath, Any]:
+        """The value of each leaf that is written as an expression."""
+        return {path: value for _, written in self.parts for path, value in written.resolved.items()}
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,8 @@ class Dialect:
     """By kind of file, the usual one first."""
     order: tuple[str, ...] = ()
     """Top-level keys in the order that the dialect's own examples have."""
+    formats: tuple[str, ...] = field(default=("yaml",), kw_only=True)
+    """What a file can be written as, the usual one first."""
 
     @property
     def newest(self) -> str:
@@ -134,7 +145,16 @@ class Dialect:
             stages = [self._chosen(stages, options)]
         index, _, given = stages[0]
         written = self.write_one(given, version, options)
-        return File(self.ordered(written.values), written.comments, [(index, written)])
+        kind = self.kind_for(given.config, version)
+        return File(self.ordered(written.values), written.comments, [(index, written)], kind=kind)
+
+    def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
+        """The text of a file in one of the dialect's formats.
+
+        Raises:
+            TranslationError: this format cannot say what is in the file.
+        """
+        return write_yaml(file.values, comments=comments, tail=tail)
 
     def _chosen(self, stages: list[tuple[int | None, str, Given]], options: Mapping[str, str]) -> Any:
         names = [name for _, name, _ in stages]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -113,6 +113,8 @@ class Written:
     """What came of writing one config by one table."""
 
     values: dict[str, Any] = field(default_factory=dict)
+    resolved: dict[KeyPath, Any] = field(default_factory=dict)
+    """The value of each leaf that is written as an expression."""
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
     origins: list[OriginEntry] = field(default_factory=list)
     fates: dict[KeyPath, Fate] = field(default_factory=dict)
@@ -120,11 +122,11 @@ class Written:
     silent: list[Lost] = field(default_factory=list)
     """What could not be said although the source did not say it itself either."""
 
-    def lost_paths(self) -> list[KeyPath]:
-        """Canonical values that the dialect could not say, each once, lists whole."""
+    def lost_paths(self, said: Callable[[KeyPath], bool]) -> list[KeyPath]:
+        """Canonical values that the source says and the dialect could not, each once, lists whole."""
         found = []
         for path, fate in self.fates.items():
-            if fate.lost:
+            if fate.lost and said(path):
                 cut = next((place for place, part in enumerate(path) if isinstance(part, int)), len(path))
                 found.append(path[:-1] if path[:-1] in CHOICES and path[-1] in ("name", "kind", "args") else path[:cut])
         return list(dict.fromkeys(found))
@@ -193,6 +195,8 @@ class Writer:
                 fate.notes.append(f"{shown[0]} has this default: left out")
             return
         put(self.out.values, flow.to, value)
+        if isinstance(value, str) and "${" in value:
+            self.out.resolved[flow.to] = flow.value
         for fate in fates:
             fate.targets.append(shown)
         origin = self._origin(flow, explicit)

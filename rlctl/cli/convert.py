@@ -21,6 +21,14 @@ class OnLoss(StrEnum):
     IGNORE = "ignore"
 
 
+class Form(StrEnum):
+    """What a config is written as."""
+
+    YAML = "yaml"
+    SH = "sh"
+    OVERRIDES = "overrides"
+
+
 def convert(
     inputs: arguments.Inputs,
     *,
@@ -36,6 +44,10 @@ def convert(
     dialect: arguments.Dialect = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not to stdout.")
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="For verl: YAML, a launch script, or overrides; `-o run.sh` means a script."),
     ] = None,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
@@ -79,12 +91,13 @@ def convert(
     check_facts(options)
     if no_carry or sidecar is not None:
         options["carried"] = "none" if no_carry else "sidecar"
+    options["format"] = form_of(form, out)
     loaded, report = arguments.read_inputs(inputs, dialect=dialect, assignments=assignments, options=options)
     result = translate_loaded(loaded, report, to, options=options)
     refused = on_loss is OnLoss.ERROR and lost(result.report)
     text = None if refused else result.text
     if text is not None and out is not None:
-        output.file(out, text, force=force)
+        output.file(out, text, force=force, executable=options["format"] == Form.SH)
     if text is not None and sidecar is not None and result.sidecar is not None:
         output.file(sidecar, result.sidecar, force=force)
     if json:
@@ -95,6 +108,13 @@ def convert(
     if refused and result.text is not None:
         diagnostics.note("nothing was written, because keys would be lost (--on-loss error)")
     arguments.finish(exit_code(text, result.report, on_loss))
+
+
+def form_of(form: Form | None, out: Path | None) -> str:
+    """The format asked for, by name or by the name of the file; empty leaves it to the dialect."""
+    if form is not None:
+        return form.value
+    return Form.SH.value if out is not None and out.suffix in (".sh", ".bash") else ""
 
 
 def lost(report: Report) -> bool:

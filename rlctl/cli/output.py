@@ -83,15 +83,15 @@ def show(*renderables: RenderableType) -> None:
     text("\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")))
 
 
-def file(path: Path, content: str, *, force: bool) -> None:
-    """Write a file atomically; one that exists is overwritten only with ``force``.
+def file(path: Path, content: str, *, force: bool, executable: bool = False) -> None:
+    """Write a file atomically, a script so that it can be run; one that exists is overwritten only with ``force``.
 
     Raises:
         DocumentError: it exists, or cannot be written.
     """
     from rlctl.documents import write_atomic
 
-    write_atomic(path, content, force=force)
+    write_atomic(path, content, force=force, executable=executable)
 
 
 def silence(descriptor: int) -> None:

@@ -91,8 +91,14 @@ def _decode(data: bytes, name: str) -> str:
         ) from None
 
 
-def write_atomic(path: Path, text: str, *, force: bool = False) -> None:
+def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool = False) -> None:
     """Write ``text`` as UTF-8 so that a reader sees the whole new file or, after a crash, the old one.
+
+    Args:
+        path: where to.
+        text: what.
+        force: overwrite a file that exists; it keeps its mode.
+        executable: whoever may read the file may run it.
 
     Raises:
         DocumentError: the file exists and ``force`` is off, or it cannot be written.
@@ -104,6 +110,9 @@ def write_atomic(path: Path, text: str, *, force: bool = False) -> None:
             raise IsADirectoryError(0, "is a directory")
         _write_synced(temporary, text.encode("utf-8"))
         _put(temporary, target, force=force)
+        if executable:
+            mode = target.stat().st_mode
+            target.chmod(stat.S_IMODE(mode) | (mode & 0o444) >> 2)
         _sync_folder(target.parent)
     except FileExistsError:
         raise DocumentError("exists already", at=Location(str(path)), hint="--force overwrites it") from None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect
+from rlctl.adapters.dialect import Dialect, File
 from rlctl.adapters.rules import Dropped, Noted
 from rlctl.adapters.table import Table, joined
-from rlctl.adapters.verl import algorithm, batch, data, notes, output, rewards, rollout, sft, train
+from rlctl.adapters.verl import algorithm, batch, data, launch, notes, output, rewards, rollout, sft, train
 from rlctl.adapters.verl.known import known_keys
 from rlctl.config import Config
-from rlctl.documents import Document, Override, apply_overrides
+from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.errors import TranslationError
 
 GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
@@ -23,6 +23,8 @@ OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer does reinforc
 @dataclass(frozen=True)
 class Verl(Dialect):
     """verl, whose users write overrides of a composed config, or YAML of what they override."""
+
+    formats: tuple[str, ...] = field(default=("yaml", "sh", "overrides"), kw_only=True)
 
     def prepare(self, document: Document, overrides: Sequence[Override]) -> Document:
         """Apply overrides; a choice from a config group becomes a key of its own, ``engine@engine``."""
@@ -36,6 +38,14 @@ class Verl(Dialect):
         if override.key in GROUPS and isinstance(override.value, str):
             return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))
         return override
+
+    def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
+        """YAML, a launch script, or the list of overrides."""
+        if form == "sh":
+            return launch.script_text(file, self.tables[file.kind], comments, tail)
+        if form == "overrides":
+            return launch.overrides_text(file, self.tables[file.kind])
+        return super().render(file, form, comments, tail)
 
     def is_composed(self, document: Document) -> bool:
         """A composed config has hundreds of keys, interpolations between them, and every block."""

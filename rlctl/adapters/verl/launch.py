@@ -1,0 +1,216 @@
+"""verl as people launch it: a list of Hydra overrides, or a bash script with them in arrays, by kind of file and release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rlctl.adapters.dialect import File
+from rlctl.adapters.rules import matches, split, version_of
+from rlctl.adapters.secrets import is_secret
+from rlctl.adapters.table import Table, generic
+from rlctl.adapters.tree import find, remove
+from rlctl.documents import Comment, KeyPath
+from rlctl.documents.overrides_write import Change, changes
+from rlctl.documents.paths import copied
+from rlctl.documents.shell_write import bash_override
+from rlctl.documents.yaml_write import comment_line
+from rlctl.errors import TranslationError
+
+MODULES: Mapping[str, str] = {
+    "ppo": "verl.trainer.main_ppo",
+    "sft_engine": "verl.trainer.sft_trainer",
+    "sft": "verl.trainer.fsdp_sft_trainer",
+    "evaluation": "verl.trainer.main_eval",
+    "generation": "verl.trainer.main_generation_server",
+}
+"""The entry point of each kind of file."""
+
+SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("DATA", ("data", "algorithm")),
+    ("MODEL", ("actor_rollout_ref.model", "model")),
+    ("ACTOR", ("actor_rollout_ref.actor", "engine", "optim")),
+    ("ROLLOUT", ("actor_rollout_ref.rollout",)),
+    ("REF", ("actor_rollout_ref.ref",)),
+    ("CRITIC", ("critic",)),
+    ("REWARD", ("reward", "reward_model", "custom_reward_function", "sandbox_fusion")),
+    ("TRAINER", ("trainer",)),
+)
+"""The arrays of a script, as verl's own examples have them; what is in none of them stands in ``EXTRA``."""
+
+ENGINES = ("actor_rollout_ref.actor.strategy", "actor_rollout_ref.ref.strategy", "critic.strategy", "engine.strategy")
+GROUP_SINCE = "0.8"
+"""From this release on a config group chooses Megatron; before, a config file of its own does."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What starts verl: the command, and the overrides it is given."""
+
+    command: tuple[str, ...]
+    """Words of bash, options of Hydra included."""
+    changes: tuple[Change, ...]
+
+
+def overrides_text(file: File, table: Table) -> str:
+    """One override a line.
+
+    Raises:
+        TranslationError: overrides alone cannot say it.
+    """
+    launch = launch_of(file, table)
+    if any(word.startswith("--config-name") for word in launch.command):
+        raise TranslationError(
+            f"verl@{file.release} chooses Megatron by a config file, which no override can do",
+            hint="write a launch script: --format sh, or a newer release: --to verl@0.9",
+        )
+    return "\n".join(change.text() for change in launch.changes) + "\n"
+
+
+def script_text(file: File, table: Table, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
+    """A launch script that runs as it is; further overrides may follow its name."""
+    launch = launch_of(file, table)
+    head = [line for line in comments.get((), Comment()).above if not line.startswith("!")]
+    lines = ["#!/usr/bin/env bash", *(comment_line(line) or "#" for line in head), "set -xeuo pipefail", ""]
+    names = []
+    for name, own in _sections(launch.changes):
+        names.append(name)
+        lines += [f"{name}=(", *_array(own, file, comments), ")", ""]
+    words = [" ".join(launch.command), *(f'"${{{name}[@]}}"' for name in names), '"$@"']
+    lines += [" \\\n    ".join(words)]
+    if tail:
+        lines += ["", *(comment_line(line) for line in tail)]
+    return "\n".join(lines) + "\n"
+
+
+def _array(own: Sequence[Change], file: File, comments: Mapping[KeyPath, Comment]) -> Iterator[str]:
+    told: set[KeyPath] = set()
+    for change in own:
+        above, beside = _comments(change.path, comments, told)
+        yield from (f"    {comment_line(line)}" for line in above if line)
+        numeric = change.path in file.resolved and not isinstance(file.resolved[change.path], str)
+        word = bash_override(change, numeric=numeric, keep=is_secret(change.path))
+        yield f"    {word}" + (f"  {comment_line(beside)}" if beside else "")
+
+
+def _comments(path: KeyPath, comments: Mapping[KeyPath, Comment], told: set[KeyPath]) -> tuple[tuple[str, ...], str]:
+    """The comments of a key and, before the first key in it, those of the sections above."""
+    above: tuple[str, ...] = ()
+    for length in range(1, len(path)):
+        note = comments.get(path[:length])
+        if note is not None and path[:length] not in told:
+            above += (*note.above, note.beside)
+        told.add(path[:length])
+    own = comments.get(path, Comment())
+    inside = [note for place, note in comments.items() if len(place) > len(path) and place[: len(path)] == path]
+    above += (*own.above, *(line for note in inside for line in (*note.above, note.beside)))
+    return above, own.beside
+
+
+def _sections(found: Sequence[Change]) -> Iterator[tuple[str, list[Change]]]:
+    arrays: dict[str, list[Change]] = {name: [] for name in (*(name for name, _ in SECTIONS), "EXTRA")}
+    for change in found:
+        arrays[_section_of(change.path)].append(change)
+    return ((name, own) for name, own in arrays.items() if own)
+
+
+def _section_of(path: KeyPath) -> str:
+    for name, roots in SECTIONS:
+        for root in roots:
+            parts = split(root)
+            if path[: len(parts)] == parts:
+                return name
+    return "EXTRA"
+
+
+def launch_of(file: File, table: Table) -> Launch:
+    """The command and the overrides of a file."""
+    values = copied(file.values)
+    engine = _engine(values)
+    options, groups = _choice(file, engine)
+    for change in groups:
+        for key in ENGINES:
+            if find(values, split(key)) == change.value:
+                remove(values, split(key))
+    composed = engine if engine not in ("fsdp2", "") else "fsdp"
+    found = changes(values, lambda path: prefix_of(file.kind, file.release, composed, table, path))
+    return Launch((*_runner(file, values), "-m", MODULES[file.kind], *options), (*groups, *found))
+
+
+def _engine(values: Mapping[str, Any]) -> str:
+    return next((value for key in ENGINES if isinstance(value := find(values, split(key)), str)), "")
+
+
+def _choice(file: File, engine: str) -> tuple[tuple[str, ...], tuple[Change, ...]]:
+    """How the file's release is told of an engine other than its usual one: options of Hydra, or config groups."""
+    if engine in ("", "fsdp", "fsdp2") or file.kind not in ("ppo", "sft_engine"):
+        return (), ()
+    if file.kind == "sft_engine":
+        return (), (Change(("engine",), engine), Change(("optim",), engine))
+    if engine == "megatron" and version_of(file.release) < version_of(GROUP_SINCE):
+        return ("--config-path=config", "--config-name=ppo_megatron_trainer.yaml"), ()
+    return (), (Change(("model_engine",), engine),)
+
+
+def _runner(file: File, values: Mapping[str, Any]) -> tuple[str, ...]:
+    if not file.kind.startswith("sft"):
+        return ("python3",)
+    nodes, devices = (
+        int(number) if isinstance(number := find(values, ("trainer", key)), int) else usual
+        for key, usual in (("nnodes", 1), ("n_gpus_per_node", 8))
+    )
+    if nodes == 1:
+        return ("torchrun", "--standalone", "--nnodes=1", f"--nproc_per_node={devices}")
+    meeting = (
+        '--node_rank="${NODE_RANK:?}"',
+        '--master_addr="${MASTER_ADDR:?}"',
+        '--master_port="${MASTER_PORT:-29500}"',
+    )
+    return ("torchrun", f"--nnodes={nodes}", f"--nproc_per_node={devices}", *meeting)
+
+
+def prefix_of(kind: str, release: str, engine: str, table: Table, path: KeyPath) -> str:
+    """What Hydra needs before a key: nothing where every composition has it, ``++`` where only some do, else ``+``."""
+    place = generic(path)
+    releases = _ancestors(table).get(place, frozenset())
+    if release in releases and all(engine in row for row in _uneven(kind, release, place)):
+        return ""
+    return "++" if releases else "+"
+
+
+@cache
+def _index(table_id: int) -> dict[KeyPath, frozenset[str]]:
+    return {}
+
+
+def _ancestors(table: Table) -> dict[KeyPath, frozenset[str]]:
+    """Every key and every mapping that holds one, with the releases that have it."""
+    found = _index(id(table))
+    if not found:
+        for path, releases in table.known.items():
+            for length in range(1, len(path) + 1):
+                found[path[:length]] = found.get(path[:length], frozenset()) | releases
+    return found
+
+
+@cache
+def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]]:
+    """By kind and first part: the releases, the engines that surely have it, the key."""
+    found: dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]] = {}
+    text = (files("rlctl.adapters.verl") / "uneven.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            kind, minors, engines, key = line.split(" ", 3)
+            path = split(key)
+            row = (frozenset(f"0.{digit}" for digit in minors), frozenset(engines.split(",")), path)
+            found.setdefault(f"{kind} {path[0]}", []).append(row)
+    return found
+
+
+def _uneven(kind: str, release: str, path: KeyPath) -> Iterator[frozenset[str]]:
+    for releases, engines, pattern in _uneven_keys().get(f"{kind} {path[0]}", ()):
+        if release in releases and matches(pattern, path):
+            yield engines

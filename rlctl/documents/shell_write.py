@@ -1,0 +1,125 @@
+"""Overrides to words of a bash script: quoted for Hydra and for bash, environment interpolations as ``${NAME:-default}``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rlctl.documents.overrides_write import Change, hydra_escaped, hydra_string
+
+_SAFE = re.compile(r"[\w@%+:,./^=-]+", re.ASCII)
+_ENV = re.compile(r"\$\{oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?P<end>[,}])", re.ASCII)
+_QUOTED = re.compile(r"""\s*(?P<quote>['"])(?P<text>[^'"\\]*)(?P=quote)\s*""")
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """``${oc.env:NAME,default}``; the default is text and further ones, None where there is none."""
+
+    name: str
+    default: tuple[str | Env, ...] | None
+
+
+Pieces = tuple[str | Env, ...]
+
+
+def pieces(text: str) -> Pieces:
+    """A text cut at its environment interpolations; one that bash has no form for stays text."""
+    found: list[str | Env] = []
+    position = start = 0
+    while match := _ENV.search(text, position):
+        end = match.end() if match["end"] == "}" else _end(text, match.end())
+        if end == 0:
+            position = match.end()
+            continue
+        if match.start() > start:
+            found.append(text[start : match.start()])
+        inner = None if match["end"] == "}" else _default(text[match.end() : end - 1])
+        found.append(Env(match["name"], inner))
+        position = start = end
+    return (*found, text[start:]) if text[start:] else tuple(found)
+
+
+def _end(text: str, start: int) -> int:
+    """The place after the brace that closes an interpolation; 0 where none does."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return 0
+
+
+def _default(text: str) -> Pieces:
+    if match := _QUOTED.fullmatch(text):
+        return (match["text"],) if match["text"] else ()
+    return pieces(text.strip())
+
+
+def bash_word(text: str) -> str:
+    """A text as one word of bash that means exactly it."""
+    if _SAFE.fullmatch(text):
+        return text
+    key, equals, value = text.partition("=")
+    if equals and _SAFE.fullmatch(key) and "'" not in value:
+        return f"{key}='{value}'"
+    return f"'{text}'" if "'" not in text else f'"{_in_double(text)}"'
+
+
+def _in_double(text: str) -> str:
+    return re.sub(r'([\\"$`])', r"\\\1", text)
+
+
+def bash_override(change: Change, *, numeric: bool = False, keep: bool = False) -> str:
+    """An override as one word of bash.
+
+    Args:
+        change: the override.
+        numeric: whether the value is one environment variable that holds a number or a boolean, not a text.
+        keep: leave interpolations to Hydra, so that bash never sees a value.
+    """
+    if keep or not _has_environment(change.value):
+        return bash_word(change.text())
+    cut = pieces(change.value) if isinstance(change.value, str) else ()
+    if numeric and len(cut) == 1 and isinstance(cut[0], Env):
+        return _word(f"{change.key}=", _expanded(cut[0], ""))
+    marks: list[str] = []
+
+    def spell(text: str) -> str:
+        if not _has_environment(text):
+            return hydra_string(text)
+        marks.append("'" + "".join(_piece(piece, "'") for piece in pieces(text)) + "'")
+        return f"\0{len(marks) - 1}\0"
+
+    parts = re.split("\0([0-9]+)\0", change.text(spell))
+    whole = "".join(marks[int(part)] if place % 2 else _in_double(part) for place, part in enumerate(parts))
+    return f'"{whole}"'
+
+
+def _word(key: str, value: str) -> str:
+    return f"{key}{value}" if re.fullmatch(r"\$\{\w+(?::-[\w./+-]*)?\}", value, re.ASCII) else f'{key}"{value}"'
+
+
+def _has_environment(value: object) -> bool:
+    if isinstance(value, str):
+        return any(isinstance(piece, Env) for piece in pieces(value))
+    if isinstance(value, dict):
+        return any(_has_environment(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(_has_environment(item) for item in value)
+
+
+def _piece(piece: str | Env, quote: str) -> str:
+    return _in_double(hydra_escaped(piece, quote)) if isinstance(piece, str) else _expanded(piece, quote)
+
+
+def _expanded(env: Env, quote: str) -> str:
+    """``${NAME:-default}`` as it stands between double quotes."""
+    if env.default is None:
+        return "${" + env.name + "}"
+    text = "".join(
+        _expanded(piece, quote)
+        if isinstance(piece, Env)
+        else re.sub(r"}", r"\\}", _in_double(hydra_escaped(piece, quote) if quote else piece))
+        for piece in env.default
+    )
+    return "${" + env.name + ":-" + text + "}"
