@@ -26,13 +26,12 @@ from rlctl.documents import (
     Override,
     dotted,
     read_overrides,
-    read_text,
-    read_yaml,
 )
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
+from rlctl.sources import Input, gather
 
 _HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
 
@@ -151,18 +150,14 @@ def read(
     Raises:
         RlctlError: the text cannot be read at all, or its dialect cannot be told.
     """
-    return read_document(
-        _document(source),
+    return read_input(
+        gather(source),
         dialect=dialect,
         overrides=overrides,
         assignments=assignments,
         environment=environment,
         options=options,
     )
-
-
-def _document(source: str | Path) -> Document:
-    return read_yaml(read_text(source), "<stdin>" if str(source) == "-" else str(source))
 
 
 def read_document(
@@ -179,10 +174,34 @@ def read_document(
     Raises:
         UsageError: an override and an assignment meet at one canonical key.
     """
-    changes = override_lines(overrides)
-    kept = kept_in(document.text)
-    document, secrets = without_literals(_prepared(document, changes, dialect))
-    found, taken = _taken(document, dialect)
+    return read_input(
+        Input(document),
+        dialect=dialect,
+        overrides=overrides,
+        assignments=assignments,
+        environment=environment,
+        options=options,
+    )
+
+
+def read_input(
+    given: Input,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str | tuple[str, Location]] = (),
+    assignments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> tuple[Loaded | None, Report]:
+    """As ``read``, for what was gathered from a source.
+
+    Raises:
+        UsageError: an override and an assignment meet at one canonical key.
+    """
+    kept = kept_in(given.document.text)
+    changes = [*given.overrides, *override_lines(overrides)]
+    document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
+    found, taken = _taken(document, dialect or given.dialect, given.kind)
     outcome = found.read(
         _without_kept(document),
         taken,
@@ -191,7 +210,7 @@ def read_document(
         restored=kept,
     )
     report = outcome.report
-    report.findings[:0] = [*secrets, *_other_release(found, taken, report)]
+    report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
     loaded = outcome.loaded
     if loaded is not None and assignments:
         _refuse_meeting(loaded, assignments)
@@ -231,12 +250,12 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
     return min(candidates, key=lambda item: _detected(item)[1].unknown)
 
 
-def _taken(document: Document, dialect: str | None) -> tuple[Dialect, Taken]:
+def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Taken]:
     name, version = _asked(dialect)
     if not name:
         return _detected(document)
     found = dialect_called(name)
-    return found, found.take(document, version=found.release(version) if version else "")
+    return found, found.take(document, version=found.release(version) if version else "", kind=kind)
 
 
 def _without_kept(document: Document) -> Document:
@@ -290,8 +309,8 @@ def read_many(
     if len(sources) > 1 and overrides:
         raise UsageError("overrides change one file; several are given", hint="use --set, which takes canonical keys")
     if len(sources) <= 1:
-        return read_document(
-            _document(sources[0]) if sources else read_yaml("", "command line", allow_empty=True),
+        return read_input(
+            gather(sources[0]) if sources else Input(Document("command line", {})),
             dialect=dialect,
             overrides=overrides,
             assignments=assignments,

@@ -20,7 +20,7 @@ from rlctl.report import Bucket, Entry, Origin, OriginEntry
 class Canonical(Dialect):
     """rlctl's own files."""
 
-    def take(self, document: Document, *, version: str = "") -> Taken:
+    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
         """Known are the keys of the schema."""
         leaves = [path for path, _ in document.leaves()]
         unknown = sum(1 for path in leaves if gates(generic(path)) is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from rlctl.adapters.reading import Read, read_document, unknown_keys
 from rlctl.adapters.rules import version_of
@@ -50,6 +50,25 @@ class File:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A program that a launch script starts, and how its command line says what to run."""
+
+    style: Literal["hydra", "file"]
+    """Overrides of a config that the program has, or the name of a config file."""
+    kind: str = ""
+    """The kind of file it takes; empty where its keys have to tell."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A config that comes with the framework, and which files and command lines name instead of a file."""
+
+    kind: str = ""
+    overrides: tuple[str, ...] = ()
+    """What it sets differently from the framework's usual config."""
+
+
+@dataclass(frozen=True)
 class Dialect:
     """A config language. A package adds one by giving its tables; methods are replaced where a table cannot say it."""
 
@@ -62,6 +81,10 @@ class Dialect:
     """Top-level keys in the order that the dialect's own examples have."""
     formats: tuple[str, ...] = field(default=("yaml",), kw_only=True)
     """What a file can be written as, the usual one first."""
+    programs: Mapping[str, Program] = field(default_factory=dict)
+    """By module (``verl.trainer.main_ppo``), command (``trinity``) or script (``start_*_pipeline.py``); ``*`` as in a shell."""
+    configs: Mapping[str, Shipped] = field(default_factory=dict)
+    """By name, as ``ppo_trainer``."""
 
     @property
     def newest(self) -> str:
@@ -85,21 +108,34 @@ class Dialect:
             hint=nearest(asked, self.versions),
         )
 
-    def take(self, document: Document, *, version: str = "") -> Taken:
-        """The version and kind that know most of the text's keys; the newest and most usual of those that know as many."""
+    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+        """The version and kind that know most of the text's keys; the newest and most usual of those that know as many.
+
+        Args:
+            document: what was read.
+            version: the only one that comes into question, where it is known.
+            kind: the kind of file, where it is known and has a table in the version.
+        """
         leaves = [path for path, _ in document.leaves()]
         releases = [version] if version else list(reversed(self.versions))
         best: Taken | None = None
-        for kind, table in self.tables.items():
+        for name, table in self._tables_of(kind, releases).items():
             for release in [item for item in releases if not table.releases_with or item in table.releases_with]:
                 missing = sum(1 for _ in unknown_keys(table, version_of(release), release, leaves))
                 if best is None or missing < best.unknown:
-                    best = Taken(release, kind, missing, len(leaves))
+                    best = Taken(release, name, missing, len(leaves))
                 if not missing:
                     return best
         if best is None:
             raise TranslationError(f"{self.name} has no tables")
         return best
+
+    def _tables_of(self, kind: str, releases: Sequence[str]) -> Mapping[str, Table]:
+        """The tables that come into question."""
+        table = self.tables.get(kind)
+        if table is None or (table.releases_with and not table.releases_with & set(releases)):
+            return self.tables
+        return {kind: table}
 
     def prepare(self, document: Document, overrides: Sequence[Override]) -> Document:
         """The document with its dialect's own overrides applied."""

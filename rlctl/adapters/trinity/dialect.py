@@ -30,9 +30,9 @@ RULES = joined(
 class Trinity(Dialect):
     """Trinity-RFT, whose users write one YAML file, with stages or without."""
 
-    def take(self, document: Document, *, version: str = "") -> Taken:
+    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
         """As any dialect, with the keys of stages counted as those of the base."""
-        return super().take(_flattened(document), version=version)
+        return super().take(_flattened(document), version=version, kind=kind)
 
     def read(
         self,

@@ -15,6 +15,31 @@ from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.errors import TranslationError
 
+PROGRAMS = {
+    "verl.trainer.main_ppo": Program("hydra", "ppo"),
+    "verl.trainer.main_ppo_sync": Program("hydra", "ppo"),
+    "verl.trainer.sft_trainer": Program("hydra", "sft_engine"),
+    "verl.trainer.sft_trainer_ray": Program("hydra", "sft_engine"),
+    "verl.trainer.fsdp_sft_trainer": Program("hydra", "sft"),
+    "verl.trainer.main_generation": Program("hydra", "generation"),
+    "verl.trainer.main_generation_server": Program("hydra", "ppo"),
+    "verl.trainer.main_eval": Program("hydra", "evaluation"),
+    "verl.experimental.*": Program("hydra", "ppo"),
+    "verl.*": Program("hydra"),
+    "recipe.*": Program("hydra"),
+}
+CONFIGS = {
+    "ppo_trainer": Shipped("ppo"),
+    "ppo_megatron_trainer": Shipped("ppo", ("model_engine=megatron",)),
+    "fully_async_ppo_trainer": Shipped("ppo"),
+    "fully_async_ppo_megatron_trainer": Shipped("ppo", ("model_engine=megatron",)),
+    "one_step_off_ppo_trainer": Shipped("ppo"),
+    "one_step_off_ppo_megatron_trainer": Shipped("ppo", ("model_engine=megatron",)),
+    "sft_trainer": Shipped("sft"),
+    "sft_trainer_engine": Shipped("sft_engine"),
+    "generation": Shipped("generation"),
+    "evaluation": Shipped("evaluation"),
+}
 GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
 RL = Dropped("algorithm.objective.name", "verl's PPO trainer does reinforcement learning only", "rl")
 OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer does reinforcement learning only")
@@ -122,6 +147,8 @@ VERL = Verl(
         "algorithm",
         "trainer",
     ),
+    PROGRAMS,
+    CONFIGS,
 )
 
 
