@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect, File
+from rlctl.adapters.dialect import Dialect, File, Program, Shipped
 from rlctl.adapters.rules import Dropped, Noted
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.verl import algorithm, batch, data, launch, notes, output, rewards, rollout, sft, train
