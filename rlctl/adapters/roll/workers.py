@@ -7,11 +7,12 @@ how many responses an optimizer step has (``per_device_train_batch_size * gradie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlctl import arithmetic
 from rlctl.adapters.roll.devices import DevicesError, parse_devices
-from rlctl.adapters.rules import Absent, Reading, Writing
+from rlctl.adapters.rules import Reading, Writing
 from rlctl.errors import PlanError
 
 MEGATRON = ("megatron_train", "megatron_infer")
@@ -98,9 +99,37 @@ def ranks(view: Writing, section: str = "train") -> int:
 
 
 def _devices_per_rank_written(view: Writing, section: str) -> int:
-    engine: Any = view.get(f"{section}.engine")
-    if isinstance(engine, Absent) or engine is None:
-        engine = view.get("train.engine")
-    if engine["name"] == "megatron":
+    to = f"{section}.engine" if isinstance(view.get(f"{section}.engine"), Mapping) else "train.engine"
+    engine: Any = view.get(to)
+    if engine_written(view, to) == "megatron":
         return int(engine["tensor"] * engine["pipeline"] * engine["context"])
-    return int(engine.get("sequence_parallel", 1))
+    return int(engine["sequence_parallel"]) if engine["name"] == "fsdp2" else 1
+
+
+def engine_written(view: Writing, to: str) -> str:
+    """The engine that ROLL will run for one at a canonical place: ``megatron`` or ``fsdp2``; a critic only has the second."""
+    name = view.get(f"{to}.name")
+    return "megatron" if name == "megatron" and not to.startswith("critic") else "fsdp2"
+
+
+def largest_divisor(share: int, most: int) -> int:
+    """The largest micro-batch of at most so many responses that a rank's share divides into."""
+    return next(size for size in range(min(share, max(most, 1)), 0, -1) if share % size == 0)
+
+
+def responses_of(view: Writing, micro: Mapping[str, Any]) -> int:
+    """A micro-batch in responses: tokens are as many as the longest sequences fit."""
+    if micro["by"] == "responses":
+        return int(micro["per_replica"])
+    longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
+    return max(1, int(micro["per_replica"]) // longest)
+
+
+def has_critic(view: Writing) -> bool:
+    """Whether the file gets a critic."""
+    return isinstance(view.get("critic"), Mapping)
+
+
+def has_reference(view: Writing) -> bool:
+    """Whether the file gets a reference: something is measured against it, or its engine is said."""
+    return arithmetic.needs_reference(view.config) or isinstance(view.get("reference.engine"), Mapping)

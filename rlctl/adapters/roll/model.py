@@ -1,0 +1,275 @@
+"""ROLL: the model of a run: weights, template, attention, LoRA and what is left untrained.
+
+ROLL overwrites the paths together: where one of ``actor_train``, ``actor_infer`` and ``reference`` names no model, all three get
+``pretrain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.roll.strategies import is_engine, is_strategy
+from rlctl.adapters.roll.workers import FSDP2, HUGGING_FACE, MEGATRON
+from rlctl.adapters.rules import (
+    Absent,
+    Code,
+    Dropped,
+    Flow,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Same,
+    Tree,
+    When,
+    Writing,
+)
+from rlctl.adapters.values import Names
+
+A, INFER, REF = "actor_train", "actor_infer", "reference"
+PATH = "model_args.model_name_or_path"
+ATTENTION = Names(
+    {None: "auto", "auto": "auto", "sdpa": "sdpa", "fa2": "flash_attention_2"},
+    "ROLL knows the attention implementations sdpa and fa2",
+)
+CHATML = (
+    "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The ChatML format, as Jinja."""
+TEMPLATES: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
+    "native": (None, {}),
+    "qwen2_5": (None, {}),
+    "qwen3": (None, {"enable_thinking": True}),
+    "chatml": (CHATML, {}),
+}
+"""ROLL's named templates that are the tokenizer's own, with arguments, or Jinja text; the first is the default."""
+
+
+# Paths
+
+
+def _read_path(view: Reading) -> Iterator[Flow]:
+    roles = (A, INFER, REF)
+    own = {role: view.get(f"{role}.{PATH}") for role in roles}
+    policys = (view.path(f"{A}.{PATH}"), view.path(f"{INFER}.{PATH}"))
+    if any(path is None for path in own.values()):
+        yield Flow(view.to("model.path"), view.get("pretrain") or "", (view.path("pretrain"),), same=True)
+        for role in roles:
+            same = own[role] == view.get("pretrain")
+            note = "pretrain" if same else "ROLL gives all three roles pretrain, as not each of them names a model"
+            yield Flow((), None, (view.path(f"{role}.{PATH}"),), "mapped" if same else "dead", note)
+        yield Flow(view.to("reference.model"), None, ())
+        return
+    yield Flow(view.to("model.path"), own[A], policys[:1], same=True)
+    yield Flow((), None, (view.path("pretrain"),), "dead", f"each role names its own model; {A}'s is trained")
+    if own[INFER] == own[A]:
+        yield Flow((), None, policys[1:], "mapped", "the policy's")
+    place = (view.path(f"{REF}.{PATH}"),)
+    if own[REF] == own[A]:
+        yield Flow(view.to("reference.model"), None, place, "mapped", "the policy's")
+    else:
+        yield Flow(view.to("reference.model"), {}, place)
+        yield Flow(view.to("reference.model.path"), own[REF], place, same=True)
+
+
+def _write_path(view: Writing) -> Iterator[Out]:
+    used, reference = (view.to("model.path"),), view.get("reference.model.path")
+    yield Flow(view.path("pretrain"), view.get("model.path"), used, same=True, always=True)
+    if isinstance(reference, str) and reference:
+        for role in (A, INFER):
+            yield Flow(view.path(f"{role}.{PATH}"), view.get("model.path"), used, same=True, always=True)
+        yield Flow(view.path(f"{REF}.{PATH}"), reference, (view.to("reference.model.path"),), same=True, always=True)
+
+
+# Templates
+
+
+def _template_key(view: Reading) -> str:
+    return "global_template" if view.get("global_template") else f"{A}.data_args.template"
+
+
+def _read_template(view: Reading) -> Iterator[Flow]:
+    key = _template_key(view)
+    name = view.get(key)
+    if key == "global_template":
+        other = (view.path(f"{A}.data_args.template"),)
+        yield Flow((), None, other, "dead", "global_template decides")
+    elif view.written("global_template"):
+        yield Flow((), None, (view.path("global_template"),), "mapped", "names none")
+    if name not in TEMPLATES:
+        return
+    text, args = TEMPLATES[name]
+    used = (view.path(key),)
+    note = "the tokenizer's own" if text is None else "as Jinja text"
+    yield Flow(view.to("model.chat_template"), text, used, "mapped" if text is None else "derived", note)
+    for arg, value in args.items():
+        yield Flow((*view.to("model.chat_template_args"), arg), value, used, "derived")
+
+
+def _write_template(view: Writing) -> Iterator[Out]:
+    text, args = view.get("model.chat_template"), view.get("model.chat_template_args")
+    used = (view.to("model.chat_template"), view.to("model.chat_template_args"))
+    name = next((name for name, known in TEMPLATES.items() if known == (text, args)), None)
+    if name is None:
+        plain = next((name for name, known in TEMPLATES.items() if known[0] == text), None)
+        wanted = "a chat template of one's own" if plain is None else f"arguments of the chat template ({args})"
+        yield Lost(used[:1] if plain is None else used[1:], f"ROLL has named templates, and nothing for {wanted}")
+        name = plain or next(iter(TEMPLATES))
+    yield Flow(view.path(f"{A}.data_args.template"), name, used)
+
+
+# LoRA
+
+
+def _read_lora(view: Reading) -> Iterator[Flow]:
+    target = view.get(f"{A}.model_args.lora_target")
+    key = view.path(f"{A}.model_args.lora_target")
+    if target is None:
+        yield Flow(view.to("model.lora"), None, (key,))
+        return
+    yield Flow(view.to("model.lora"), {}, (key,))
+    regular = any(sign in str(target) for sign in "*$|(")
+    names = [str(target)] if regular else [name.strip() for name in str(target).split(",")]
+    yield Flow(view.to("model.lora.target_modules"), names, (key,))
+    rank, alpha = view.get(f"{A}.model_args.lora_rank"), view.get(f"{A}.model_args.lora_alpha")
+    at = (view.path(f"{A}.model_args.lora_rank"), view.path(f"{A}.model_args.lora_alpha"))
+    yield Flow(view.to("model.lora.rank"), rank, at[:1], same=True)
+    if alpha:
+        yield Flow(view.to("model.lora.alpha"), alpha, at[1:], same=True)
+    elif isinstance(rank, int):
+        yield Flow(view.to("model.lora.alpha"), rank * 2, at, "derived", "ROLL takes twice the rank")
+    for name in ("lora_target", "lora_rank", "lora_alpha"):
+        note = "makes the rollout engine ready for the policy's adapter"
+        yield Flow((), None, (view.path(f"{INFER}.model_args.{name}"),), "mapped", note)
+
+
+def _write_lora(view: Writing) -> Iterator[Out]:
+    lora = view.get("model.lora")
+    if not isinstance(lora, Mapping):
+        return
+    names = ",".join(lora["target_modules"])
+    alpha = lora["alpha"]
+    used = (view.to("model.lora.target_modules"), view.to("model.lora.rank"), view.to("model.lora.alpha"))
+    if alpha != int(alpha):
+        yield Lost(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
+    for role in (A, INFER):
+        m = f"{role}.model_args."
+        yield Flow(view.path(f"{m}lora_target"), names, (*used[:1], view.to("model.lora")), always=True)
+        yield Flow(view.path(f"{m}lora_rank"), lora["rank"], used[1:2], same=True, always=True)
+        yield Flow(view.path(f"{m}lora_alpha"), round(alpha), used[2:], always=True)
+
+
+# Parameters that are not trained
+
+
+class Prefixes(Same):
+    """Beginnings of parameter names with commas, which are patterns that end in a star."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        items = value.split(",") if isinstance(value, str) else value or []
+        return [f"{item.strip()}*" for item in items]
+
+    def write(self, value: Any, view: Writing) -> Any:
+        for pattern in value:
+            if not pattern.endswith("*") or any(sign in pattern[:-1] for sign in "*?["):
+                raise InexpressibleError(f"ROLL freezes by how a name begins; {pattern!r} says more")
+        return ",".join(pattern[:-1] for pattern in value) or None
+
+
+def _is_transformers(view: Reading) -> bool:
+    return bool(is_strategy((*FSDP2, *HUGGING_FACE), A)(view))
+
+
+NOT_MEGATRON = "Megatron takes the model as its own classes build it"
+RULES: list[Rule] = [
+    Code(
+        "model paths",
+        (K("pretrain", None), *(K(f"{role}.{PATH}", None) for role in (A, INFER, REF))),
+        ("model.path", "reference.model", "reference.model.path"),
+        _read_path,
+        _write_path,
+        "pretrain, unless each of the three roles names a model",
+    ),
+    Code(
+        "chat template",
+        (K("global_template", None), K(f"{A}.data_args.template", "native")),
+        ("model.chat_template", "model.chat_template_args"),
+        _read_template,
+        _write_template,
+    ),
+    When(
+        (
+            Key(f"{A}.model_args.attn_implementation", "model.attention", None, ATTENTION),
+            Tree(f"{A}.model_args.model_config_kwargs", "model.overrides"),
+        ),
+        lambda view: not is_strategy(MEGATRON, A)(view),
+        lambda view: not is_engine("megatron", "train.engine")(view),
+        NOT_MEGATRON,
+    ),
+    Dropped("model.attention", "Megatron picks the attention itself"),
+    Dropped("model.overrides", "Megatron takes strategy_config.additional_configs"),
+    Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", None, Prefixes()),
+    Code(
+        "auxiliary loss",
+        (K(f"{A}.model_args.moe_aux_loss_coef", None),),
+        (),
+        lambda view: _read_auxiliary(view),
+        lambda view: iter(()),
+    ),
+    Code(
+        "LoRA",
+        tuple(
+            K(f"{role}.model_args.{name}", default)
+            for role in (A, INFER)
+            for name, default in (("lora_target", None), ("lora_rank", 8), ("lora_alpha", None))
+        ),
+        ("model.lora", "model.lora.rank", "model.lora.alpha", "model.lora.target_modules"),
+        _read_lora,
+        _write_lora,
+    ),
+    Key(f"{A}.model_args.lora_dropout", "model.lora.dropout", 0.0),
+    *[
+        Dropped(f"model.lora.{name}", reason)
+        for name, reason in (
+            ("exclude_modules", "ROLL names the modules that get adapters only"),
+            ("adapter_path", "ROLL starts adapters from zero"),
+            ("name", "ROLL does not name adapters"),
+            ("base_model", "ROLL does not name the base model"),
+            ("dtype", "ROLL's adapters are float32, unless autocast_adapter_dtype is false"),
+            ("merge_for_rollout", "ROLL sends the adapter"),
+        )
+    ],
+    Dropped("model.trust_remote_code", "ROLL always runs code that comes with a model", True, matters=True),
+    *[
+        Dropped(f"model.{name}", reason)
+        for name, reason in (
+            ("tokenizer", "ROLL takes the model's tokenizer"),
+            ("rope.theta", "ROLL takes the model's own"),
+            ("rope.scaling", "ROLL takes the model's own"),
+            ("import_modules", "ROLL imports no modules for a model"),
+            ("stage_in_shared_memory", "ROLL loads from the folder"),
+            ("modality", "ROLL goes by the model and by the script that starts the run"),
+            ("multi_token_prediction", "ROLL has mtp_training_mode, of its own kind"),
+            ("tinker.**", "Tinker is Trinity's"),
+        )
+    ],
+    Dropped("model.tinker", "Tinker is Trinity's", None),
+]
+
+
+def _read_auxiliary(view: Reading) -> Iterator[Flow]:
+    """The weight of the experts' balance loss: Megatron's own key, or one of the model's config."""
+    key = f"{A}.model_args.moe_aux_loss_coef"
+    value, used = view.get(key), (view.path(key),)
+    if isinstance(value, (Absent, type(None))):
+        yield Flow((), None, used, "mapped", "the model's own")
+    elif is_strategy(MEGATRON, A)(view):
+        yield Flow((*view.to("train.engine.transformer"), "moe_aux_loss_coeff"), value, used, same=True)
+    else:
+        yield Flow((*view.to("model.overrides"), "router_aux_loss_coef"), value, used, same=True)

@@ -1,0 +1,175 @@
+"""ROLL: which devices each role runs on.
+
+Every worker names its devices in ``device_mapping``, over all nodes. Roles with the same devices take turns. ROLL takes the
+devices of a node from the machine it is started on, and the number of nodes from the highest device; what stands in
+``num_gpus_per_node`` is what the file was written for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
+from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference
+from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+
+ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
+"""Canonical roles, and ROLL's workers for them."""
+REWARDS = ("rewards", "reward_model", "reward")
+Devices = tuple[int, ...]
+
+
+def _valid(worker: str) -> Code:
+    """A worker's mapping can be read at all."""
+    key = f"{worker}.device_mapping"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        text = view.get(key)
+        try:
+            devices = () if text is None else parse_devices(text)
+        except DevicesError as error:
+            raise BadValueError(str(error)) from error
+        if not devices:
+            yield Flow((), None, (view.path(key),), "mapped", "names no device")
+
+    return Code(f"devices of {worker}", (K(key, None),), (), read, lambda view: iter(()))
+
+
+def _placed(view: Reading) -> dict[str, Devices]:
+    """The devices of each role that has some."""
+    found: dict[str, Devices] = {}
+    for role, worker in ROLES.items():
+        devices = devices_of(view, worker)
+        if devices and (role != "critic" or view.get("adv_estimator", "none") == "gae"):
+            found[role] = devices
+    rewards = sorted({device for worker in _reward_workers(view) for device in devices_of(view, worker) or ()})
+    return {**found, "reward": tuple(rewards)} if rewards else found
+
+
+def _reward_workers(view: Reading) -> Iterator[str]:
+    for name in REWARDS:
+        block = view.get(name)
+        if name == "rewards" and isinstance(block, Mapping):
+            yield from (f"{name}.{domain}" for domain in block if "." not in str(domain))
+        elif isinstance(block, Mapping):
+            yield name
+
+
+def _read(view: Reading) -> Iterator[Flow]:
+    placed = _placed(view)
+    said = view.get("num_gpus_per_node")
+    width = (view.path("num_gpus_per_node"),)
+    yield Flow((), None, (view.path("num_nodes"),), "dead", "ROLL counts nodes from device_mapping")
+    used = tuple(view.path(f"{worker}.device_mapping") for worker in ROLES.values())
+    if not placed:
+        yield Flow(view.to("placement.devices_per_node"), said, width, same=True)
+        return
+    count = 1 + max(max(devices) for devices in placed.values())
+    each = said if isinstance(said, int) and said > 0 else 8
+    nodes = -(-count // each)
+    layout, own = _layout(placed, count, whole=nodes == 1 or count % each == 0)
+    note = f"{count} devices on nodes of {each}"
+    yield Flow(view.to("placement.nodes"), nodes, used, "derived", note)
+    yield Flow(
+        view.to("placement.devices_per_node"), min(each, count), width, "derived" if count < each else "mapped", note
+    )
+    yield Flow(view.to("placement.layout"), layout, used, "derived", _words(layout))
+    yield Flow(view.to("placement.rollout_devices"), own, used[1:2])
+    for role, devices in placed.items() if layout == "explicit" else ():
+        place = (view.path(f"{ROLES[role]}.device_mapping"),) if role in ROLES else ()
+        yield Flow((*view.to("placement.roles"), role, "devices"), list(devices), place)
+
+
+def _layout(placed: Mapping[str, Devices], count: int, *, whole: bool) -> tuple[str, int | None]:
+    """The layout by its name, with rollout's own devices where they are split; listed where nothing simpler says it."""
+    everything = tuple(range(count))
+    if whole and all(devices == everything for devices in placed.values()):
+        return "colocated", None
+    policy, rollout = placed.get("policy", ()), placed.get("rollout", ())
+    others = [devices for role, devices in placed.items() if role != "rollout"]
+    if whole and rollout and (*policy, *rollout) == everything and all(devices == policy for devices in others):
+        return "split", len(rollout)
+    return "explicit", None
+
+
+def _words(layout: str) -> str:
+    return {
+        "colocated": "all roles have the same devices",
+        "split": "rollout has devices of its own",
+        "explicit": "each role has its own list",
+    }[layout]
+
+
+def _write(view: Writing) -> Iterator[Out]:
+    placement = view.config.placement
+    total = arithmetic.devices(view.config)
+    width, nodes = (view.to("placement.devices_per_node"),), (view.to("placement.nodes"),)
+    yield Flow(view.path("num_gpus_per_node"), placement.devices_per_node, width, same=True, always=True)
+    yield Flow((), None, nodes, "mapped", "ROLL counts nodes from device_mapping")
+    layout = (view.to("placement.layout"), view.to("placement.rollout_devices"), *nodes, *width)
+    rolls_out = view.config.algorithm.objective.choice not in ("sft", "dpo")
+    there = {"policy": True, "rollout": rolls_out, "reference": has_reference(view), "critic": has_critic(view)}
+    for role, worker in ROLES.items():
+        if not there[role]:
+            continue
+        listed = ((*view.to("placement.roles"), role, "devices"), *layout[:1])
+        devices, used = _devices_of(view, role, total), listed if placement.layout == "explicit" else layout
+        yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, "derived", always=True)
+    yield from _lose(view)
+
+
+def _devices_of(view: Writing, role: str, total: int) -> tuple[int, ...]:
+    """The devices of a role: as listed, else those of the policy, else all."""
+    placement = view.config.placement
+    if placement.layout == "explicit":
+        found = [placement.roles[name].devices for name in (role, "policy") if name in placement.roles]
+        return next((devices for devices in found if devices), tuple(range(total)))
+    if placement.layout == "split":
+        own = arithmetic.rollout_devices(view.config)
+        return tuple(range(total - own, total)) if role == "rollout" else tuple(range(total - own))
+    return tuple(range(total))
+
+
+def _lose(view: Writing) -> Iterator[Out]:
+    placement = view.config.placement
+    for role, place in placement.roles.items():
+        at = (*view.to("placement.roles"), role)
+        if placement.layout != "explicit":
+            yield Flow((), None, (at,), "mapped", f"the layout is {placement.layout}")
+        elif role not in ROLES and role != "reward":
+            yield Lost((at,), f"ROLL has no role {role!r}")
+        elif not place.devices:
+            yield Lost((at,), "ROLL wants the device numbers of a role: placement.roles.*.devices")
+        for name in ("nodes", "devices_per_node", "workers"):
+            if getattr(place, name) is not None:
+                yield Lost(((*at, name),), "ROLL counts these from the device numbers")
+    if placement.device == "cpu":
+        yield Lost((view.to("placement.device"),), "ROLL's workers want accelerators")
+
+
+RULES: list[Rule] = [
+    *[_valid(worker) for worker in ROLES.values()],
+    Code(
+        "placement",
+        (
+            *(K(f"{worker}.device_mapping", None) for worker in ROLES.values()),
+            K("num_gpus_per_node", 8),
+            K("num_nodes", 1),
+        ),
+        (
+            "placement.layout",
+            "placement.nodes",
+            "placement.devices_per_node",
+            "placement.rollout_devices",
+            "placement.roles",
+            "placement.roles{}.devices",
+        ),
+        _read,
+        _write,
+        "nodes = devices / num_gpus_per_node",
+    ),
+    Dropped("placement.device", "ROLL runs on the accelerators it finds"),
+    Dropped("placement.cpus_per_worker", "ROLL decides it"),
+    Dropped("placement.roles{}.**", "ROLL counts these from the device numbers"),
+]

@@ -1,0 +1,370 @@
+"""ROLL: the engine that generates, its memory and sizes, and how responses are drawn, in training and in validation.
+
+``actor_infer.strategy_args.strategy_config`` goes to vLLM or SGLang as it is; the keys that rlctl has by name are taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
+from rlctl.adapters.rules import (
+    ABSENT,
+    BadValueError,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Same,
+    Tree,
+    When,
+    Writing,
+)
+from rlctl.adapters.values import DTYPES, Listed, Names, Not, NullReads, Off
+from rlctl.documents.paths import KeyPath
+
+W = "actor_infer"
+S = f"{W}.strategy_args.strategy_config"
+G = f"{W}.generating_args"
+M = "rollout.memory."
+LOAD = Names({"auto": "auto", "dummy": "dummy", "safetensors": "safetensors"}, fallback="auto")
+VLLM_NAMED = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
+    "gpu_memory_utilization",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "block_size",
+    "swap_space",
+    "kv_cache_dtype",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "enforce_eager",
+    "sleep_level",
+    "load_format",
+    "quantization",
+    "disable_log_stats",
+)
+SGLANG_NAMED = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "dp_size",
+    "ep_size",
+    "mem_fraction_static",
+    "max_running_requests",
+    "context_length",
+    "page_size",
+    "kv_cache_dtype",
+    "disable_radix_cache",
+    "disable_cuda_graph",
+    "load_format",
+    "quantization",
+)
+OVERWRITTEN = {
+    "vllm": ("model", "dtype", "trust_remote_code", "seed", "enable_sleep_mode", "VLLM_USE_V1"),
+    "sglang": (
+        "model_path",
+        "dtype",
+        "random_seed",
+        "skip_tokenizer_init",
+        "trust_remote_code",
+        "tp_size",
+        "port",
+        "nnodes",
+    ),
+}
+"""Arguments that ROLL sets itself over what ``strategy_config`` says."""
+
+
+def _is(name: str) -> tuple[Any, Any, str]:
+    """When rules of one engine hold, on both sides; an engine that ROLL has not is written as vLLM."""
+    return (
+        lambda view: strategy(view, W) == name,
+        lambda view: (view.get("rollout.engine.name") == "sglang") is (name == "sglang"),
+        f"the engine is not {name}",
+    )
+
+
+def _read_engine(view: Reading) -> Iterator[Flow]:
+    key = f"{W}.strategy_args.strategy_name"
+    name = strategy(view, W)
+    if name not in ENGINES:
+        raise BadValueError(f"is {name!r}; ROLL generates with vllm or sglang")
+    yield Flow(view.to("rollout.engine.name"), name, (view.path(key),))
+    if view.written(S) and not view.get(S):
+        yield Flow((), None, (view.path(S),), "mapped", "holds nothing")
+    for overwritten in OVERWRITTEN[name]:
+        yield Flow((), None, (view.path(f"{S}.{overwritten}"),), "dead", "ROLL sets it itself")
+
+
+def _write_engine(view: Writing) -> Iterator[Out]:
+    name, used = str(view.get("rollout.engine.name")), (view.to("rollout.engine.name"),)
+    key = view.path(f"{W}.strategy_args.strategy_name")
+    if name in ENGINES:
+        yield Flow(key, name, used, always=True)
+    elif name == "auto":
+        yield Flow(key, "vllm", used, "derived", "ROLL needs a name; vLLM where there is a GPU", always=True)
+    else:
+        yield Lost(used, f"ROLL generates with vLLM or SGLang, not with {view.get('rollout.engine.kind', name)}")
+        yield Flow(key, "vllm", used, always=True)
+
+
+def _args(name: str, named: tuple[str, ...]) -> Tree:
+    return Tree(S, "rollout.engine.args", but=(*named, *OVERWRITTEN[name]))
+
+
+# Sizes: tensor x pipeline devices a worker, and a worker for each
+
+
+@dataclass(frozen=True)
+class ExpertSwitch(Same):
+    """Whether vLLM splits experts at all: then over the devices of one engine."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return _wide(view) * _count(view, "data_parallel_size") if value else 1
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value > 1
+
+
+def _count(view: Reading, name: str) -> int:
+    value = view.get(f"{S}.{name}")
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _wide(view: Reading) -> int:
+    """The devices of one worker that generates."""
+    if strategy(view, W) == "sglang":
+        own = view.get(f"{W}.num_gpus_per_worker")
+        return own if isinstance(own, int) and own > 0 else 1
+    return _count(view, "tensor_parallel_size") * _count(view, "pipeline_parallel_size")
+
+
+def _read_width(view: Reading) -> Iterator[Flow]:
+    """SGLang's engine is as wide as its worker, unless its config says; vLLM's worker is as wide as the config says."""
+    worker, tensor = f"{W}.num_gpus_per_worker", f"{S}.tensor_parallel_size"
+    own = view.written(tensor)
+    if strategy(view, W) == "vllm":
+        note = "ROLL takes tensor_parallel_size x pipeline_parallel_size of vLLM instead"
+        yield Flow(
+            view.to("rollout.parallel.tensor"), _count(view, "tensor_parallel_size"), (view.path(tensor),), same=own
+        )
+        yield Flow((), None, (view.path(worker),), "dead", note)
+    else:
+        value, key = (view.get(tensor), tensor) if own else (_wide(view), worker)
+        yield Flow(view.to("rollout.parallel.tensor"), value, (view.path(key),), same=True)
+        yield Flow((), None, (view.path(worker),), "mapped", "devices of one engine")
+    yield from _read_replicas(view)
+
+
+def _read_replicas(view: Reading) -> Iterator[Flow]:
+    devices, wide = devices_of(view, W), _wide(view)
+    used = (view.path(f"{W}.device_mapping"),)
+    if strategy(view, W) == "vllm" and _count(view, "data_parallel_size") > 1:
+        note = "all workers are data-parallel ranks of one engine"
+        yield Flow(view.to("rollout.parallel.replicas"), 1, used, "derived", note)
+    elif devices and len(devices) % wide == 0:
+        note = f"{len(devices)} devices / {wide} of an engine"
+        yield Flow(view.to("rollout.parallel.replicas"), len(devices) // wide, used, "derived", note)
+
+
+def _write_width(view: Writing) -> Iterator[Out]:
+    parallel = view.config.rollout.parallel
+    wide = parallel.tensor * parallel.pipeline
+    used = (view.to("rollout.parallel.tensor"), view.to("rollout.parallel.pipeline"))
+    if view.get("rollout.engine.name") == "sglang":
+        yield Flow(
+            view.path(f"{W}.num_gpus_per_worker"),
+            wide,
+            used,
+            "derived" if parallel.pipeline > 1 else "mapped",
+            always=True,
+        )
+    yield Flow(view.path(f"{S}.tensor_parallel_size"), parallel.tensor, used[:1], same=True, always=True)
+    total, each = arithmetic.rollout_devices(view.config), arithmetic.devices_per_rollout_engine(view.config)
+    replicas, place = parallel.replicas, (view.to("rollout.parallel.replicas"),)
+    if total % wide:
+        near = arithmetic.nearest_multiples(total, wide)
+        yield Lost(
+            used[:1],
+            f"{total} devices do not divide into workers of {wide} ({total} / {wide} = {total / wide:g}); {near} would",
+        )
+    elif replicas == "auto" or replicas * each == total:
+        yield Flow((), None, place, "mapped", "follows from device_mapping")
+    else:
+        yield Lost(place, f"ROLL fills all {total} devices with engines of {each}: {total // each} of them")
+
+
+def _write_data(view: Writing) -> Iterator[Out]:
+    """vLLM's data-parallel ranks are ROLL's workers, so they make one engine of all of them."""
+    parallel = view.config.rollout.parallel
+    used = (view.to("rollout.parallel.data"),)
+    workers = arithmetic.rollout_devices(view.config) // (parallel.tensor * parallel.pipeline)
+    if parallel.data in (1, workers):
+        yield Flow(view.path(f"{S}.data_parallel_size"), parallel.data, used, same=True)
+    else:
+        yield Lost(used, f"ROLL makes all its {workers} workers ranks of one engine, or none; not {parallel.data}")
+
+
+def _data_rule() -> Code:
+    def read(view: Reading) -> Iterator[Flow]:
+        key = f"{S}.data_parallel_size"
+        yield Flow(view.to("rollout.parallel.data"), _count(view, "data_parallel_size"), (view.path(key),), same=True)
+
+    own = (K(f"{S}.data_parallel_size", 1),)
+    return Code("data-parallel ranks", own, ("rollout.parallel.data",), read, _write_data)
+
+
+def _write_fraction(view: Writing) -> Iterator[Out]:
+    """ROLL stops without ``mem_fraction_static``."""
+    if view.get(f"{M}gpu_fraction") is None:
+        share = 0.9 if view.config.placement.layout != "colocated" else 0.5
+        note = "ROLL asks for a share: what rlctl takes where none is said"
+        yield Flow(
+            view.path(f"{S}.mem_fraction_static"), share, (view.to(f"{M}gpu_fraction"),), "derived", note, always=True
+        )
+
+
+WIDTH = Code(
+    "devices of an engine",
+    (K(f"{S}.tensor_parallel_size", 1), K(f"{W}.num_gpus_per_worker", 1)),
+    ("rollout.parallel.tensor", "rollout.parallel.replicas"),
+    _read_width,
+    _write_width,
+    "engines = devices / (tensor x pipeline)",
+)
+VLLM: list[Rule] = [
+    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
+    _data_rule(),
+    Key(f"{S}.enable_expert_parallel", "rollout.parallel.expert", False, ExpertSwitch()),
+    Key(f"{S}.gpu_memory_utilization", f"{M}gpu_fraction", 0.9),
+    Key(f"{S}.max_num_seqs", f"{M}max_running_responses", None),
+    Key(f"{S}.max_num_batched_tokens", f"{M}max_batched_tokens", 8192),
+    Key(f"{S}.max_model_len", "model.max_context_tokens", None),
+    Key(f"{S}.block_size", f"{M}block_size", None),
+    Key(f"{S}.swap_space", f"{M}swap_gib", None),
+    Key(f"{S}.kv_cache_dtype", f"{M}kv_cache_dtype", "auto"),
+    Key(f"{S}.enable_prefix_caching", f"{M}prefix_caching", True),
+    Key(f"{S}.enable_chunked_prefill", f"{M}chunked_prefill", True),
+    Key(f"{S}.enforce_eager", f"{M}eager", False),
+    Key(f"{S}.sleep_level", f"{M}sleep_level", 1),
+    Key(f"{S}.load_format", f"{M}load_format", "dummy", LOAD),
+    Key(f"{S}.quantization", f"{M}quantization", None),
+    Key(f"{S}.disable_log_stats", f"{M}log_statistics", ABSENT, Not()),
+    _args("vllm", VLLM_NAMED),
+]
+SGLANG: list[Rule] = [
+    Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
+    Key(f"{S}.dp_size", "rollout.parallel.data", 1),
+    Key(f"{S}.ep_size", "rollout.parallel.expert", 1),
+    Key(f"{S}.mem_fraction_static", f"{M}gpu_fraction", ABSENT),
+    Key(f"{S}.max_running_requests", f"{M}max_running_responses", None),
+    Key(f"{S}.context_length", "model.max_context_tokens", None),
+    Key(f"{S}.page_size", f"{M}block_size", None),
+    Key(f"{S}.kv_cache_dtype", f"{M}kv_cache_dtype", "auto"),
+    Key(f"{S}.disable_radix_cache", f"{M}prefix_caching", False, Not()),
+    Key(f"{S}.disable_cuda_graph", f"{M}eager", False),
+    Key(f"{S}.load_format", f"{M}load_format", "auto", LOAD, always=True),
+    Key(f"{S}.quantization", f"{M}quantization", None),
+    Code("SGLang's share of memory", (), (), lambda view: iter(()), _write_fraction),
+    _args("sglang", SGLANG_NAMED),
+]
+
+
+# Sampling
+
+
+def _read_precision(view: Reading) -> Iterator[Flow]:
+    key = f"{W}.model_args.dtype"
+    yield Flow(view.to("rollout.precision"), DTYPES.read(view.get(key), view), (view.path(key),))
+
+
+def _write_precision(view: Writing) -> Iterator[Out]:
+    own, key = view.get("rollout.precision"), view.path(f"{W}.model_args.dtype")
+    used: tuple[KeyPath, ...] = (view.to("rollout.precision"),)
+    if own == "auto":
+        compute = view.get("train.precision.compute")
+        used = (*used, view.to("train.precision.compute"))
+        yield Flow(key, DTYPES.write(compute, view), used, "derived", "as it trains", always=True)
+    else:
+        yield Flow(key, DTYPES.write(own, view), used, always=True)
+
+
+SAMPLING: list[Rule] = [
+    Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, always=True),
+    Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, always=True),
+    Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
+    Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
+    Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
+    Key(f"{G}.include_stop_str_in_output", "rollout.sampling.include_stop", True, NullReads(True)),
+    Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
+    Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
+    Dropped("rollout.sampling.seed", "ROLL seeds its engines with seed", None),
+    *[
+        Dropped(f"rollout.sampling.{name}", "ROLL hands the engine no such setting")
+        for name in ("min_p", "min_response_tokens", "ignore_eos")
+    ],
+]
+RULES: list[Rule] = [
+    Code(
+        "engine",
+        (
+            K(f"{W}.strategy_args.strategy_name", "vllm"),
+            K(S, None),
+            *(K(f"{S}.{name}") for names in OVERWRITTEN.values() for name in names),
+        ),
+        ("rollout.engine.name", "rollout.engine.kind"),
+        _read_engine,
+        _write_engine,
+    ),
+    WIDTH,
+    When(tuple(VLLM), *_is("vllm")),
+    When(tuple(SGLANG), *_is("sglang")),
+    Code(
+        "engine's type",
+        (K(f"{W}.model_args.dtype", "bf16"),),
+        ("rollout.precision",),
+        _read_precision,
+        _write_precision,
+    ),
+    *SAMPLING,
+    *[Dropped(f"rollout.engine.{name}", "ROLL calls no endpoint") for name in ("base_url", "model", "api_key")],
+    Dropped(f"{M}sleep", "ROLL's engines always sleep while others compute"),
+    Dropped("rollout.timeouts.**", "ROLL waits for its responses up to rpc_timeout"),
+    *[
+        Dropped(f"rollout.{name}", reason)
+        for name, reason in (
+            ("multi_turn.**", "ROLL's turns are those of its environments"),
+            ("agent.**", "ROLL's agents are its environment managers"),
+            ("auxiliary_models.**", "ROLL serves models for its rewards only"),
+            ("openai_server.**", "ROLL has no such endpoint"),
+            ("workflow", "ROLL's workflows are its environment managers"),
+            ("evaluation_workflow", "ROLL's workflows are its environment managers"),
+            ("workflow_args", "ROLL's workflows are its environment managers"),
+            ("runners_per_engine", "ROLL's workers are asynchronous"),
+            ("report_every", "ROLL reports with its metrics"),
+            ("log_responses", "ROLL keeps responses where rollout_dump_dir is set"),
+            ("log_evaluation_responses", "ROLL sends no responses to trackers"),
+        )
+    ],
+    Key("rollout_dump_dir", "rollout.responses_folder", None),
+    Dropped("rollout.evaluation_folder", "ROLL keeps training responses only"),
+    Dropped("rollout.environment", "ROLL's variables are those of a role: environment.role_variables"),
+    Dropped("buffer.**", "ROLL has no buffer between rollout and training but its scheduler's queue"),
+    Dropped("service.**", "ROLL has no helper services"),
+]
+ONE_TURN: list[Rule] = [Dropped("rollout.per_turn_tokens", "a response is one turn")]
+"""What a turn is in RLVR, where ROLL overwrites ``max_new_tokens`` by the response's length."""
+TURNS: list[Rule] = [Key(f"{G}.max_new_tokens", "rollout.per_turn_tokens", 8192)]
+"""The same in agentic runs, where a response has several."""

@@ -1,0 +1,376 @@
+"""ROLL's strategies that train or score: Megatron, FSDP2, DeepSpeed of older files, and Hugging Face without an engine.
+
+A worker's ``strategy_config`` goes to the engine: Megatron takes it as arguments over ``training_args`` (and stops at one it
+does not have), FSDP2 looks its own keys up and passes over all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
+from rlctl.adapters.rules import (
+    ABSENT,
+    Absent,
+    BadValueError,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Same,
+    When,
+    Writing,
+)
+from rlctl.adapters.values import Listed, Names, NullReads, Partly, offload
+
+TRANSFORMER = (
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+    "pipeline_model_parallel_layout",
+    "overlap_p2p_comm",
+    "variable_seq_lengths",
+    "bias_activation_fusion",
+    "apply_rope_fusion",
+    "cross_entropy_loss_fusion",
+    "moe_aux_loss_coeff",
+    "moe_expert_capacity_factor",
+    "moe_pad_expert_input_to_capacity",
+    "moe_token_drop_policy",
+    "moe_enable_routing_replay",
+    "moe_router_dtype",
+    "mtp_num_layers",
+    "calculate_per_token_loss",
+    "transformer_impl",
+    "cuda_graph_impl",
+    "cuda_graph_scope",
+    "fp8",
+    "fp8_recipe",
+    "fp8_param",
+)
+"""Keys of ``strategy_config`` that Megatron's TransformerConfig has by the same name; others go into ``additional_configs``."""
+DDP = {"check_for_nan_in_loss_and_grad": "check_for_nan_in_grad", "ddp_bucket_size": "bucket_size"}
+DEEPSPEED_KEYS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer",
+    "fp16.**",
+    "bf16.**",
+    "zero_optimization.**",
+)
+
+
+def is_strategy(names: tuple[str, ...], worker: str) -> Any:
+    """Whether a worker's strategy is one of these, of a text."""
+    return lambda view: strategy(view, worker) in names
+
+
+def is_engine(name: str, to: str) -> Any:
+    """Whether the engine that is written for a canonical place is this one."""
+    return lambda view: not isinstance(view.get(f"{to}.name"), Absent) and engine_written(view, to) == name
+
+
+def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
+    """Rules of one kind of strategy."""
+    reason = f"the strategy is not {' or '.join(names)}"
+    return When(tuple(rules), is_strategy(names, worker), is_engine(engine, to), reason)
+
+
+@dataclass(frozen=True)
+class Only(Same):
+    """A switch that ROLL has in one position."""
+
+    value: bool = False
+    reason: str = ""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value != self.value:
+            raise InexpressibleError(self.reason)
+        return value
+
+
+@dataclass(frozen=True)
+class Joined(Listed):
+    """A list that ROLL writes as one text with commas."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return [item.strip() for item in value.split(",")] if isinstance(value, str) else super().read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return ",".join(value) if value else None
+
+
+@dataclass(frozen=True)
+class Shards(Same):
+    """FSDP2's size: 1 or less is all devices, as ROLL has no FSDP2 that shards nothing; all must be said beside Ulysses."""
+
+    to: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if isinstance(value, int) and value > 1 else "all"
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == 1:
+            raise InexpressibleError("ROLL's FSDP2 shards over all devices where fsdp_size is 1; each holds a part")
+        if value != "all":
+            return value
+        shared = view.get(f"{self.to}.sequence_parallel", 1)
+        return _all_devices(view) if isinstance(shared, int) and shared > 1 else 1
+
+
+def _all_devices(view: Writing) -> int:
+    from rlctl import arithmetic
+
+    return arithmetic.train_devices(view.config)
+
+
+def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> Code:
+    """Which engine a worker runs on: ``strategy_args.strategy_name``."""
+    key, config = f"{worker}.strategy_args.strategy_name", f"{worker}.strategy_args.strategy_config"
+    kind = "infer" if infers else "train"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        name, used = strategy(view, worker), (view.path(key),)
+        if view.written(config) and not view.get(config):
+            yield Flow((), None, (view.path(config),), "mapped", "holds nothing")
+        if name in MEGATRON:
+            yield Flow(view.to(f"{to}.name"), "megatron", used)
+        elif name in (*FSDP2, *DEEPSPEED):
+            yield Flow(view.to(f"{to}.name"), "fsdp2", used)
+            yield Flow(view.to(f"{to}.source"), "deepspeed" if name in DEEPSPEED else "fsdp2", used)
+        elif name in HUGGING_FACE:
+            yield Flow(view.to(f"{to}.name"), "fsdp2", used, "derived", "each device holds the whole model")
+            yield Flow(view.to(f"{to}.shard"), 1, used, "derived")
+        else:
+            known = ", ".join((*MEGATRON, *FSDP2, *HUGGING_FACE))
+            raise BadValueError(f"is {name!r}; expected one of {known}")
+
+    def write(view: Writing) -> Iterator[Out]:
+        name, used = view.get(f"{to}.name"), (view.to(f"{to}.name"), view.to(f"{to}.source"))
+        if isinstance(name, Absent):
+            return
+        if name == "other":
+            yield Lost(
+                (*used[:1], view.to(f"{to}.kind")), f"ROLL has no {view.get(f'{to}.kind')}; it trains with FSDP2"
+            )
+        raw = f"megatron_{kind}" if name == "megatron" else f"fsdp2_{kind}"
+        how: How = "mapped"
+        note = ""
+        if name == "fsdp2" and infers and view.get(f"{to}.shard") == 1:
+            raw = "hf_infer"
+            yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
+        elif name == "fsdp2" and view.get(f"{to}.source") == "deepspeed":
+            how, note = "derived", "ROLL no longer has DeepSpeed"
+        yield Flow(view.path(key), raw, used, how, note, always=True)
+
+    fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.shard")
+    return Code(f"engine of {worker}", (K(key, default), K(config, None)), fills, read, write)
+
+
+def sizes(worker: str, to: str) -> list[Rule]:
+    """How a worker's model is spread: the part of its strategy that a reference has, too."""
+    s = f"{worker}.strategy_args.strategy_config."
+    return [
+        under(
+            MEGATRON,
+            worker,
+            to,
+            "megatron",
+            [
+                Key(f"{s}tensor_model_parallel_size", f"{to}.tensor", 1, NullReads(1), always=True),
+                Key(f"{s}pipeline_model_parallel_size", f"{to}.pipeline", 1, NullReads(1), always=True),
+                Key(f"{s}virtual_pipeline_model_parallel_size", f"{to}.virtual_pipeline", None),
+                Key(f"{s}context_parallel_size", f"{to}.context", 1, NullReads(1)),
+                Key(f"{s}expert_model_parallel_size", f"{to}.expert", 1, NullReads(1)),
+                Key(f"{s}expert_tensor_parallel_size", f"{to}.expert_tensor", None),
+                Key(f"{s}sequence_parallel", f"{to}.sequence_parallel", False),
+                Key(f"{s}moe_token_dispatcher_type", f"{to}.moe.dispatcher", None),
+                Key(f"{s}moe_grouped_gemm", f"{to}.moe.grouped_gemm", False, NullReads(False)),
+                Key(f"{s}moe_shared_expert_overlap", f"{to}.moe.shared_expert_overlap", False),
+                _transformer(s, to),
+            ],
+        ),
+        under(
+            FSDP2,
+            worker,
+            to,
+            "fsdp2",
+            [
+                Key(f"{s}fsdp_size", f"{to}.shard", 1, Shards(to=to), write_when=_shards(to)),
+                Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
+                Key(f"{s}reshard_after_forward", f"{to}.reshard_after_forward", True, NullReads(True)),
+                Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
+                Key(f"{worker}.model_args.ulysses_size", f"{to}.sequence_parallel", 1, NullReads(1)),
+                Key(f"{s}ep_size", f"{to}.expert_parallel", 1),
+            ],
+        ),
+    ]
+
+
+def _shards(to: str) -> Any:
+    """Whether FSDP2 shards at all; a reference that does not runs on Hugging Face."""
+    return lambda view: not (to.startswith("reference") and view.get(f"{to}.shard") == 1)
+
+
+def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> list[Rule]:
+    """The strategy of a worker that trains, or of one that scores."""
+    s = f"{worker}.strategy_args.strategy_config."
+    return [
+        named(worker, to, infers=infers, default=default),
+        *sizes(worker, to),
+        under(
+            MEGATRON,
+            worker,
+            to,
+            "megatron",
+            [
+                Key(f"{s}use_distributed_optimizer", f"{to}.distributed_optimizer", False),
+                Key(f"{s}overlap_grad_reduce", f"{to}.overlap_gradient_reduce", False),
+                Key(
+                    f"{s}overlap_param_gather",
+                    f"{to}.overlap_parameter_gather",
+                    False,
+                    Only(reason="ROLL moves states to CPU memory, which Megatron cannot do with overlap_param_gather"),
+                ),
+                Key(f"{s}recompute_granularity", f"{to}.recompute_granularity", None, Partly({None: "none"})),
+                Key(f"{s}recompute_method", f"{to}.recompute_method", None, Partly({"recompute": "block"})),
+                Key(f"{s}recompute_num_layers", f"{to}.recompute_layers", None),
+                Key(f"{s}recompute_modules", f"{to}.recompute_modules", None, Joined()),
+                Key(f"{s}moe_layer_recompute", f"{to}.moe.layer_recompute", False),
+                Key(
+                    f"{s}ckpt_format",
+                    f"{to}.distributed_checkpointing",
+                    "legacy",
+                    Names({"legacy": False, "torch_dist": True}),
+                ),
+                Key(f"{worker}.use_sequence_packing", f"{to}.sequence_packing", False),
+                *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],
+                Code("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
+            ],
+        ),
+        _deepspeed(worker, to),
+        *[
+            Dropped(f"{to}.{name}", reason)
+            for name, reason in (
+                ("forward_prefetch", "ROLL's FSDP2 has no prefetch"),
+                ("wrap_min_parameters", "ROLL wraps layers by their class"),
+                ("moe.freeze_router", "ROLL freezes modules by name: model.freeze"),
+                ("checkpoint_path", "ROLL starts from Hugging Face weights"),
+                ("bridge", "ROLL converts weights with its own adapter"),
+                ("optimizer_overrides", "ROLL hands Megatron's optimizer a fixed set of arguments"),
+                ("args", "another engine's settings"),
+            )
+        ],
+    ]
+
+
+def _nothing(view: Reading) -> Iterator[Flow]:
+    return iter(())
+
+
+def _transformer(s: str, to: str) -> Code:
+    """Values over Megatron's TransformerConfig: those that ROLL has keys for, and all others in ``additional_configs``."""
+    own = tuple(K(f"{s}{name}") for name in TRANSFORMER)
+    more = f"{s}additional_configs"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        for name, key in zip(TRANSFORMER, own, strict=True):
+            if view.written(key.name):
+                yield Flow(view.to(f"{to}.transformer.{name}"), view.get(key.name), (view.path(key.name),), same=True)
+        extra = view.get(more)
+        for name, value in extra.items() if isinstance(extra, Mapping) else ():
+            yield Flow((*view.to(f"{to}.transformer"), name), value, ((*view.path(more), name),), same=True)
+
+    def write(view: Writing) -> Iterator[Out]:
+        values = view.get(f"{to}.transformer")
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            place = view.path(f"{s}{name}") if name in TRANSFORMER else (*view.path(more), name)
+            yield Flow(place, value, ((*view.to(f"{to}.transformer"), name),), same=True)
+
+    return Code(f"transformer of {to}", (*own, K(f"{more}.**")), (f"{to}.transformer",), read, write)
+
+
+def _write_ddp(to: str) -> Any:
+    def write(view: Writing) -> Iterator[Out]:
+        values = view.get(f"{to}.ddp")
+        for name in values if isinstance(values, Mapping) else ():
+            if name not in DDP.values():
+                yield Lost(((*view.to(f"{to}.ddp"), name),), f"ROLL hands Megatron's DDP no {name}")
+
+    return write
+
+
+def _deepspeed(worker: str, to: str) -> Code:
+    """ZeRO of older files: stage 3 drops gathered weights after the forward pass, as FSDP2 does; lower stages keep them."""
+    config = f"{worker}.strategy_args.strategy_config"
+    own = tuple(K(f"{config}.{name}") for name in DEEPSPEED_KEYS)
+
+    def read(view: Reading) -> Iterator[Flow]:
+        values = view.get(config)
+        if strategy(view, worker) not in DEEPSPEED or not isinstance(values, Mapping):
+            return
+        zero = values.get("zero_optimization")
+        zero = zero if isinstance(zero, Mapping) else {}
+        at = (*view.path(config), "zero_optimization")
+        if "stage" in zero:
+            note = f"ZeRO stage {zero['stage']}"
+            yield Flow(view.to(f"{to}.reshard_after_forward"), zero["stage"] == 3, ((*at, "stage"),), "derived", note)
+        moved = [_on_cpu(zero.get(name)) for name in ("offload_param", "offload_optimizer")]
+        used = tuple((*at, name) for name in ("offload_param", "offload_optimizer") if name in zero)
+        if used:
+            yield Flow(view.to(f"{to}.offload"), offload(*moved), used, "derived")
+        for name, value in values.items():
+            place = (*view.path(config), name)
+            if name == "zero_optimization":
+                for key in [key for key in zero if key not in ("stage", "offload_param", "offload_optimizer")]:
+                    yield Flow((*view.to(f"{to}.source_args"), f"{name}.{key}"), zero[key], ((*at, key),))
+            else:
+                yield Flow((*view.to(f"{to}.source_args"), name), value, (place,))
+
+    def write(view: Writing) -> Iterator[Out]:
+        if view.get(f"{to}.source_args"):
+            yield Lost((view.to(f"{to}.source_args"),), "ROLL no longer has DeepSpeed")
+
+    return Code(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
+
+
+def _on_cpu(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("device") == "cpu"
+
+
+def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
+    """ROLL moves what is idle to CPU memory after each phase, unasked: with Megatron everything, with FSDP2 the parameters."""
+    word, gradients = f"{to}.offload", f"{to}.offload_gradients"
+
+    def moves(name: str) -> str:
+        return "both" if name == "megatron" and not infers else "parameters"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        name = strategy(view, worker)
+        if name not in DEEPSPEED:
+            yield Flow(view.to(word), moves("megatron" if name in MEGATRON else "fsdp2"), ())
+        if name in MEGATRON and not infers:
+            yield Flow(view.to(gradients), True, ())
+
+    def write(view: Writing) -> Iterator[Out]:
+        for key, does in ((word, moves(engine_written(view, to))), (gradients, True)):
+            value, used = view.get(key), (view.to(key),)
+            if isinstance(value, Absent):
+                continue
+            if value != does and view.explicit(key):
+                yield Lost(used, "ROLL always moves an idle role to CPU memory; no number changes")
+            else:
+                yield Flow((), None, used, "mapped", "ROLL moves an idle role to CPU memory")
+
+    return Code(f"offload of {worker}", (), (word, gradients), read, write)

@@ -1,0 +1,300 @@
+"""ROLL: how the policy, the critic and the reference are trained and held.
+
+ROLL has a critic exactly where the advantage is gae. It trains it for one pass over a step's responses whatever ``ppo_epochs``
+says, on one mini-batch of its own size. The reference is a worker of its own, with its own strategy, even where nothing of it
+differs from the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.parts import training, types_of
+from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes
+from rlctl.adapters.roll.workers import (
+    data_parallel,
+    engine_written,
+    has_critic,
+    has_reference,
+    largest_divisor,
+    ranks,
+    responses_of,
+)
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
+from rlctl.adapters.values import DTYPES
+from rlctl.errors import PlanError
+
+A, C, REF = "actor_train", "critic", "reference"
+
+
+def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -> Code:
+    """The micro-batch of passes without gradients: responses, or tokens where the worker batches by length."""
+    size, switch = f"{worker}.infer_batch_size", f"{worker}.use_dynamic_batching_in_infer"
+    tokens = f"{worker}.max_tokens_per_microbatch_in_infer"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        by_tokens = bool(view.get(switch))
+        key, other = (tokens, size) if by_tokens else (size, tokens)
+        value = view.get(key)
+        if not isinstance(value, int) or not _is_there(view, worker):
+            yield Flow(view.to(to), None, tuple(view.path(name) for name in (size, switch, tokens)))
+            return
+        yield Flow(view.to(to), {}, (view.path(key),))
+        yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", (view.path(switch),))
+        yield Flow(view.to(f"{to}.per_replica"), value, (view.path(key),), same=True)
+        yield Flow((), None, (view.path(other),), "dead", f"{switch} is {str(by_tokens).lower()}")
+
+    def write(view: Writing) -> Iterator[Out]:
+        if not wanted(view):
+            return
+        place = next(name for name in (to, *follows, "batch.micro") if isinstance(view.get(name), Mapping))
+        micro, used = view.get(place), (view.to(f"{place}.by"), view.to(f"{place}.per_replica"))
+        if micro["by"] == "tokens" and place != "batch.micro":
+            yield Flow(view.path(switch), True, used[:1])
+            yield Flow(view.path(tokens), micro["per_replica"], used[1:], same=True)
+        else:
+            count = responses_of(view, micro)
+            yield Flow(view.path(size), count, used, same=count == micro["per_replica"], always=True)
+
+    own = (K(size, 16), K(switch, False), K(tokens, None))
+    return Code(f"passes of {worker}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+
+
+def _is_there(view: Reading, worker: str) -> bool:
+    return view.written(f"{worker}.strategy_args.strategy_name")
+
+
+# The critic
+
+
+def _read_critic(view: Reading) -> Iterator[Flow]:
+    yield Flow(view.to("critic"), {} if view.get("adv_estimator", "none") == "gae" else None, ())
+
+
+def _write_critic(view: Writing) -> Iterator[Out]:
+    if has_critic(view) != (view.config.algorithm.advantage.choice == "gae"):
+        yield Lost((view.to("critic"),), "ROLL has a critic exactly where the advantage is gae")
+
+
+def _read_critic_batch(view: Reading) -> Iterator[Flow]:
+    keys = [f"{C}.training_args.{name}" for name in ("per_device_train_batch_size", "gradient_accumulation_steps")]
+    each, times = (view.get(key) for key in keys)
+    used = tuple(view.path(key) for key in keys)
+    count = data_parallel(view, C)
+    if not isinstance(each, int) or not isinstance(times, int):
+        return
+    yield Flow(view.to("critic.micro"), {}, used[:1])
+    yield Flow(view.to("critic.micro.by"), "responses", ())
+    yield Flow(view.to("critic.micro.per_replica"), each, used[:1], same=True)
+    note = f"{each} a rank x {times} accumulated x {count or 1} ranks"
+    yield Flow(view.to("critic.mini_batch_responses"), each * times * (count or 1), used, "derived", note)
+
+
+def _write_critic_batch(view: Writing) -> Iterator[Out]:
+    if not has_critic(view):
+        return
+    total = view.get("critic.mini_batch_responses") or arithmetic.mini_batch_responses(view.config)
+    own = isinstance(view.get("critic.micro"), Mapping)
+    place = "critic.micro" if own else "batch.micro"
+    used = (view.to("critic.mini_batch_responses"), view.to(f"{place}.per_replica"), view.to(f"{place}.by"))
+    try:
+        count = ranks(view, "critic")
+    except PlanError as error:
+        yield Lost(used, str(error))
+        return
+    share, rest = divmod(total, count)
+    if rest or not share:
+        near = arithmetic.nearest_multiples(total, count)
+        yield Lost(used[:1], f"{total} responses do not divide over {count} ranks of the critic; {near} would")
+        share = max(1, share)
+    each = largest_divisor(share, responses_of(view, view.get(place)))
+    t = f"{C}.training_args."
+    yield Flow(view.path(f"{t}per_device_train_batch_size"), each, used[1:], "derived", always=True)
+    note = f"{total} responses / ({each} a rank x {count} ranks)"
+    yield Flow(view.path(f"{t}gradient_accumulation_steps"), share // each, used[:1], "derived", note, always=True)
+
+
+def _read_critic_model(view: Reading) -> Iterator[Flow]:
+    keys = (f"{C}.model_args.model_name_or_path", "reward_pretrain")
+    key = keys[0] if view.get(keys[0]) else keys[1]
+    path, used = view.get(key), (view.path(key),)
+    policys = (view.get("pretrain"), view.get(f"{A}.model_args.model_name_or_path"))
+    if path is None or path in policys:
+        yield Flow(view.to("critic.model"), None, used, "mapped", "the policy's")
+        return
+    yield Flow(view.to("critic.model"), {}, used)
+    yield Flow(view.to("critic.model.path"), path, used, same=True)
+    if key == keys[0]:
+        yield Flow((), None, (view.path(keys[1]),), "dead", f"{key} decides")
+
+
+def _write_critic_model(view: Writing) -> Iterator[Out]:
+    if not has_critic(view):
+        return
+    own = "critic.model.path" if view.get("critic.model.path", "") else "model.path"
+    note = "" if own.startswith("critic") else "the policy's"
+    yield Flow(view.path("reward_pretrain"), view.get(own), (view.to(own),), note=note, same=True, always=True)
+    note = "a value head on the language model"
+    yield Flow(view.path(f"{C}.model_args.model_type"), "trl", (view.to("critic"),), "derived", note, always=True)
+
+
+CRITIC: list[Rule] = [
+    Code("critic", (), ("critic",), _read_critic, _write_critic, "adv_estimator gae"),
+    Code(
+        "critic model",
+        (
+            K("reward_pretrain", None),
+            K(f"{C}.model_args.model_name_or_path", None),
+            K(f"{C}.model_args.model_type", None),
+        ),
+        ("critic.model", "critic.model.path"),
+        _read_critic_model,
+        _write_critic_model,
+    ),
+    *training(C, "critic"),
+    always_offloads(C, "critic.engine"),
+    Code(
+        "critic mini-batch",
+        (
+            K(f"{C}.training_args.per_device_train_batch_size", 8),
+            K(f"{C}.training_args.gradient_accumulation_steps", 1),
+        ),
+        ("critic.mini_batch_responses", "critic.micro", "critic.micro.by", "critic.micro.per_replica"),
+        _read_critic_batch,
+        _write_critic_batch,
+        "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+    ),
+    forward_micro(C, "critic.forward_micro", has_critic, ("critic.micro", "batch.log_prob_micro")),
+    Key("value_clip", "critic.value_loss.clip", None),
+    Dropped("critic.ppo_epochs", "ROLL trains its critic for one pass, whatever ppo_epochs says", 1, matters=True),
+    Dropped(
+        "critic.value_loss.aggregation",
+        "ROLL averages over tokens and then over responses",
+        "seq_mean_token_mean",
+        matters=True,
+    ),
+    Dropped("critic.value_loss.coefficient", "ROLL's critic has its own optimizer, so its loss has no weight"),
+    Dropped("critic.shuffle", "ROLL always shuffles responses over mini-batches", True),
+    Dropped("critic.shuffle_seed", "ROLL shuffles with seed"),
+    Dropped("critic.model.**", "ROLL has no such key for the critic"),
+]
+
+
+# The reference
+
+
+@dataclass(frozen=True)
+class Following(Rule):
+    """The reference's strategy: its own rules where its engine is said, else the sizes of the policy's."""
+
+    own: tuple[Rule, ...]
+    policys: tuple[Rule, ...]
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return tuple(key for rule in self.own for key in rule.keys)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return ("reference.engine", *(name for rule in self.own for name in rule.canonical))
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        there = _is_there(view, REF)
+        yield Flow(view.to("reference.engine"), {} if there else None, ())
+        for rule in self.own if there else ():
+            yield from rule.read(view)
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        said = isinstance(view.get("reference.engine"), Mapping)
+        for rule in self.own if said else self.policys if has_reference(view) else ():
+            yield from rule.write(view)
+
+
+def _read_types(view: Reading) -> Iterator[Flow]:
+    if not _is_there(view, REF):
+        yield Flow(view.to("reference.precision"), None, ())
+        return
+    (_, compute, _), (_, keys, _) = types_of(view, REF)
+    used = tuple(view.path(key) for key in (*keys, f"{REF}.model_args.dtype"))
+    if compute == types_of(view, A)[0][1]:
+        yield Flow(view.to("reference.precision"), None, used, "mapped", "the policy's")
+        return
+    yield Flow(view.to("reference.precision"), {}, used)
+    for kind in ("parameters", "compute"):
+        yield Flow(view.to(f"reference.precision.{kind}"), compute, used)
+
+
+def _write_types(view: Writing) -> Iterator[Out]:
+    if not has_reference(view):
+        return
+    root = "reference.precision" if isinstance(view.get("reference.precision"), Mapping) else "train.precision"
+    kept, compute = view.get(f"{root}.parameters"), view.get(f"{root}.compute")
+    used = (view.to(f"{root}.compute"),)
+    to = "reference.engine" if isinstance(view.get("reference.engine"), Mapping) else "train.engine"
+    yield Flow(view.path(f"{REF}.model_args.dtype"), DTYPES.write(compute, view), used, always=True)
+    if engine_written(view, to) == "fsdp2" and compute != "bfloat16":
+        key = f"{REF}.strategy_args.strategy_config.param_dtype"
+        yield Flow(view.path(key), DTYPES.write(compute, view), used)
+    if root == "reference.precision":
+        same = kept == compute or (kept, compute) == ("float32", "bfloat16")
+        places = (view.to(f"{root}.parameters"), view.to(f"{root}.reduce"))
+        yield Flow((), None, places[1:], "mapped", "a reference has no gradients")
+        if same:
+            yield Flow((), None, places[:1], "derived", "a reference keeps its weights in the type it computes in")
+        else:
+            yield Lost(places[:1], f"ROLL's reference keeps its weights in the type it computes in, {compute}")
+
+
+_types = tuple(
+    K(f"{REF}.{name}")
+    for name in (
+        "model_args.dtype",
+        *(
+            f"{block}.{kind}"
+            for block in ("training_args", "strategy_args.strategy_config")
+            for kind in ("bf16", "fp16")
+        ),
+        "strategy_args.strategy_config.param_dtype",
+        "strategy_args.strategy_config.reduce_dtype",
+    )
+)
+REFERENCE: list[Rule] = [
+    Following(
+        (
+            *engine(REF, "reference.engine", infers=True, default=ABSENT),
+            always_offloads(REF, "reference.engine", infers=True),
+        ),
+        (named(REF, "train.engine", infers=True, default=ABSENT), *sizes(REF, "train.engine")),
+    ),
+    Code(
+        "number types of the reference",
+        _types,
+        ("reference.precision", *(f"reference.precision.{kind}" for kind in ("parameters", "compute", "reduce"))),
+        _read_types,
+        _write_types,
+    ),
+    forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
+    Dropped("reference.compile", "ROLL does not compile", None),
+    Dropped("reference.model.**", "ROLL has no such key for the reference"),
+]
+
+POLICY: list[Rule] = [*training(A, "train")]
+OFFLOADS: list[Rule] = [always_offloads(A, "train.engine")]
+"""What reinforcement learning does unasked; distillation and DPO ask with ``is_offload_states``."""
+RULES: list[Rule] = [*POLICY, *OFFLOADS, *REFERENCE, *CRITIC]

@@ -1,0 +1,127 @@
+"""ROLL: keys of worker blocks without a rule: what ROLL passes over, sets itself, or has for itself alone."""
+
+from __future__ import annotations
+
+from rlctl.adapters.rules import Noted, carried, dead, unsupported
+
+TRAIN = ("actor_train", "critic", "sft_train", "student", "student_train")
+INFER = ("actor_infer", "student_infer")
+SCORE = ("reference", "teacher", "teacher.*")
+
+
+def _each(workers: tuple[str, ...], *names: str) -> list[str]:
+    return [f"{worker}.{name}" for worker in workers for name in names]
+
+
+CONFIG = "strategy_args.strategy_config"
+NOTES: tuple[Noted, ...] = (
+    *dead("ROLL has no such key and drops it; attn_implementation is read", "*.model_args.flash_attn"),
+    *dead("ROLL has no such key and drops it; use_sequence_packing is read", "*.use_remove_padding"),
+    *dead("ROLL sets it to false itself", "*.offload_nccl", "offload_nccl"),
+    *dead("ROLL names its workers itself", "*.name", "rewards.*.name"),
+    *dead("ROLL counts it from device_mapping", "*.world_size"),
+    *dead("ROLL sets it from model_args.dtype", "*.training_args.bf16", "*.training_args.fp16"),
+    *dead(
+        "nothing in ROLL reads it",
+        "*.model_args.adapter_name_or_path",
+        "*.training_args.tf32",
+        "*.training_args.data_seed",
+    ),
+    *dead(
+        "ROLL reads it of a value model only",
+        *_each((*TRAIN, *INFER, *SCORE), "model_args.model_type", "model_args.num_labels"),
+    ),
+    *dead(
+        "nothing is recomputed without a backward pass",
+        *_each((*INFER, *SCORE), "model_args.disable_gradient_checkpointing"),
+    ),
+    *dead(
+        "the rollout engine has settings of its own",
+        *_each(
+            INFER,
+            "model_args.attn_implementation",
+            "model_args.model_config_kwargs.**",
+            "model_args.freeze_module_prefix",
+        ),
+        *_each(INFER, "model_args.ulysses_size", "model_args.device_map", "infer_batch_size", "training_args.**"),
+        *_each(INFER, "model_args.gradient_checkpointing_use_reentrant", "model_args.lora_dropout"),
+    ),
+    *dead("only training has gradients", *_each(SCORE, "training_args.**", "model_args.freeze_module_prefix")),
+    *dead(
+        "a reference only scores",
+        *_each(
+            SCORE,
+            "use_dynamic_batching_in_train",
+            "max_tokens_per_microbatch_in_train",
+            "sequence_length_round_in_train",
+        ),
+        *_each(SCORE, "sequence_packing_args.max_packed_sequence_length_train"),
+        *_each(SCORE, "sequence_packing_args.min_num_micro_batches_train"),
+    ),
+    *dead(
+        "vLLM is handed no such sampling setting",
+        *_each(INFER, "generating_args.do_sample", "generating_args.max_length"),
+    ),
+    *dead("ROLL sets it itself from the lengths", *_each(INFER, "generating_args.max_new_tokens")),
+    *dead("max_grad_norm of the run decides", f"*.{CONFIG}.max_grad_norm"),
+    *dead(
+        "ROLL never hands it to Megatron's optimizer",
+        f"*.{CONFIG}.optimizer_cpu_offload",
+        f"*.{CONFIG}.optimizer_offload_fraction",
+    ),
+    *dead("ROLL hands Megatron's DDP no such setting", f"*.{CONFIG}.ddp_average_in_collective"),
+    *dead("ROLL has no such key any more", f"*.{CONFIG}.use_batched_model_update"),
+    *unsupported("weight of a beam's length", *_each(INFER, "generating_args.length_penalty")),
+    *unsupported("a reference with attention of its own", *_each(SCORE, "model_args.attn_implementation")),
+    *unsupported(
+        "a role with settings of its model of its own", *_each(("critic", *SCORE), "model_args.model_config_kwargs.**")
+    ),
+    *unsupported("further modules trained in full beside adapters", "*.model_args.additional_target"),
+    *unsupported("adapters in the type of the model", "*.model_args.autocast_adapter_dtype"),
+    *unsupported("a balance loss of a role of its own", "*.model_args.moe_aux_loss_coef"),
+    *unsupported(
+        "how FSDP2 groups modules; memory and speed, not the numbers",
+        f"*.{CONFIG}.wrap_policy.moe_experts",
+        f"*.{CONFIG}.wrap_policy.wrap_embeddings",
+        f"*.{CONFIG}.wrap_policy.wrap_lm_output",
+        f"*.{CONFIG}.efsdp_size",
+        f"*.{CONFIG}.reduce_scatter_during_grad_accumulation",
+    ),
+    *unsupported(
+        "a kernel of ROLL's own; memory and speed, not the numbers",
+        f"*.{CONFIG}.apply_tiled_mlp",
+        f"*.{CONFIG}.tiled_num_shards",
+        f"*.{CONFIG}.apply_expert_patch",
+        f"*.{CONFIG}.moe_use_grouped_mm",
+        f"*.{CONFIG}.compile_warmup",
+        f"*.{CONFIG}.delay_grad_reduce",
+        f"*.{CONFIG}.sequence_packing",
+    ),
+    *unsupported("logits in float32", "*.logits_in_fp32"),
+    *unsupported("how packed sequences are spread over micro-batches", "*.sequence_packing_args.**"),
+    *unsupported("experts chosen in rollout are kept in training", "*.router_replay.mode"),
+    *unsupported("how multi-token prediction is trained", "*.mtp_training_mode"),
+    *unsupported("a loss that is not scaled to the whole batch", "*.apply_loss_scale"),
+    *carried("where a model's layers are put when it is loaded", "*.model_args.device_map"),
+    *carried("processes that load data", "*.training_args.dataloader_num_workers"),
+    *carried("a class of ROLL's", "*.worker_cls", "rewards.*.worker_cls"),
+    *carried("calls that a worker answers at once", "*.max_concurrency"),
+    *carried("a role's wait for its peers, in minutes", "*.backend_timeout"),
+    *carried(
+        "lengths are rounded up in dynamic batching",
+        "*.sequence_length_round_in_train",
+        "*.sequence_length_round_in_infer",
+    ),
+    *carried(
+        "how ROLL saves",
+        f"*.{CONFIG}.async_save_ckpt",
+        f"*.{CONFIG}.save_only_model",
+        f"*.{CONFIG}.save_hf_model",
+        f"*.{CONFIG}.save_merged_model",
+        f"*.{CONFIG}.ckpt_d2h_non_blocking",
+        f"*.{CONFIG}.distrib_optim_fully_reshardable",
+        f"*.{CONFIG}.distrib_optim_fully_reshardable_mem_efficient",
+        "*.training_args.save_hf_model",
+    ),
+)
+"""Keys of all workers that no rule reads; what is said of a role comes before what is said of all."""
