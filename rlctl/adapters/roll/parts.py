@@ -281,6 +281,8 @@ def precision(worker: str, to: str) -> Code:
         values, used = types_of(view, worker)
         for kind, value, keys in zip(kinds, values, used, strict=True):
             yield Flow(view.to(f"{c}{kind}"), value, tuple(view.path(key) for key in keys))
+        if strategy(view, worker) in FSDP2:
+            yield Flow((), None, (view.path(m),), "dead", "FSDP2 goes by strategy_config.param_dtype")
 
     def write(view: Writing) -> Iterator[Out]:
         if not isinstance(view.get(f"{c}compute"), Absent):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from rlctl import arithmetic
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
-from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference
+from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
 from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
 
 ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
@@ -41,7 +41,7 @@ def _placed(view: Reading) -> dict[str, Devices]:
     found: dict[str, Devices] = {}
     for role, worker in ROLES.items():
         devices = devices_of(view, worker)
-        if devices and (role != "critic" or view.get("adv_estimator", "none") == "gae"):
+        if devices and (role != "critic" or trains_critic(view)):
             found[role] = devices
     rewards = sorted({device for worker in _reward_workers(view) for device in devices_of(view, worker) or ()})
     return {**found, "reward": tuple(rewards)} if rewards else found

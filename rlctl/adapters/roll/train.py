@@ -16,6 +16,7 @@ from rlctl import arithmetic
 from rlctl.adapters.roll.parts import training, types_of
 from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes
 from rlctl.adapters.roll.workers import (
+    MEGATRON,
     data_parallel,
     engine_written,
     has_critic,
@@ -23,6 +24,8 @@ from rlctl.adapters.roll.workers import (
     largest_divisor,
     ranks,
     responses_of,
+    strategy,
+    trains_critic,
 )
 from rlctl.adapters.rules import (
     ABSENT,
@@ -84,7 +87,7 @@ def _is_there(view: Reading, worker: str) -> bool:
 
 
 def _read_critic(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("critic"), {} if view.get("adv_estimator", "none") == "gae" else None, ())
+    yield Flow(view.to("critic"), {} if trains_critic(view) else None, ())
 
 
 def _write_critic(view: Writing) -> Iterator[Out]:
@@ -231,7 +234,11 @@ def _read_types(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("reference.precision"), None, ())
         return
     (_, compute, _), (_, keys, _) = types_of(view, REF)
-    used = tuple(view.path(key) for key in (*keys, f"{REF}.model_args.dtype"))
+    used = tuple(view.path(key) for key in keys)
+    if f"{REF}.model_args.dtype" not in keys:
+        yield Flow(
+            (), None, (view.path(f"{REF}.model_args.dtype"),), "dead", "FSDP2 goes by strategy_config.param_dtype"
+        )
     if compute == types_of(view, A)[0][1]:
         yield Flow(view.to("reference.precision"), None, used, "mapped", "the policy's")
         return
@@ -261,6 +268,15 @@ def _write_types(view: Writing) -> Iterator[Out]:
             yield Lost(places[:1], f"ROLL's reference keeps its weights in the type it computes in, {compute}")
 
 
+def _read_attention(view: Reading) -> Iterator[Flow]:
+    """The reference's attention is the policy's; another is said to be unsupported by the notes."""
+    key = f"{REF}.model_args.attn_implementation"
+    if strategy(view, REF) in MEGATRON:
+        yield Flow((), None, (view.path(key),), "dead", "Megatron picks the attention itself")
+    elif strategy(view, A) in MEGATRON or view.get(key) == view.get(f"{A}.model_args.attn_implementation"):
+        yield Flow((), None, (view.path(key),), "mapped", "as the policy")
+
+
 _types = tuple(
     K(f"{REF}.{name}")
     for name in (
@@ -288,6 +304,13 @@ REFERENCE: list[Rule] = [
         ("reference.precision", *(f"reference.precision.{kind}" for kind in ("parameters", "compute", "reduce"))),
         _read_types,
         _write_types,
+    ),
+    Code(
+        "attention of the reference",
+        (K(f"{REF}.model_args.attn_implementation", None),),
+        (),
+        _read_attention,
+        lambda view: iter(()),
     ),
     forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
     Dropped("reference.compile", "ROLL does not compile", None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlctl.adapters.rules import Noted, carried, dead, unsupported
 
+CONFIG = "strategy_args.strategy_config"
 TRAIN = ("actor_train", "critic", "sft_train", "student", "student_train")
 INFER = ("actor_infer", "student_infer")
 SCORE = ("reference", "teacher", "teacher.*")
@@ -13,7 +14,6 @@ def _each(workers: tuple[str, ...], *names: str) -> list[str]:
     return [f"{worker}.{name}" for worker in workers for name in names]
 
 
-CONFIG = "strategy_args.strategy_config"
 NOTES: tuple[Noted, ...] = (
     *dead("ROLL has no such key and drops it; attn_implementation is read", "*.model_args.flash_attn"),
     *dead("ROLL has no such key and drops it; use_sequence_packing is read", "*.use_remove_padding"),
@@ -46,7 +46,10 @@ NOTES: tuple[Noted, ...] = (
         *_each(INFER, "model_args.ulysses_size", "model_args.device_map", "infer_batch_size", "training_args.**"),
         *_each(INFER, "model_args.gradient_checkpointing_use_reentrant", "model_args.lora_dropout"),
     ),
-    *dead("only training has gradients", *_each(SCORE, "training_args.**", "model_args.freeze_module_prefix")),
+    *dead(
+        "only training has gradients",
+        *_each(SCORE, "training_args.**", "model_args.freeze_module_prefix", f"{CONFIG}.reduce_dtype"),
+    ),
     *dead(
         "a reference only scores",
         *_each(
@@ -107,8 +110,8 @@ NOTES: tuple[Noted, ...] = (
     *carried("a class of ROLL's", "*.worker_cls", "rewards.*.worker_cls"),
     *carried("calls that a worker answers at once", "*.max_concurrency"),
     *carried("a role's wait for its peers, in minutes", "*.backend_timeout"),
-    *carried(
-        "lengths are rounded up in dynamic batching",
+    *unsupported(
+        "lengths are rounded up for kernels in dynamic batching; no number changes",
         "*.sequence_length_round_in_train",
         "*.sequence_length_round_in_infer",
     ),

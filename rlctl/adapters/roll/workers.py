@@ -54,6 +54,11 @@ def devices_per_rank(view: Reading, worker: str) -> int:
     return size
 
 
+def trains_critic(view: Reading) -> bool:
+    """Whether a file's run has a critic: exactly where the advantage is gae, which on-policy distillation never has."""
+    return view.get("adv_estimator", "none") == "gae" and not view.written("student_train")
+
+
 def data_parallel(view: Reading, worker: str = "actor_train") -> int | None:
     """The data-parallel ranks of a worker while reading; None where its devices are unknown or do not divide."""
     devices, each = devices_of(view, worker), devices_per_rank(view, worker)
