@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, Absent, BadValueError, Flow, K, Like, Noted, Rule, Version, split
 from rlctl.adapters.secrets import is_secret
 from rlctl.adapters.table import Table, generic
-from rlctl.adapters.tree import find, missing_section, name_choices, put
+from rlctl.adapters.tree import find, missing_section, name_choices, put, remove
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
+from rlctl.documents.paths import copied
+from rlctl.documents.scalars import plain_value
 from rlctl.errors import Location
 from rlctl.report import Bucket, Entry, Finding, Level, Report
 
@@ -122,11 +126,26 @@ class Reader:
     # Rules to flows
 
     def _flows(self) -> list[Flow]:
-        view = TextView(self.table, self.version, self.resolved.values, self.options)
+        view = TextView(self.table, self.version, self._alive(), self.options)
         found: list[Flow] = []
         for rule in self.table.rules:
             found += self._of(rule, view)
         return found
+
+    def _alive(self) -> Mapping[Any, Any]:
+        """The values without those of keys that this release accepts and ignores."""
+        ignored = [leaf for leaf, _ in self.document.leaves() if self._is_ignored(leaf)]
+        values = copied(self.resolved.values) if ignored else self.resolved.values
+        for leaf in ignored:
+            remove(values, leaf)
+        return values
+
+    def _is_ignored(self, leaf: KeyPath) -> bool:
+        key = self.table.key_at(leaf)
+        if key is None or key.exists(self.version):
+            return False
+        note = self.table.note_for(leaf, self.version)
+        return note is not None and note.kind == "dead" and note.applies(self.version)
 
     def _of(self, rule: Rule, view: TextView) -> list[Flow]:
         try:
@@ -211,9 +230,27 @@ class Reader:
             self._remember_inside(flow)
         elif expression and flow.same and (text := self._canonical_expression(expression)):
             self.expressions[flow.to] = text
-        for place in written:
-            if place in self.document.comments and flow.to not in self.comments:
-                self.comments[flow.to] = self.document.comments[place]
+        if told := next((self._comments[place] for place in written if place in self._comments), None):
+            self.comments.setdefault(flow.to, told)
+
+    @cached_property
+    def _comments(self) -> dict[KeyPath, Comment]:
+        """The comments of each leaf, with those in it and, for the first leaf of a section, those of the section."""
+        found: dict[KeyPath, Comment] = {}
+        told: set[KeyPath] = {()}
+        notes = self.document.comments
+        for leaf, _ in self.document.leaves() if set(notes) - {()} else ():
+            sections = [leaf[:length] for length in range(1, len(leaf)) if leaf[:length] not in told]
+            told.update(sections)
+            above = [
+                line for place in sections if place in notes for line in (*notes[place].above, notes[place].beside)
+            ]
+            own = notes.get(leaf, Comment())
+            inside = [note for place, note in notes.items() if len(place) > len(leaf) and place[: len(leaf)] == leaf]
+            above += [*own.above, *(line for note in inside for line in (*note.above, note.beside))]
+            if any(above) or own.beside:
+                found[leaf] = Comment(tuple(line for line in above if line), own.beside)
+        return found
 
     def _remember_inside(self, flow: Flow) -> None:
         """The expressions in a mapping or list that went over whole."""
@@ -394,8 +431,22 @@ def read_document(
 ) -> Read:
     """Read a document by a table; the config is None where a finding is an error."""
     resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    _read_numbers(resolved, table, version)
     reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {})
     return reader.run()
+
+
+def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:
+    """Read text from the environment as YAML would, but where the dialect's key holds text: rules compute with numbers."""
+    for path, expression in resolved.expressions.items():
+        text = find(resolved.values, path)
+        if not isinstance(text, str) or "oc.env" not in expression or path in resolved.unresolved:
+            continue
+        key = table.key_at(path)
+        if key is None or isinstance(key.default_in(version), str):
+            continue
+        with contextlib.suppress(ValueError):
+            put(resolved.values, path, plain_value(text))
 
 
 def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[KeyPath]) -> Iterator[KeyPath]:

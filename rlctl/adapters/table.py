@@ -96,7 +96,7 @@ class Table:
         if found is None:
             roots = (wanted[0], "*", "**")
             found = [note for root in roots for note in self._roots.get(root, ()) if matches(note.path, wanted)]
-            if self.known and wanted not in self.known:
+            if self.known and self.releases(path) is None:
                 found = [note for note in found if note.free or note.kind != "carried" or note.path[-1] != "**"]
             self._notes_at[wanted] = found
         return next((note for note in found if note.applies(version)), found[0] if found else None)
@@ -111,7 +111,22 @@ class Table:
 
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key; None where no list says."""
-        return self.known.get(generic(path))
+        wanted = generic(path)
+        exact = self.known.get(wanted)
+        if exact is not None:
+            return exact
+        return next(
+            (self.known[item] for item in self._known_patterns.get(wanted[0], ()) if matches(item, wanted)), None
+        )
+
+    @cached_property
+    def _known_patterns(self) -> dict[Any, list[KeyPath]]:
+        """The listed keys that hold a name of the user's, by their first part."""
+        found: dict[Any, list[KeyPath]] = {}
+        for path in self.known:
+            if "*" in path or "**" in path:
+                found.setdefault(path[0], []).append(path)
+        return found
 
     def defaults_tree(self, version: Version) -> dict[str, Any]:
         """The dialect's defaults as a tree, for interpolations that name keys nobody wrote."""

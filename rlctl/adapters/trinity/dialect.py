@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.adapters.dialect import Dialect, File, Taken, replace_extensions, stage_parts
+from rlctl.adapters.known import known_keys
 from rlctl.adapters.reading import Read
 from rlctl.adapters.rules import Lost
 from rlctl.adapters.stages import joined_stages
@@ -195,7 +196,7 @@ def _flattened(document: Document) -> Document:
 TRINITY = Trinity(
     "trinity",
     ("0.5", "0.6"),
-    {"run": Table(RULES, notes.NOTES)},
+    {"run": Table(RULES, notes.NOTES, known_keys("rlctl.adapters.trinity", "run"))},
     (
         "mode",
         "project",
