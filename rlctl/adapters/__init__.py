@@ -6,7 +6,7 @@
     reading.py   text -> config, and what became of every leaf
     writing.py   config -> text, and where every leaf came from
     dialect.py   a dialect: versions, tables by kind of file, detection
-    canonical.py the ``rlctl`` dialect; ``verl``, ``trinity``: one package each, which do not know each other
+    canonical.py the ``rlctl`` dialect; ``verl``, ``trinity``, ``roll``: one package each, which do not know each other
 
 To add a key, add a line to a table: ``Key("their.key", "our.key", their_default)``; for a key without a canonical
 counterpart add it to ``notes.py`` with the reason. To add a dialect, write a package with a ``Dialect`` and name it in
@@ -28,6 +28,7 @@ _BUILTIN = {
     "rlctl": ("rlctl.adapters.canonical", "RLCTL"),
     "verl": ("rlctl.adapters.verl", "VERL"),
     "trinity": ("rlctl.adapters.trinity", "TRINITY"),
+    "roll": ("rlctl.adapters.roll", "ROLL"),
 }
 
 

@@ -1,0 +1,196 @@
+"""ROLL: environments of agentic runs, their managers and kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import Off
+
+WORKER = "roll.pipeline.agentic.environment_worker.EnvironmentWorker"
+FILTER = "roll.pipeline.agentic.agentic_pipeline.GroupFilter"
+MANAGERS = {"train_env_manager": "rollout.environments", "val_env_manager": "rollout.evaluation_environments"}
+PLAIN = {
+    "num_env_groups": ("groups", 128),
+    "group_size": ("group_size", 1),
+    "group_size_redundancy": ("group_redundancy", 0),
+    "format_penalty": ("format_penalty", 0),
+}
+LISTS = {"tags": ("tags", ["SimpleSokoban"]), "num_groups_partition": ("groups_per_tag", [128])}
+FREE = ("llm_proxy", "group_filter_cls")
+"""Settings of a manager that only ROLL has: kept as its arguments."""
+TOP = {
+    "batch_adjust_mode": "copy",
+    "render_save_dir": None,
+    "parse_tool_call_parameter_to_dict": False,
+    "skip_mock_system_prompt": False,
+}
+"""Settings of agentic runs that only ROLL has, kept in the same way."""
+
+
+def _read(view: Reading) -> Iterator[Flow]:
+    for manager, section in MANAGERS.items():
+        yield Flow(view.to(section), {}, ())
+        yield from _read_manager(view, manager, view.to(section))
+    for key in TOP:
+        if view.written(key):
+            to = (*view.to("rollout.environments.args"), key)
+            yield Flow(to, view.get(key), (view.path(key),), same=True)
+    if view.written("env_monitor"):
+        yield Flow(
+            (*view.to("rollout.environments.args"), "env_monitor"), view.get("env_monitor"), (view.path("env_monitor"),)
+        )
+    kinds = view.get("custom_envs")
+    if isinstance(kinds, Mapping):
+        for name, settings in kinds.items():
+            place = (*view.path("custom_envs"), name)
+            yield Flow((*view.to("rollout.environments.custom"), name), settings, (place,), same=True)
+
+
+def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[Flow]:
+    for key, (field, _) in {**PLAIN, **LISTS}.items():
+        value = view.get(f"{manager}.{key}")
+        shown = (
+            list(value) if isinstance(value, (list, tuple)) else float(value) if field == "format_penalty" else value
+        )
+        yield Flow((*to, field), shown, (view.path(f"{manager}.{key}"),), same=True)
+    cls = view.get(f"{manager}.worker_cls")
+    yield Flow((*to, "worker"), None if cls == WORKER else cls, (view.path(f"{manager}.worker_cls"),))
+    most = view.get(f"{manager}.max_env_num_per_worker")
+    kept = most if isinstance(most, int) and most > 0 else None
+    yield Flow((*to, "max_per_worker"), kept, (view.path(f"{manager}.max_env_num_per_worker"),), same=kept is not None)
+    count = view.get(f"{manager}.max_traj_per_env")
+    kept = count if isinstance(count, int) and count >= 0 else None
+    note = (
+        "ROLL derives it in asynchronous runs"
+        if kept and view.get("async_generation_ratio") and manager.startswith("train")
+        else ""
+    )
+    yield Flow(
+        (*to, "max_trajectories"), None if note else kept, (view.path(f"{manager}.max_traj_per_env"),), note=note
+    )
+    for key in FREE:
+        if view.written(f"{manager}.{key}"):
+            yield Flow((*to, "args", key), view.get(f"{manager}.{key}"), (view.path(f"{manager}.{key}"),), same=True)
+
+
+def _write(view: Writing) -> Iterator[Out]:
+    for manager, section in MANAGERS.items():
+        found = view.get(section)
+        if isinstance(found, Mapping):
+            yield from _write_manager(view, manager, section, found)
+    kinds = {**_custom(view, MANAGERS["val_env_manager"]), **_custom(view, MANAGERS["train_env_manager"])}
+    for name, settings in kinds.items():
+        place = view.to(f"{MANAGERS['train_env_manager']}.custom")
+        used = (place, (*place, name), view.to(f"{MANAGERS['val_env_manager']}.custom"))
+        yield Flow((*view.path("custom_envs"), name), settings, used, same=True, always=True)
+
+
+def _custom(view: Writing, section: str) -> dict[str, Any]:
+    found = view.get(f"{section}.custom", {})
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str, Any]) -> Iterator[Out]:
+    to = view.to(section)
+    for key, (field, _) in PLAIN.items():
+        always = key in ("num_env_groups", "group_size")
+        value = found[field]
+        whole = int(value) if field == "format_penalty" and value == int(value) else value
+        if field == "group_size" and manager == "train_env_manager":
+            whole = _group(view, value)
+        yield Flow(view.path(f"{manager}.{key}"), whole, ((*to, field),), same=whole == value, always=always)
+    for key, (field, _) in LISTS.items():
+        if found[field]:
+            yield Flow(view.path(f"{manager}.{key}"), list(found[field]), ((*to, field),), same=True, always=True)
+    if found["worker"] is not None:
+        yield Flow(view.path(f"{manager}.worker_cls"), found["worker"], ((*to, "worker"),), same=True)
+    if found["max_per_worker"] is not None:
+        yield Flow(
+            view.path(f"{manager}.max_env_num_per_worker"),
+            found["max_per_worker"],
+            ((*to, "max_per_worker"),),
+            same=True,
+        )
+    if found["max_trajectories"] is not None:
+        yield Flow(
+            view.path(f"{manager}.max_traj_per_env"), found["max_trajectories"], ((*to, "max_trajectories"),), same=True
+        )
+    if found["template"] is not None:
+        yield Lost(
+            ((*to, "template"),), "ROLL takes the template of each kind of environment: custom_envs.NAME.agent_template"
+        )
+    for key, value in found["args"].items():
+        used = ((*to, "args", key), (*to, "args"))
+        if key in FREE:
+            yield Flow(view.path(f"{manager}.{key}"), value, used, same=True, always=True)
+        elif key in TOP or key == "env_monitor":
+            yield Flow(view.path(key), value, used, same=True, always=True)
+        else:
+            yield Lost(((*to, "args"),), f"ROLL's environment manager takes no {key}")
+
+
+def _group(view: Writing, size: int) -> int:
+    """Trajectories of a group: the group of the batch, where the environments do not say another."""
+    return view.config.batch.responses_per_prompt if not view.explicit("rollout.environments.group_size") else size
+
+
+FIELDS = (
+    "worker",
+    "groups",
+    "group_size",
+    "group_redundancy",
+    "tags",
+    "groups_per_tag",
+    "max_per_worker",
+    "max_trajectories",
+    "format_penalty",
+    "template",
+    "custom",
+    "args",
+)
+ENVIRONMENTS = Code(
+    "environments",
+    (
+        *(K(f"{manager}.{key}", default) for manager in MANAGERS for key, (_, default) in {**PLAIN, **LISTS}.items()),
+        *(
+            K(f"{manager}.{key}", default)
+            for manager in MANAGERS
+            for key, default in (
+                ("worker_cls", WORKER),
+                ("max_env_num_per_worker", 0),
+                ("max_traj_per_env", -1),
+                ("llm_proxy", ABSENT),
+                ("llm_proxy.**", ABSENT),
+                ("group_filter_cls", FILTER),
+            )
+        ),
+        *(K(key, default) for key, default in TOP.items()),
+        K("env_monitor", ABSENT),
+        K("env_monitor.**", ABSENT),
+        K("custom_envs", ABSENT),
+        K("custom_envs.**", ABSENT),
+    ),
+    tuple(item for section in MANAGERS.values() for item in (section, *(f"{section}.{field}" for field in FIELDS))),
+    _read,
+    _write,
+    "rollout_batch_size counts trajectories: groups x group_size",
+)
+NO_ENVIRONMENTS: list[Rule] = [
+    Dropped(f"{section}{end}", "agentic runs have files of their own", None)
+    for section in MANAGERS.values()
+    for end in ("", ".**")
+]
+AGENTIC: list[Rule] = [
+    ENVIRONMENTS,
+    Key("val_batch_size", "data.evaluation_batch_prompts", 128, Off(-1), note="trajectories, not prompts"),
+    Dropped("data.**", "environments bring their own data"),
+    Dropped("data.train", "environments bring their own data"),
+    Dropped("data.eval", "environments bring their own data"),
+    Dropped("rewards", "environments give the rewards of agentic runs"),
+    Dropped("rewards[].**", "environments give the rewards of agentic runs"),
+    Dropped("reward_loop.**", "environments give the rewards of agentic runs"),
+    Dropped("algorithm.filters", "agentic runs leave groups out by a class, group_filter_cls"),
+    Dropped("algorithm.filters[].**", "agentic runs leave groups out by a class, group_filter_cls"),
+]

@@ -1,0 +1,612 @@
+"""ROLL: batches, lengths, synchronisation and when it evaluates.
+
+ROLL has no key for the mini-batch: it is the responses of one optimizer step on one rank, per_device_train_batch_size x
+gradient_accumulation_steps, times the D ranks of actor_train, which follow from its devices and parallel sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.run import TOTAL, Every
+from rlctl.adapters.roll.workers import data_parallel, ranks
+from rlctl.adapters.rules import (
+    BadValueError,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    When,
+    Writing,
+)
+from rlctl.documents.paths import KeyPath
+from rlctl.errors import PlanError
+
+A = "actor_train"
+T = f"{A}.training_args"
+PER_DEVICE, ACCUMULATE = f"{T}.per_device_train_batch_size", f"{T}.gradient_accumulation_steps"
+DYNAMIC, TOKENS = f"{A}.use_dynamic_batching_in_train", f"{A}.max_tokens_per_microbatch_in_train"
+DYNAMIC_INFER, TOKENS_INFER = f"{A}.use_dynamic_batching_in_infer", f"{A}.max_tokens_per_microbatch_in_infer"
+
+
+def kept(view: Reading | Writing, key: str) -> str:
+    """The name under which a key of the text is kept for the way back."""
+    return ".".join(str(part) for part in view.path(key))
+
+
+def keeps(view: Writing, key: str) -> bool:
+    """Whether the file had this switch on. Dynamic batching is written again only then, as it changes ROLL's optimizer steps."""
+    return view.config.extensions.roll.get(kept(view, key)) is True
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def _on_rank(view: Reading) -> int:
+    return _whole(view.get(PER_DEVICE), 8) * _whole(view.get(ACCUMULATE), 1)
+
+
+def _mini(view: Reading) -> tuple[int, str, str]:
+    """The responses of an optimizer step, with the arithmetic, and what is not certain of it."""
+    count = data_parallel(view, A)
+    size = _on_rank(view) * (count or 1)
+    note = f"{view.get(PER_DEVICE)} a rank x {view.get(ACCUMULATE)} accumulated x {count or 1} ranks = {size}"
+    doubt = "" if count else "the devices of actor_train are not said: taken as one rank"
+    if view.get(DYNAMIC):
+        doubt = "with dynamic batching an optimizer step is as many micro-batches of tokens, which hold more or fewer responses"
+    return size, note, doubt
+
+
+def _read_mini(view: Reading) -> Iterator[Flow]:
+    size, note, doubt = _mini(view)
+    used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
+    yield Flow(view.to("batch.mini_batch_responses"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
+
+
+def _read_rows(view: Reading) -> Iterator[Flow]:
+    size, note, doubt = _mini(view)
+    used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
+    yield Flow(view.to("batch.prompts_per_step"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
+    yield Flow(view.to("batch.responses_per_prompt"), 1, ())
+
+
+def _read_micro(view: Reading) -> Iterator[Flow]:
+    dynamic = bool(view.get(DYNAMIC))
+    yield Flow(view.to("batch.micro.by"), "tokens" if dynamic else "responses", (view.path(DYNAMIC),))
+    if dynamic:
+        yield Flow(("extensions", "roll", kept(view, DYNAMIC)), True, (view.path(DYNAMIC),))
+        yield Flow(
+            ("extensions", "roll", kept(view, PER_DEVICE)), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),)
+        )
+        size = view.get(TOKENS)
+        yield Flow(view.to("batch.micro.per_replica"), _whole(size, 1), (view.path(TOKENS),), same=True)
+        return
+    yield Flow(view.to("batch.micro.per_replica"), _whole(view.get(PER_DEVICE), 8), (view.path(PER_DEVICE),), same=True)
+    if view.written(TOKENS):
+        yield Flow((), None, (view.path(TOKENS),), "dead", f"{DYNAMIC} is off")
+
+
+def _split(view: Writing, total: int, source: str) -> Iterator[Out]:
+    """A mini-batch as micro-batches, accumulated, on the ranks of the policy."""
+    micro = view.config.batch.micro
+    places = (view.to(source), view.to("batch.micro.per_replica"), view.to("batch.micro.by"))
+    try:
+        count = ranks(view)
+    except PlanError as error:
+        yield Lost(places, f"ROLL counts responses on each rank: {error}")
+        return
+    share, rest = divmod(total, count)
+    if rest or not share:
+        near = arithmetic.nearest_multiples(total, count)
+        reason = (
+            f"{total} responses are no whole number on each of {count} ranks ({total} / {count} = {total / count:g})"
+        )
+        yield Lost((view.to(source),), f"{reason}; {near} would be")
+        share = max(1, round(total / count))
+    if micro.by == "tokens" and keeps(view, DYNAMIC):
+        yield Flow(view.path(DYNAMIC), True, places[2:])
+        yield Flow(view.path(TOKENS), micro.per_replica, places[1:2], same=True)
+        each, note = _kept_size(view, share), f"{total} responses / {count} ranks"
+    elif micro.by == "tokens":
+        longest = _longest(view)
+        each = _divisor(share, max(1, micro.per_replica // longest))
+        note = (
+            f"{micro.per_replica} tokens are {each} responses of up to {longest}; ROLL's own dynamic batching would change "
+            "the number of responses of an optimizer step"
+        )
+    else:
+        each = _divisor(share, micro.per_replica)
+        note = f"{total} responses / {count} ranks = {share}, in micro-batches of {each}"
+    how: How = "mapped" if micro.by == "responses" and each == micro.per_replica else "derived"
+    yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
+    formula = f"{total} responses / ({each} a rank x {count} ranks) = {share // each}"
+    yield Flow(view.path(ACCUMULATE), share // each, (places[0],), "derived", formula, always=True)
+
+
+def _kept_size(view: Writing, share: int) -> int:
+    """Where dynamic batching cuts, only the accumulation counts: one micro-batch is one response of it."""
+    size = view.config.extensions.roll.get(kept(view, PER_DEVICE))
+    return size if isinstance(size, int) and size > 0 and share % size == 0 else 1
+
+
+def _longest(view: Writing) -> int:
+    config = view.config
+    if config.algorithm.objective.choice in ("sft", "dpo") and config.data.max_sequence_tokens:
+        return config.data.max_sequence_tokens
+    return config.data.max_prompt_tokens + config.rollout.max_response_tokens
+
+
+def _divisor(share: int, most: int) -> int:
+    """The largest micro-batch of at most so many that a rank's share divides into."""
+    return next(size for size in range(min(share, most), 0, -1) if share % size == 0)
+
+
+def _write_mini(view: Writing) -> Iterator[Out]:
+    yield from _split(view, arithmetic.mini_batch_responses(view.config), "batch.mini_batch_responses")
+
+
+def _write_rows(view: Writing) -> Iterator[Out]:
+    batch = view.config.batch
+    if batch.mini_batch_responses not in (None, batch.prompts_per_step):
+        yield Lost(
+            (view.to("batch.mini_batch_responses"),), "ROLL takes one optimizer step a step in supervised training"
+        )
+    yield from _split(view, batch.prompts_per_step, "batch.prompts_per_step")
+
+
+def _mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
+    return [
+        Code(
+            "micro-batch",
+            (K(DYNAMIC, False), K(TOKENS, 0)),
+            ("batch.micro.by", "batch.micro.per_replica"),
+            _read_micro,
+            lambda view: iter(()),
+        ),
+        Code(
+            "mini-batch",
+            (K(PER_DEVICE, 8), K(ACCUMULATE, 1)),
+            fills,
+            reader,
+            writer,
+            "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+        ),
+    ]
+
+
+# Log-prob passes
+
+
+def _read_log_probs(view: Reading) -> Iterator[Flow]:
+    to, dynamic = view.to("batch.log_prob_micro"), bool(view.get(DYNAMIC_INFER))
+    size = f"{A}.infer_batch_size"
+    yield Flow((*to, "by"), "tokens" if dynamic else "responses", (view.path(DYNAMIC_INFER),))
+    if dynamic:
+        yield Flow((*to, "per_replica"), _whole(view.get(TOKENS_INFER), 1), (view.path(TOKENS_INFER),), same=True)
+        if view.written(size):
+            yield Flow((), None, (view.path(size),), "dead", f"{DYNAMIC_INFER} is on")
+        return
+    yield Flow((*to, "per_replica"), _whole(view.get(size), 16), (view.path(size),), same=True)
+    if view.written(TOKENS_INFER):
+        yield Flow((), None, (view.path(TOKENS_INFER),), "dead", f"{DYNAMIC_INFER} is off")
+
+
+def _write_log_probs(view: Writing) -> Iterator[Out]:
+    micro = view.config.batch.log_prob_micro or view.config.batch.micro
+    own = view.config.batch.log_prob_micro is not None
+    root = "batch.log_prob_micro" if own else "batch.micro"
+    used = (view.to(f"{root}.per_replica"), view.to(f"{root}.by"))
+    if micro.by == "tokens" and (own or keeps(view, DYNAMIC_INFER)):
+        yield Flow(view.path(DYNAMIC_INFER), True, used[1:])
+        yield Flow(view.path(TOKENS_INFER), micro.per_replica, used[:1], same=True)
+        return
+    if micro.by == "tokens":
+        longest = _longest(view)
+        each = max(1, micro.per_replica // longest)
+        note = f"{micro.per_replica} tokens are {each} responses of up to {longest}"
+        yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
+        return
+    yield Flow(view.path(DYNAMIC_INFER), False, used[1:])
+    yield Flow(view.path(f"{A}.infer_batch_size"), micro.per_replica, used[:1], same=True, always=True)
+
+
+LOG_PROBS = Code(
+    "log-prob micro-batch",
+    (K(f"{A}.infer_batch_size", 16), K(DYNAMIC_INFER, False), K(TOKENS_INFER, None)),
+    ("batch.log_prob_micro", "batch.log_prob_micro.by", "batch.log_prob_micro.per_replica"),
+    _read_log_probs,
+    _write_log_probs,
+)
+
+
+def _is_dynamic(view: Reading) -> bool:
+    return bool(view.get(DYNAMIC))
+
+
+def _writes_dynamic(view: Writing) -> bool:
+    return view.config.batch.micro.by == "tokens" and keeps(view, DYNAMIC)
+
+
+ROUNDING: list[Rule] = [
+    When(
+        (Key(f"{A}.sequence_length_round_in_train", "batch.round_tokens_to", 4),),
+        _is_dynamic,
+        _writes_dynamic,
+        "read with dynamic batching only",
+    ),
+    Dropped("batch.round_tokens_to", "ROLL rounds lengths in its dynamic batching only", 1),
+]
+
+
+# Lengths
+
+
+def lengths(view: Reading) -> tuple[int, int]:
+    """Prompt and whole sequence in tokens; a response is what is left."""
+    prompt = _whole(view.get("prompt_length"), 1024)
+    whole = view.get("sequence_length")
+    if isinstance(whole, int) and whole > 0:
+        return prompt, whole
+    return prompt, prompt + _whole(view.get("response_length"), 512)
+
+
+def _read_lengths(view: Reading) -> Iterator[Flow]:
+    prompt, whole = lengths(view)
+    cut = prompt if prompt < whole else whole // 2
+    note = "" if cut == prompt else f"prompt_length {prompt} is no limit here: half of sequence_length"
+    yield Flow(
+        view.to("data.max_prompt_tokens"),
+        cut,
+        (view.path("prompt_length"),),
+        "derived" if note else "mapped",
+        note,
+        same=not note,
+    )
+    to = view.to("rollout.max_response_tokens")
+    if isinstance(view.get("sequence_length"), int):
+        note = f"{whole} tokens - {cut} of the prompt"
+        yield Flow(to, whole - cut, (view.path("sequence_length"),), "derived", note)
+        if view.written("response_length"):
+            yield Flow((), None, (view.path("response_length"),), "dead", "sequence_length decides")
+    else:
+        yield Flow(to, whole - cut, (view.path("response_length"),), same=True)
+
+
+def _write_lengths(view: Writing) -> Iterator[Out]:
+    prompt, response = view.config.data.max_prompt_tokens, view.config.rollout.max_response_tokens
+    yield Flow(view.path("prompt_length"), prompt, (view.to("data.max_prompt_tokens"),), same=True, always=True)
+    to, used = view.path("response_length"), (view.to("rollout.max_response_tokens"),)
+    yield Flow(to, response, used, same=True, always=True)
+
+
+def _write_whole(view: Writing) -> Iterator[Out]:
+    """Agentic files say the length of the whole trajectory."""
+    prompt, response = view.config.data.max_prompt_tokens, view.config.rollout.max_response_tokens
+    places = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
+    yield Flow(view.path("prompt_length"), prompt, places[:1], same=True, always=True)
+    note = f"{prompt} of the prompt + {response} of the response"
+    yield Flow(view.path("sequence_length"), prompt + response, places, "derived", note, always=True)
+
+
+def _length_rule(writer: Any) -> Code:
+    return Code(
+        "lengths",
+        (K("prompt_length", 1024), K("response_length", None), K("sequence_length", None)),
+        ("data.max_prompt_tokens", "rollout.max_response_tokens"),
+        _read_lengths,
+        writer,
+        "sequence_length = prompt + response",
+    )
+
+
+LENGTHS, TRAJECTORY = _length_rule(_write_lengths), _length_rule(_write_whole)
+
+
+# Evaluation and synchronisation
+
+
+EVALUATION: list[Rule] = [
+    Key("eval_steps", "schedule.evaluate_every", 10, Every(), always=True),
+    Dropped(
+        "schedule.evaluate_first", "ROLL evaluates at step 0, before it trains, wherever it has validation data", True
+    ),
+    Dropped("schedule.evaluate_last", "ROLL evaluates before a step, so never after the last one", False, matters=True),
+]
+
+
+def _read_ahead(view: Reading) -> Iterator[Flow]:
+    ratio, used = view.get("async_generation_ratio"), (view.path("async_generation_ratio"),)
+    if not isinstance(ratio, (int, float)):
+        raise BadValueError(f"is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1")
+    yield Flow(view.to("sync.ahead"), float(ratio), used, same=True)
+    note = f"responses are at most {ceil(ratio)} updates old" if ratio else ""
+    yield Flow(view.to("sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)
+
+
+def _write_ahead(view: Writing) -> Iterator[Out]:
+    ahead, staleness = view.get("sync.ahead"), view.get("sync.max_staleness")
+    used = (view.to("sync.ahead"),)
+    agentic = view.config.rollout.environments is not None
+    if 0 < ahead < 1:
+        yield Lost(used, f"{ahead:g} steps ahead: ROLL takes 0, or 1 and more")
+        ahead = 1
+    elif agentic and ahead != int(ahead):
+        yield Lost(
+            used, f"{ahead:g} steps ahead: ROLL's agentic runs take whole steps, {int(ahead)} or {int(ahead) + 1}"
+        )
+        ahead = ceil(ahead)
+    whole = int(ahead) if ahead == int(ahead) else ahead
+    yield Flow(view.path("async_generation_ratio"), whole, used, same=True)
+    place = (view.to("sync.max_staleness"),)
+    if staleness == ceil(ahead):
+        yield Flow((), None, place, "derived", "follows from async_generation_ratio")
+    elif staleness and view.explicit("sync.max_staleness"):
+        yield Lost(place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says")
+
+
+SYNC: list[Rule] = [
+    Key(f"{A}.model_update_frequency", "sync.every", 1),
+    Code(
+        "steps ahead",
+        (K("async_generation_ratio", 0),),
+        ("sync.ahead", "sync.max_staleness"),
+        _read_ahead,
+        _write_ahead,
+        "staleness = steps ahead, rounded up",
+    ),
+    Key("model_update_buffer_size_mb", "sync.bucket_mib", 1024),
+    *[
+        Dropped(f"sync.{name}", "ROLL has no such key")
+        for name in ("every_optimizer_steps", "on_stale", "style", "method", "timeout", "in_flight")
+    ],
+    Dropped("sync.args", "ROLL takes transfer_backend, of its own kind"),
+]
+
+
+# Together
+
+ALWAYS: list[Rule] = [
+    Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
+    Dropped("batch.shuffle_seed", "ROLL shuffles with seed"),
+    Dropped("batch.balance", "ROLL always balances ranks", True),
+    Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
+    LOG_PROBS,
+    *ROUNDING,
+]
+SCHEDULER: list[Rule] = [
+    Key("max_running_requests", "rollout.max_running_prompts", 128),
+    Dropped("rollout.over_rollout.ratio", "ROLL waits for every prompt of a step"),
+    Dropped("rollout.over_rollout.wait_after_minimum", "ROLL waits for every prompt of a step"),
+    Dropped("rollout.over_rollout.generation_batch_prompts", "ROLL generates prompt by prompt"),
+    Dropped("rollout.over_rollout.max_generation_batches", "ROLL goes on until the batch is full"),
+    Key("critic_warmup", "schedule.critic_warmup_steps", 0),
+]
+
+
+def _read_more_prompts(view: Reading) -> Iterator[Flow]:
+    on, count = view.get("is_use_additional_prompts"), view.get("max_additional_running_prompts")
+    used = (view.path("is_use_additional_prompts"), view.path("max_additional_running_prompts"))
+    yield Flow(view.to("rollout.over_rollout.additional_prompts"), count if on else 0, used)
+
+
+def _write_more_prompts(view: Writing) -> Iterator[Out]:
+    count, used = (
+        view.get("rollout.over_rollout.additional_prompts"),
+        (view.to("rollout.over_rollout.additional_prompts"),),
+    )
+    refills = [item for item in view.config.algorithm.filters if getattr(item, "refill", False)]
+    yield Flow(view.path("is_use_additional_prompts"), bool(count), used)
+    if count:
+        yield Flow(view.path("max_additional_running_prompts"), count, used, same=True)
+    elif refills:
+        note = "groups that are left out are replaced"
+        yield Flow(view.path("is_use_additional_prompts"), True, (view.to("algorithm.filters"),), "derived", note)
+
+
+def _read_split(view: Reading) -> Iterator[Flow]:
+    written = view.get("is_num_return_sequences_expand")
+    ahead, group = view.get("async_generation_ratio"), view.get("num_return_sequences_in_group")
+    forced = bool(ahead) and _whole(group, 1) > 1
+    note = "ROLL switches it on in asynchronous runs" if forced and not written else ""
+    used = (view.path("is_num_return_sequences_expand"),)
+    yield Flow(view.to("rollout.split_groups"), bool(written) or forced, used, note=note)
+
+
+def _write_split(view: Writing) -> Iterator[Out]:
+    yield Flow(
+        view.path("is_num_return_sequences_expand"),
+        view.get("rollout.split_groups"),
+        (view.to("rollout.split_groups"),),
+    )
+
+
+RLVR: list[Rule] = [
+    Key("rollout_batch_size", "batch.prompts_per_step", 128, always=True),
+    Key("num_return_sequences_in_group", "batch.responses_per_prompt", 1, always=True),
+    *_mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    *ALWAYS,
+    LENGTHS,
+    TOTAL,
+    *EVALUATION,
+    *SYNC,
+    *SCHEDULER,
+    Code(
+        "additional prompts",
+        (K("is_use_additional_prompts", False), K("max_additional_running_prompts", 16)),
+        ("rollout.over_rollout.additional_prompts",),
+        _read_more_prompts,
+        _write_more_prompts,
+    ),
+    Code(
+        "split groups",
+        (K("is_num_return_sequences_expand", False),),
+        ("rollout.split_groups",),
+        _read_split,
+        _write_split,
+    ),
+]
+
+
+def _read_trajectories(view: Reading) -> Iterator[Flow]:
+    count, group = view.get("rollout_batch_size"), _whole(view.get("train_env_manager.group_size"), 1)
+    used = (view.path("rollout_batch_size"),)
+    yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("train_env_manager.group_size"),), same=True)
+    if not isinstance(count, int) or count <= 0:
+        groups = _whole(view.get("train_env_manager.num_env_groups"), 128)
+        note = f"all trajectories that come: taken as one of each of {groups} groups"
+        yield Flow(view.to("batch.prompts_per_step"), groups, used, "derived", note)
+        return
+    note = f"{count} trajectories / {group} of a group" if group > 1 else ""
+    prompts = max(1, count // group)
+    yield Flow(view.to("batch.prompts_per_step"), prompts, used, "derived" if note else "mapped", note, same=not note)
+
+
+def _write_trajectories(view: Writing) -> Iterator[Out]:
+    prompts, group = view.get("batch.prompts_per_step"), view.get("batch.responses_per_prompt")
+    places = (view.to("batch.prompts_per_step"), view.to("batch.responses_per_prompt"))
+    note = f"{prompts} groups x {group} trajectories"
+    how: How = "derived" if group > 1 else "mapped"
+    yield Flow(view.path("rollout_batch_size"), prompts * group, places, how, note if group > 1 else "", always=True)
+
+
+AGENTIC: list[Rule] = [
+    Code(
+        "trajectories",
+        (K("rollout_batch_size", 128),),
+        ("batch.prompts_per_step", "batch.responses_per_prompt"),
+        _read_trajectories,
+        _write_trajectories,
+        "prompts x responses = trajectories",
+    ),
+    *_mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    *ALWAYS,
+    TRAJECTORY,
+    TOTAL,
+    *EVALUATION,
+    *SYNC,
+    *SCHEDULER,
+    Dropped("rollout.over_rollout.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),
+    Dropped("rollout.split_groups", "every environment asks for itself", True),
+]
+
+
+def _sequence(view: Reading) -> Iterator[Flow]:
+    _, whole = lengths(view)
+    written = isinstance(view.get("sequence_length"), int)
+    used = (view.path("sequence_length"),) if written else (view.path("response_length"), view.path("prompt_length"))
+    yield Flow(view.to("data.max_sequence_tokens"), whole, used, "mapped" if written else "derived", same=written)
+
+
+def _write_sequence(view: Writing) -> Iterator[Out]:
+    length = view.get("data.max_sequence_tokens")
+    used: tuple[KeyPath, ...] = (view.to("data.max_sequence_tokens"),)
+    if length is None:
+        length, used = _longest(view), (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
+    yield Flow(view.path("sequence_length"), length, used, same=len(used) == 1, always=True)
+
+
+def _read_epochs(view: Reading) -> Iterator[Flow]:
+    epochs = view.get(f"{T}.num_train_epochs")
+    whole = int(epochs) if isinstance(epochs, (int, float)) else 1
+    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+
+
+def _write_epochs(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    epochs, used = schedule.total_epochs, (view.to("schedule.total_epochs"),)
+    if epochs is not None:
+        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
+    limits = [name for name in ("total_steps", "total_optimizer_steps") if getattr(schedule, name) is not None]
+    if limits:
+        places = tuple(view.to(f"schedule.{name}") for name in limits)
+        yield Lost(places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps")
+
+
+SUPERVISED: list[Rule] = [
+    *_mini_rule(
+        _read_rows, _write_rows, ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses")
+    ),
+    Code(
+        "sequence length",
+        (K("sequence_length", None), K("prompt_length", 1024), K("response_length", None)),
+        ("data.max_sequence_tokens",),
+        _sequence,
+        _write_sequence,
+    ),
+    *EVALUATION,
+    LOG_PROBS,
+    Dropped("batch.shuffle", "one optimizer step is a step"),
+    Dropped("batch.**", "ROLL's supervised training takes one optimizer step a step"),
+    Dropped("schedule.**", "not part of supervised training"),
+    Dropped("sync.**", "nothing is rolled out"),
+    Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long"),
+    Dropped("model.max_context_tokens", "ROLL's limit is sequence_length"),
+]
+EPOCHS = Code(
+    "epochs",
+    (K(f"{T}.num_train_epochs", 1.0),),
+    ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
+    _read_epochs,
+    _write_epochs,
+)
+
+
+def _write_both(view: Writing) -> Iterator[Out]:
+    epochs = view.config.schedule.total_epochs
+    used = (view.to("schedule.total_epochs"),)
+    if epochs is not None:
+        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
+    else:
+        note = "ROLL's DPO ends at the first of steps and epochs; so many epochs leave it to the steps"
+        yield Flow(view.path(f"{T}.num_train_epochs"), NO_END, used, "derived", note, always=True)
+
+
+def _read_both(view: Reading) -> Iterator[Flow]:
+    epochs = view.get(f"{T}.num_train_epochs")
+    whole = int(epochs) if isinstance(epochs, (int, float)) and epochs < NO_END else None
+    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+
+
+def _write_steps(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    used: tuple[Any, ...] = (view.to("schedule.total_steps"),)
+    steps = schedule.total_steps
+    if schedule.total_optimizer_steps is not None:
+        used = (*used, view.to("schedule.total_optimizer_steps"))
+        steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
+    if steps is None:
+        note = "the epochs end it"
+        yield Flow(view.path("max_steps"), NO_END, used, "derived", note, always=True)
+    else:
+        yield Flow(view.path("max_steps"), steps, used, same=len(used) == 1, always=True)
+
+
+def _read_steps(view: Reading) -> Iterator[Flow]:
+    steps = view.get("max_steps")
+    kept = steps if isinstance(steps, int) and 0 < steps < NO_END else None
+    yield Flow(view.to("schedule.total_steps"), kept, (view.path("max_steps"),), same=kept == steps)
+
+
+NO_END = 1_000_000
+BOTH: list[Rule] = [
+    Code("epochs", (K(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both),
+    Code(
+        "steps",
+        (K("max_steps", 500),),
+        ("schedule.total_steps", "schedule.total_optimizer_steps"),
+        _read_steps,
+        _write_steps,
+        "the first of steps and epochs",
+    ),
+]
+"""ROLL's DPO ends at the first of steps and epochs."""

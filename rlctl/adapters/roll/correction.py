@@ -1,0 +1,166 @@
+"""ROLL: correction between rollout and training engine, ``train_infer_correction``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
+
+ROOT = "train_infer_correction"
+WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"
+C = "algorithm.rollout_correction"
+RULES_BY_LEVEL = {"token": "token_k1", "geometric": "seq_mean_k1", "sequence": "seq_sum_k1"}
+"""ROLL's level of a ratio, and the rule that is the same."""
+UNBOUND = 1e9
+"""An upper bound that never cuts; ROLL's null."""
+
+
+def _active(view: Reading) -> list[tuple[int, Mapping[str, Any]]]:
+    found = view.get(FILTERS)
+    items = found if isinstance(found, (list, tuple)) else []
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, Mapping) and item.get("enabled")]
+
+
+def _says(item: Mapping[str, Any]) -> bool:
+    """Whether a filter by ratios has an equal elsewhere."""
+    return bool(item.get("ratio_enabled", True)) and item.get("agg_type", "token") in RULES_BY_LEVEL
+
+
+def _read(view: Reading) -> Iterator[Flow]:
+    weighs = bool(view.get(f"{WEIGHT}.enabled"))
+    filters = [(index, item) for index, item in _active(view) if _says(item)]
+    on = weighs or bool(filters)
+    yield Flow(view.to(C), {} if on else None, (view.path(f"{WEIGHT}.enabled"),))
+    if weighs:
+        upper = view.get(f"{WEIGHT}.upper_bound")
+        yield Flow(
+            view.to(f"{C}.weight"), view.get(f"{WEIGHT}.weight_type"), (view.path(f"{WEIGHT}.weight_type"),), same=True
+        )
+        to = view.to(f"{C}.weight_upper")
+        yield Flow(to, UNBOUND if upper is None else float(upper), (view.path(f"{WEIGHT}.upper_bound"),))
+        yield Flow(
+            view.to(f"{C}.detach"), bool(view.get(f"{WEIGHT}.detach")), (view.path(f"{WEIGHT}.detach"),), same=True
+        )
+    else:
+        for name in ("weight_type", "upper_bound", "detach"):
+            if view.written(f"{WEIGHT}.{name}"):
+                yield Flow((), None, (view.path(f"{WEIGHT}.{name}"),), "dead", "is_weight.enabled is off")
+    if filters:
+        yield from _read_filters(view, filters)
+    yield from _off(view)
+
+
+def _read_filters(view: Reading, filters: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Flow]:
+    root = view.path(FILTERS)
+    rules = [RULES_BY_LEVEL[item.get("agg_type", "token")] for _, item in filters]
+    bounds = [f"{item.get('ratio_low', 0.8):g}_{item.get('ratio_high', 1.2):g}" for _, item in filters]
+    levels = tuple((*root, index, name) for index, _ in filters for name in ("enabled", "agg_type", "ratio_enabled"))
+    yield Flow(view.to(f"{C}.rejection"), rules, levels)
+    ends = tuple((*root, index, name) for index, _ in filters for name in ("ratio_low", "ratio_high"))
+    yield Flow(view.to(f"{C}.rejection_bounds"), bounds, ends, "derived", "bounds of the ratio, LOW_HIGH")
+
+
+def _off(view: Reading) -> Iterator[Flow]:
+    found = view.get(FILTERS)
+    for index, item in enumerate(found if isinstance(found, (list, tuple)) else []):
+        place = (*view.path(FILTERS), index)
+        if isinstance(item, Mapping) and not item.get("enabled"):
+            yield Flow((), None, (place,), "dead", "this filter is off")
+        elif isinstance(item, Mapping) and not item.get("diff_enabled"):
+            for name in ("diff_enabled", "diff_low", "diff_high"):
+                yield Flow((), None, ((*place, name),), "dead", "this filter does not go by differences")
+
+
+def _write(view: Writing) -> Iterator[Out]:
+    section = view.get(C)
+    if not isinstance(section, Mapping):
+        return
+
+    def used(*names: str) -> tuple[Any, ...]:
+        return tuple(view.to(f"{C}.{name}") for name in names)
+
+    if section["weight"] != "none":
+        upper = section["weight_upper"]
+        yield Flow(view.path(f"{WEIGHT}.enabled"), True, used("weight"), always=True)
+        yield Flow(view.path(f"{WEIGHT}.weight_type"), section["weight"], used("weight"), same=True, always=True)
+        bound = None if upper >= UNBOUND else upper
+        yield Flow(view.path(f"{WEIGHT}.upper_bound"), bound, used("weight_upper"), always=True)
+        yield Flow(view.path(f"{WEIGHT}.detach"), section["detach"], used("detach"), same=True)
+    elif view.explicit(f"{C}.weight_upper", f"{C}.detach"):
+        yield Flow((), None, used("weight_upper", "detach"), "derived", "without a weight there is no bound")
+    if section["weight_lower"] is not None:
+        yield Lost(used("weight_lower"), "ROLL's weights have no lower bound")
+    if section["weight_normalize"]:
+        yield Lost(used("weight_normalize"), "ROLL does not normalise weights over the batch")
+    if section["veto_threshold"] is not None:
+        yield Lost(used("veto_threshold"), "ROLL has no veto")
+    if section["use_policy_gradient"]:
+        yield Lost(
+            used("use_policy_gradient"), "in ROLL pg_variant vanilla is that, and it goes with the old log-probs"
+        )
+    yield from _write_filters(view, section)
+
+
+def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
+    levels = {rule: level for level, rule in RULES_BY_LEVEL.items()}
+    places = (view.to(f"{C}.rejection"), view.to(f"{C}.rejection_bounds"))
+    written = []
+    for index, rule in enumerate(section["rejection"]):
+        bound = section["rejection_bounds"][index] if index < len(section["rejection_bounds"]) else ""
+        ends = _ends(bound)
+        if rule not in levels or ends is None:
+            yield Lost(
+                places, f"ROLL rejects by ratios of tokens, of sequences or of their mean, not by {rule} {bound}"
+            )
+            continue
+        low, high = ends
+        written.append({"enabled": True, "agg_type": levels[rule], "ratio_low": low, "ratio_high": high})
+    if written:
+        yield Flow(view.path(FILTERS), written, places, "derived", "bounds of the ratio", always=True)
+    elif section["rejection_bounds"] and not section["rejection"]:
+        yield Lost(places[1:], "bounds without a rule")
+
+
+def _ends(bound: str) -> tuple[float, float] | None:
+    low, _, high = str(bound).rpartition("_")
+    try:
+        return (float(low) if low else 1 / float(high)), float(high)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+CORRECTION = Code(
+    "rollout correction",
+    (
+        K(f"{WEIGHT}.enabled", False),
+        K(f"{WEIGHT}.weight_type", "token"),
+        K(f"{WEIGHT}.upper_bound", 1.2),
+        K(f"{WEIGHT}.detach", True),
+        K(FILTERS, ABSENT),
+        *(
+            K(f"{FILTERS}.*.{name}", ABSENT)
+            for name in ("enabled", "agg_type", "ratio_enabled", "ratio_low", "ratio_high")
+        ),
+    ),
+    (
+        C,
+        *(
+            f"{C}.{name}"
+            for name in (
+                "weight",
+                "weight_upper",
+                "weight_lower",
+                "weight_normalize",
+                "rejection",
+                "rejection_bounds",
+                "veto_threshold",
+                "use_policy_gradient",
+                "detach",
+            )
+        ),
+    ),
+    _read,
+    _write,
+    "ratio of token, geometric, sequence = token_k1, seq_mean_k1, seq_sum_k1",
+)

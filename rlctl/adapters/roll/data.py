@@ -1,0 +1,369 @@
+"""ROLL: data files, how prompts are read, and validation. Columns hold for all files alike; shares are of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.roll.rewards import domains
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import NullReads
+from rlctl.documents.paths import KeyPath
+
+D = "actor_train.data_args"
+V = "validation"
+SHARES = f"{D}.domain_interleave_probs"
+ANSWER = "ground_truth"
+"""The column that ROLL's rewards compare with."""
+COLUMNS = (f"{D}.messages", f"{D}.prompt", f"{D}.tag")
+SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def files_of(value: Any) -> list[Any]:
+    """The files of a key that may hold one, a list, or none."""
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def read_paths(view: Reading, kind: str, key: str) -> Iterator[Flow]:
+    """The files of one kind, each a source."""
+    raw = view.get(key)
+    for index, path in enumerate(files_of(raw)):
+        yield Flow(("data", kind, index, "path"), path, (view.path(key),), same=not isinstance(raw, (list, tuple)))
+
+
+def write_paths(view: Writing, kind: str, key: str, *, listed: bool = True) -> Iterator[Out]:
+    """The paths of one kind of sources, as a list as ROLL's examples have it."""
+    paths = [source["path"] for source in view.get(f"data.{kind}")]
+    used = tuple(("data", kind, index, "path") for index in range(len(paths)))
+    if paths:
+        yield Flow(view.path(key), paths if listed or len(paths) > 1 else paths[0], used, always=True)
+
+
+# Prompts of reinforcement learning
+
+
+def _read_prompts(view: Reading) -> Iterator[Flow]:
+    yield from read_paths(view, "train", f"{D}.file_name")
+    yield from read_paths(view, "eval", f"{V}.data_args.file_name")
+    column, kind = view.get(f"{D}.messages") or view.get(f"{D}.prompt"), "messages"
+    used: tuple[Any, ...] = (view.path(f"{D}.messages"),)
+    if not view.get(f"{D}.messages") and view.get(f"{D}.prompt"):
+        kind, used = "raw", (view.path(f"{D}.prompt"),)
+    for place in _sources(view):
+        if column:
+            yield Flow((*place, "prompt_key"), column, used, same=True)
+            yield Flow((*place, "prompt_type"), kind, used)
+        yield Flow((*place, "answer_key"), ANSWER, ())
+        yield Flow((*place, "source_key"), None, ())
+        yield Flow((*place, "tag_key"), view.get(f"{D}.tag"), (view.path(f"{D}.tag"),), same=True)
+
+
+def _sources(view: Reading) -> list[tuple[str | int, ...]]:
+    train = [("data", "train", index) for index in range(len(files_of(view.get(f"{D}.file_name"))))]
+    held = files_of(view.get(f"{V}.data_args.file_name"))
+    return [*train, *(("data", "eval", index) for index in range(len(held)))]
+
+
+def _write_prompts(view: Writing) -> Iterator[Out]:
+    yield from write_paths(view, "train", f"{D}.file_name")
+    yield from write_paths(view, "eval", f"{V}.data_args.file_name")
+    sources = [
+        (kind, index, source) for kind in ("train", "eval") for index, source in enumerate(view.get(f"data.{kind}"))
+    ]
+    if not sources:
+        return
+    _, _, first = sources[0]
+    raw = first["prompt_type"] == "raw"
+    for kind, index, source in sources:
+        place = ("data", kind, index)
+        if (source["prompt_key"], source["prompt_type"] == "raw") != (first["prompt_key"], raw):
+            yield Lost(
+                ((*place, "prompt_key"), (*place, "prompt_type")), "ROLL reads one column of prompts in all files"
+            )
+            continue
+        used = ((*place, "prompt_key"), (*place, "prompt_type"))
+        yield Flow(view.path(f"{D}.prompt" if raw else f"{D}.messages"), source["prompt_key"], used, always=True)
+        if source["prompt_type"] == "text":
+            yield Lost(used[1:], "ROLL puts no text into a message: write chat messages, or the whole raw prompt")
+        yield from _columns(view, place, source)
+
+
+def _columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    tag = source["tag_key"]
+    if tag is not None:
+        yield Flow(view.path(f"{D}.tag"), tag, ((*place, "tag_key"),), same=True)
+    if source["answer_key"] not in (None, ANSWER):
+        yield Lost(
+            ((*place, "answer_key"),), f"ROLL's rewards read the column {ANSWER}: rename {source['answer_key']} to it"
+        )
+    yield from others(view, place, source, {"path", "prompt_key", "prompt_type", "answer_key", "tag_key"})
+
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "weight": (1.0,),
+    "format": ("auto", "json", "parquet"),
+    "source_key": (None, "data_source"),
+    "extra_key": (None, "extra_info"),
+    "tools_key": (None, "tools"),
+    "chosen_key": ("chosen",),
+    "rejected_key": ("rejected",),
+    "prompt_key": ("prompt",),
+    "prompt_type": ("auto",),
+    "image_key": (None, "images", "image"),
+    "video_key": (None, "videos", "video"),
+    "audio_key": (None, "audios", "audio"),
+}
+"""What ROLL does anyway, or what only names a column that it does not read."""
+
+
+def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], handled: set[str]) -> Iterator[Out]:
+    """The fields of a source that ROLL has nothing for."""
+    own = {"responses_per_prompt", "evaluation_sampling"}
+    for field, value in source.items():
+        if field in handled or field in own:
+            continue
+        if value in NEUTRAL.get(field, (None,)) or value == {}:
+            yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
+        elif field == "name":
+            yield Flow((), None, ((*place, field),), "derived", "ROLL names validation sets by their rows' data_source")
+        else:
+            yield Lost(((*place, field),), f"ROLL has no {field} of one file")
+
+
+PROMPTS = Code(
+    "prompts",
+    (
+        K(f"{D}.file_name", None),
+        K(f"{V}.data_args.file_name", None),
+        K(f"{D}.messages", None),
+        K(f"{D}.prompt", None),
+        K(f"{D}.tag", "tag"),
+    ),
+    ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
+    _read_prompts,
+    _write_prompts,
+)
+
+
+def _read_shares(view: Reading) -> Iterator[Flow]:
+    shares = view.get(SHARES)
+    if isinstance(shares, Mapping) and len(shares) == 1:
+        yield Flow(view.to("data.mixing"), "concatenate", (view.path(SHARES),), note="the one domain")
+
+
+def _write_shares(view: Writing) -> Iterator[Out]:
+    names, used = domains(view), (view.to("data.mixing"),)
+    weighs = view.get("data.mixing") != "concatenate"
+    if weighs:
+        yield Lost(used, "ROLL draws by shares of domains, which rows' tags name, not of files")
+    if any(key.startswith(f"{SHARES}.") for key in view.config.extensions.roll) or not names:
+        return
+    if len(names) == 1:
+        note = "all rows are of the one domain"
+        yield Flow((*view.path(SHARES), names[0]), 1.0, (view.to("rewards"),), "derived", note, always=True)
+        return
+    note = "ROLL wants the share of each domain in a batch: all alike"
+    for name in names:
+        share = round(1 / len(names), 4)
+        yield Flow((*view.path(SHARES), name), share, (view.to("rewards"),), "assumed", note, always=True)
+
+
+MIXING = Code(
+    "shares of domains",
+    (K(SHARES, ABSENT), K(f"{SHARES}.*", ABSENT)),
+    ("data.mixing",),
+    _read_shares,
+    _write_shares,
+)
+
+
+# Validation
+
+
+def _read_validation(view: Reading) -> Iterator[Flow]:
+    count = len(files_of(view.get(f"{V}.data_args.file_name")))
+    if view.get(f"{V}.generating_args.num_beams") == 1:
+        yield Flow((), None, (view.path(f"{V}.generating_args.num_beams"),), "mapped", "no beams")
+    for index in range(count):
+        to = ("data", "eval", index)
+        root = f"{V}.generating_args"
+        used = (view.path(f"{root}.num_return_sequences"),)
+        yield Flow((*to, "responses_per_prompt"), view.get(f"{root}.num_return_sequences"), used, same=True)
+        for name in SAMPLING:
+            value, place = view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),)
+            value = None if name == "top_k" and isinstance(value, int) and value <= 0 else value
+            yield Flow((*to, "evaluation_sampling", name), value, place, same=value == view.get(f"{root}.{name}"))
+        yield from _validation_length(view, to)
+
+
+def _validation_length(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
+    prompt, whole = view.get("val_prompt_length"), view.get("val_sequence_length")
+    used = (view.path("val_prompt_length"), view.path("val_sequence_length"))
+    cap = whole - prompt if isinstance(whole, int) and isinstance(prompt, int) else None
+    note = f"{whole} tokens - {prompt} of the prompt" if cap else ""
+    yield Flow((*to, "evaluation_sampling", "max_response_tokens"), cap, used, "derived" if cap else "mapped", note)
+
+
+def _write_validation(view: Writing) -> Iterator[Out]:
+    sources = view.get("data.eval")
+    for index, source in enumerate(sources):
+        place, root = ("data", "eval", index), f"{V}.generating_args"
+        first = sources[0]
+        for name in (*SAMPLING, "max_response_tokens"):
+            used: tuple[KeyPath, ...] = ((*place, "evaluation_sampling", name),)
+            value = source["evaluation_sampling"][name]
+            if value != first["evaluation_sampling"][name]:
+                yield Lost(used, "ROLL draws from all validation sets alike")
+            elif name == "max_response_tokens":
+                yield from _write_validation_length(view, value, used)
+            else:
+                raw = -1 if name == "top_k" and value is None else value
+                yield Flow(view.path(f"{root}.{name}"), raw, used, same=raw == value, always=True)
+        used = ((*place, "responses_per_prompt"),)
+        if source["responses_per_prompt"] != first["responses_per_prompt"]:
+            yield Lost(used, "ROLL draws as many responses of each validation set")
+        else:
+            to = view.path(f"{root}.num_return_sequences")
+            yield Flow(to, source["responses_per_prompt"], used, same=True, always=True)
+
+
+def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -> Iterator[Out]:
+    if value is None:
+        return
+    prompt = view.config.data.max_prompt_tokens
+    yield Flow(view.path("val_prompt_length"), prompt, used, "derived", "the training limit", always=True)
+    note = f"{prompt} of the prompt + {value} of the response"
+    yield Flow(view.path("val_sequence_length"), prompt + value, used, "derived", note, always=True)
+
+
+VALIDATION = Code(
+    "validation",
+    (
+        K(f"{V}.generating_args.temperature", 0.95),
+        K(f"{V}.generating_args.top_p", 0.7),
+        K(f"{V}.generating_args.top_k", 50),
+        K(f"{V}.generating_args.num_return_sequences", 1),
+        K(f"{V}.generating_args.num_beams", 1),
+        K("val_prompt_length", None),
+        K("val_sequence_length", None),
+    ),
+    (
+        "data.eval[].responses_per_prompt",
+        *(f"data.eval[].evaluation_sampling.{name}" for name in (*SAMPLING, "max_response_tokens")),
+    ),
+    _read_validation,
+    _write_validation,
+)
+WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1))
+ORDER: list[Rule] = [
+    Dropped(
+        "data.overlong_prompts",
+        "ROLL drops prompts of 5 tokens and less, and those above prompt_length",
+        "drop",
+        matters=True,
+    ),
+    Dropped("data.truncation", "ROLL drops overlong prompts"),
+    Dropped("data.curriculum.order", "ROLL shuffles, anew each pass", "shuffle"),
+    Dropped("data.seed", "ROLL shuffles with seed"),
+    Dropped("data.last_batch", "ROLL goes round its data without a last batch", "carry"),
+    Dropped("data.**", "ROLL has no such key"),
+]
+RLVR: list[Rule] = [PROMPTS, MIXING, VALIDATION, WORKERS, *ORDER]
+
+
+# Supervised training
+
+
+def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]) -> Code:
+    """Files of rows whose columns are named by top-level keys."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield from read_paths(view, "train", f"{D}.file_name")
+        yield from read_paths(view, "eval", f"{V}.data_args.file_name")
+        for place in _sources(view):
+            for field, (key, _) in columns.items():
+                yield Flow((*place, field), view.get(key), (view.path(key),), same=True)
+            for field, value in fixed.items():
+                yield Flow((*place, field), value, ())
+
+    def write(view: Writing) -> Iterator[Out]:
+        yield from write_paths(view, "train", f"{D}.file_name", listed=False)
+        yield from write_paths(view, "eval", f"{V}.data_args.file_name", listed=False)
+        for kind in ("train", "eval"):
+            for index, source in enumerate(view.get(f"data.{kind}")):
+                yield from _supervised_columns(view, ("data", kind, index), source, columns, fixed)
+
+    keys = [K(key, default) for key, default in columns.values()]
+    return Code(
+        "rows",
+        (K(f"{D}.file_name", None), K(f"{V}.data_args.file_name", None), *keys),
+        ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
+        read,
+        write,
+    )
+
+
+def _supervised_columns(
+    view: Writing,
+    place: tuple[Any, ...],
+    source: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+) -> Iterator[Out]:
+    first = (view.get("data.train") or view.get("data.eval"))[0]
+    for field, (key, _) in columns.items():
+        used = ((*place, field),)
+        if source[field] != first[field]:
+            yield Lost(used, f"ROLL has one {key} for all files")
+        else:
+            yield Flow(view.path(key), source[field], used, same=True)
+    for field, value in fixed.items():
+        if source[field] != value and view.explicit(".".join(map(str, (*place, field)))):
+            yield Lost(((*place, field),), f"ROLL reads the column {value}, not {source[field]}")
+    for field in ("responses_per_prompt", "evaluation_sampling"):
+        if field in source:
+            yield Flow((), None, ((*place, field),), "mapped", "nothing is drawn in supervised training")
+    yield from others(view, place, source, {"path", *columns, *fixed})
+
+
+SUPERVISED: list[Rule] = [
+    WORKERS,
+    Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
+    Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
+    Dropped("data.curriculum.order", "ROLL reads rows in file order", "sequential", matters=True),
+    Dropped("data.**", "ROLL has no such key"),
+]
+LOADER = Key("actor_train.training_args.dataloader_num_workers", "data.loader_workers", 0)
+SFT: list[Rule] = [
+    _supervised(
+        {
+            "prompt_key": ("prompt_key", "instruction"),
+            "response_key": ("response_key", "output"),
+            "system_prompt_key": ("system_key", None),
+        },
+        {"prompt_type": "text"},
+    ),
+    LOADER,
+    *SUPERVISED,
+]
+DPO: list[Rule] = [
+    _supervised(
+        {"chosen_key": ("chosen_key", "chosen"), "rejected_key": ("rejected_key", "rejected")},
+        {"prompt_key": "instruction", "prompt_type": "text"},
+    ),
+    WORKERS,
+    Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
+    Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
+    Dropped("data.curriculum.order", "ROLL's DPO shuffles", "shuffle"),
+    Dropped("data.**", "ROLL has no such key"),
+]
+DISTILL: list[Rule] = [
+    _supervised(
+        {"prompt_key": ("question_key", "question"), "response_key": ("answer_key", "answer")},
+        {"prompt_type": "text"},
+    ),
+    LOADER,
+    *SUPERVISED,
+]

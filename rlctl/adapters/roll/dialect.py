@@ -1,0 +1,320 @@
+"""The ROLL dialect: a table for each pipeline, and which of them a file is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.adapters.dialect import Dialect, Program, Taken
+from rlctl.adapters.reading import Read, unknown_keys
+from rlctl.adapters.roll import (
+    agentic,
+    algorithm,
+    batch,
+    correction,
+    data,
+    distill,
+    model,
+    notes,
+    placement,
+    rewards,
+    rollout,
+    run,
+    train,
+    worker_notes,
+)
+from rlctl.adapters.roll.helpers import explained, named_by_others
+from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
+from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
+from rlctl.adapters.table import Table, joined
+from rlctl.adapters.values import Names
+from rlctl.config import Config
+from rlctl.documents import Document
+from rlctl.errors import TranslationError
+
+ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", "reference": "teacher"}
+MIXED_ROLES = {"reference": "teacher"}
+SFT_ROLES = {"actor_train": "sft_train"}
+OFFLINE_ROLES = {"actor_train": "student", "reference": "teacher"}
+AWAY = ("algorithm", "rollout", "sync", "critic", "rewards", "reward_loop", "buffer", "service", "batch")
+"""Sections that supervised training has nothing for, but what its own rules say."""
+
+
+def _model(*keys: str) -> list[Rule]:
+    """The rules of the model, with one key for its path where not each role has its own."""
+    paths = [Key(key, "model.path", None, always=True) for key in keys]
+    return [*paths, *(rule for rule in model.RULES if not (isinstance(rule, Code) and rule.name == "model paths"))]
+
+
+def _away(objective: str, *kept: str) -> list[Rule]:
+    reason = f"not part of ROLL's {objective}"
+    found: list[Rule] = [Dropped(f"{name}.**", reason) for name in AWAY if name not in kept]
+    return [*found, Dropped("critic", reason, None), Dropped("run.**", reason), Dropped("model.**", reason)]
+
+
+STAYS: list[Rule] = [
+    Dropped("train.engine.offload", "ROLL's SFT keeps everything on its devices", "none"),
+    Dropped("train.engine.offload_gradients", "ROLL's SFT keeps everything on its devices", False),
+]
+OFFLOADS: list[Rule] = [
+    Key(
+        "is_offload_states",
+        "train.engine.offload",
+        False,
+        Names({False: "none", True: "both"}, "ROLL moves all or nothing"),
+    ),
+    Dropped("train.engine.offload_gradients", "ROLL moves all or nothing", False),
+]
+"""What idle roles do with their states in DPO and distillation."""
+RL = joined(run.RULES, model.RULES, train.RULES, rollout.RULES, placement.RULES)
+RLVR = joined(
+    RL,
+    rollout.ONE_TURN,
+    batch.RLVR,
+    algorithm.RLVR,
+    [correction.CORRECTION],
+    rewards.RULES,
+    data.RLVR,
+    agentic.NO_ENVIRONMENTS,
+)
+AGENTIC = joined(RL, rollout.TURNS, batch.AGENTIC, algorithm.AGENTIC, [correction.CORRECTION], agentic.AGENTIC)
+SFT = joined(
+    run.RULES,
+    without([*_model("pretrain"), *train.POLICY, *placement.RULES], "actor_infer", "reference", "critic"),
+    [batch.EPOCHS],
+    batch.SUPERVISED,
+    data.SFT,
+    [Dropped("algorithm.objective.name", "another start script and another kind of file", "sft"), *STAYS],
+    _away("SFT"),
+    [Dropped("reference.**", "SFT compares with nothing")],
+)
+DPO = joined(
+    run.RULES,
+    without([*_model("pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
+    batch.BOTH,
+    batch.SUPERVISED,
+    data.DPO,
+    algorithm.DPO,
+    OFFLOADS,
+    _away("DPO"),
+)
+DISTILL = joined(
+    run.RULES,
+    without([*_model("student_pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
+    [batch.EPOCHS],
+    batch.SUPERVISED,
+    data.DISTILL,
+    distill.OFFLINE,
+    OFFLOADS,
+    [Dropped("algorithm.objective.name", "another start script and another kind of file", "sft")],
+    _away("distillation"),
+)
+
+
+def _tables() -> Mapping[str, Table]:
+    rlvr = (*notes.RLVR_NOTES, *worker_notes.NOTES)
+    agents = (*notes.AGENTIC_NOTES, *worker_notes.NOTES)
+    supervised = (*notes.SUPERVISED_NOTES, *worker_notes.NOTES)
+    return {
+        "rlvr": Table(joined(RLVR, distill.WITHOUT_TEACHER), rlvr),
+        "agentic": Table(joined(AGENTIC, distill.WITHOUT_TEACHER), agents),
+        "sft": _table(SFT, supervised, SFT_ROLES),
+        "dpo": Table(joined(DPO, distill.WITHOUT_TEACHER), supervised),
+        "distill": _table(DISTILL, supervised, OFFLINE_ROLES),
+        "opd": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), ONLINE_ROLES),
+        "opd_agentic": _table(joined(distill.ONLINE, AGENTIC), (*notes.TEACHERS, *agents), ONLINE_ROLES),
+        "rlvr_teacher": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), MIXED_ROLES),
+    }
+
+
+def _table(rules: Sequence[Rule], about: Sequence[Noted], roles: Mapping[str, str]) -> Table:
+    return Table(tuple(spelled(rules, roles)), tuple(spelled_notes(about, roles)))
+
+
+SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("sft", ("sft_train",)),
+    ("distill", ("student", "student_pretrain", "teacher_pretrain", "kd_objective")),
+    ("opd", ("student_train", "student_infer")),
+    ("dpo", ("chosen_key", "rejected_key", "ipo")),
+    ("agentic", ("train_env_manager", "val_env_manager", "custom_envs")),
+    ("rlvr_teacher", ("teacher", "use_opd")),
+)
+"""Keys that only one pipeline has; RLVR is what has none of them."""
+SCRIPTS = {
+    "start_rlvr_pipeline.py": "",
+    "start_rlvr_vl_pipeline.py": "",
+    "start_rlvr_rollout_pipeline.py": "",
+    "start_agentic_pipeline.py": "agentic",
+    "start_agentic_rollout_pipeline.py": "agentic",
+    "start_sft_pipeline.py": "sft",
+    "start_dpo_pipeline.py": "dpo",
+    "start_distill_pipeline.py": "distill",
+    "start_distill_vl_pipeline.py": "distill",
+    "start_onpolicy_distill_pipeline.py": "",
+}
+
+
+@dataclass(frozen=True)
+class Roll(Dialect):
+    """ROLL, whose users write one Hydra YAML for a start script."""
+
+    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+        """The pipeline whose own keys the file has. Keys that only name values for other keys are no unknown ones."""
+        kind = kind or self._pipeline(document.values)
+        release = version or self.newest
+        named = named_by_others(document)
+        leaves = [path for path, _ in document.leaves()]
+        counted = [path for path in leaves if not any(path[:length] in named for length in range(1, len(path) + 1))]
+        missing = sum(1 for _ in unknown_keys(self.tables[kind], version_of(release), release, counted))
+        return Taken(release, kind, missing, len(leaves))
+
+    def _pipeline(self, values: Mapping[str, Any]) -> str:
+        found = next((kind for kind, keys in SIGNS if any(key in values for key in keys)), "rlvr")
+        return "opd_agentic" if found == "opd" and values.get("pure_opd_pipeline_type") == "agentic" else found
+
+    def read(
+        self,
+        document: Document,
+        taken: Taken,
+        *,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
+        """As any dialect, with keys that only other keys name told apart from those that nothing knows."""
+        found = super().read(document, taken, environment=environment, options=options, restored=restored)
+        explained(found.report, document)
+        return found
+
+    def kind_for(self, config: Config, version: str) -> str:
+        """The pipeline that trains so.
+
+        Raises:
+            TranslationError: ROLL has no pipeline for the objective.
+        """
+        objective, distillation = config.algorithm.objective.choice, config.algorithm.distillation
+        if objective == "sft":
+            return "distill" if distillation is not None else "sft"
+        if objective == "dpo":
+            return "dpo"
+        if objective != "rl":
+            raise TranslationError(
+                f"ROLL has no pipeline for objective {objective}",
+                hint="ROLL trains with rl, sft and dpo; Trinity has mix",
+            )
+        agents = config.rollout.environments is not None
+        if distillation is None:
+            return "agentic" if agents else "rlvr"
+        if distillation.args.get("with_rewards") and not agents:
+            return "rlvr_teacher"
+        return "opd_agentic" if agents else "opd"
+
+
+ROLL = Roll(
+    "roll",
+    ("2026.8",),
+    _tables(),
+    (
+        "defaults",
+        "hydra",
+        "exp_name",
+        "seed",
+        "logging_dir",
+        "output_dir",
+        "rollout_dump_dir",
+        "system_envs",
+        "checkpoint_config",
+        "track_with",
+        "tracker_kwargs",
+        "num_gpus_per_node",
+        "max_steps",
+        "save_steps",
+        "max_ckpt_to_keep",
+        "logging_steps",
+        "eval_steps",
+        "resume_from_checkpoint",
+        "async_generation_ratio",
+        "rollout_batch_size",
+        "val_batch_size",
+        "prompt_length",
+        "response_length",
+        "sequence_length",
+        "val_prompt_length",
+        "val_sequence_length",
+        "num_return_sequences_in_group",
+        "is_num_return_sequences_expand",
+        "is_use_additional_prompts",
+        "max_additional_running_prompts",
+        "max_running_requests",
+        "ppo_epochs",
+        "adv_estimator",
+        "critic_warmup",
+        "gamma",
+        "lambd",
+        "use_pg_clip_range",
+        "pg_clip",
+        "pg_clip_low",
+        "pg_clip_high",
+        "dual_clip_loss",
+        "importance_sampling",
+        "ratio_type",
+        "value_clip",
+        "reward_clip",
+        "advantage_clip",
+        "loss_agg_mode",
+        "rl_loss_coef",
+        "entropy_loss_coef",
+        "use_kl_loss",
+        "kl_loss_coef",
+        "add_token_level_kl",
+        "init_kl_coef",
+        "kl_penalty",
+        "target_kl",
+        "kl_horizon",
+        "norm_mean_type",
+        "norm_std_type",
+        "reward_normalization",
+        "whiten_rewards",
+        "whiten_advantages",
+        "max_len_mask",
+        "difficulty_mask",
+        "difficulty_low_threshold",
+        "difficulty_high_threshold",
+        "error_max_len_clip",
+        "error_max_len_threshold",
+        "difficulty_loss_weight",
+        "length_loss_weight",
+        "train_infer_correction",
+        "max_grad_norm",
+        "beta",
+        "ipo",
+        "label_smoothing",
+        "pretrain",
+        "reward_pretrain",
+        "student_pretrain",
+        "teacher_pretrain",
+        "global_template",
+        "prompt_key",
+        "query_key",
+        "response_key",
+        "system_key",
+        "chosen_key",
+        "rejected_key",
+        "validation",
+        "actor_train",
+        "actor_infer",
+        "critic",
+        "reference",
+        "sft_train",
+        "student",
+        "student_train",
+        "student_infer",
+        "teacher",
+        "rewards",
+        "train_env_manager",
+        "val_env_manager",
+        "custom_envs",
+    ),
+    programs={f"*{name}": Program("file", kind) for name, kind in SCRIPTS.items()},
+)

@@ -1,0 +1,142 @@
+"""ROLL: learning from a teacher, on the data set's answers (distillation) or on the policy's own (on-policy distillation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+
+D = "algorithm.distillation"
+FIELDS = ("teacher", "loss", "coefficient", "top_k", "args")
+WITHOUT_TEACHER: list[Rule] = [
+    Dropped(D, "another start script and another kind of file", None),
+    *[Dropped(f"{D}.{name}", "another start script and another kind of file") for name in FIELDS],
+]
+OFFLINE_ARGS = {
+    "kd_temperature": 1,
+    "teacher_temperature": 1,
+    "adaptive_kl_alpha": 0.5,
+    "skew_lambda": 0.1,
+    "distill_on_prompt": False,
+    "logits_transfer_backend": "ipc+nccl",
+}
+OBJECTIVES = ("forward_kl", "reverse_kl", "adaptive_kl", "skewed_forward_kl", "skewed_reverse_kl", "js_divergence")
+
+
+def _read_offline(view: Reading) -> Iterator[Flow]:
+    to = view.to(D)
+    yield Flow(to, {}, ())
+    yield Flow((*to, "teacher"), view.get("teacher_pretrain") or "", (view.path("teacher_pretrain"),), same=True)
+    yield Flow((*to, "loss"), view.get("kd_objective"), (view.path("kd_objective"),), same=True)
+    weight = (view.path("distill_loss_weight"),)
+    yield Flow((*to, "coefficient"), float(view.get("distill_loss_weight")), weight, same=True)
+    yield Flow((*to, "top_k"), view.get("logits_topk") or None, (view.path("logits_topk"),), same=True)
+    for name in OFFLINE_ARGS:
+        if view.written(name):
+            yield Flow((*to, "args", name), view.get(name), (view.path(name),), same=True)
+
+
+def _write_offline(view: Writing) -> Iterator[Out]:
+    section, to = view.get(D), view.to(D)
+    if not isinstance(section, Mapping):
+        return
+    yield Flow(view.path("teacher_pretrain"), section["teacher"], ((*to, "teacher"),), same=True, always=True)
+    if section["loss"] in OBJECTIVES:
+        yield Flow(view.path("kd_objective"), section["loss"], ((*to, "loss"),), same=True, always=True)
+    else:
+        yield Lost(((*to, "loss"),), f"ROLL distils by {', '.join(OBJECTIVES)}, not by {section['loss']}")
+    yield Flow(
+        view.path("distill_loss_weight"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True
+    )
+    if section["top_k"] is not None:
+        yield Flow(view.path("logits_topk"), section["top_k"], ((*to, "top_k"),), same=True)
+    else:
+        yield Lost(((*to, "top_k"),), "ROLL compares the 64 likeliest tokens, or as many as logits_topk says")
+    for name, value in section["args"].items():
+        if name in OFFLINE_ARGS:
+            yield Flow(view.path(name), value, ((*to, "args"),), same=True)
+        else:
+            yield Lost(((*to, "args"),), f"ROLL's distillation takes no {name}")
+
+
+OFFLINE: list[Rule] = [
+    Code(
+        "distillation",
+        (
+            K("teacher_pretrain", None),
+            K("kd_objective", "forward_kl"),
+            K("distill_loss_weight", 0.5),
+            K("logits_topk", 64),
+            *(K(name, default) for name, default in OFFLINE_ARGS.items()),
+        ),
+        (D, *(f"{D}.{name}" for name in FIELDS)),
+        _read_offline,
+        _write_offline,
+        "loss = coefficient x divergence + (1 - coefficient) x imitation",
+    ),
+    Key("student_pretrain", "model.path", None, always=True),
+]
+
+
+# On-policy: the reward of a token is minus its divergence from the teacher. The teacher's block is that of the reference.
+
+PATH, WEIGHT = "reference.model_args.model_name_or_path", "reference.opd_kl_coef"
+
+
+def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
+    if view.get(PATH):
+        yield Flow((*to, "teacher"), view.get(PATH), (view.path(PATH),), same=True)
+        return
+    block = view.get("reference")
+    named = block if isinstance(block, Mapping) else {}
+    for name, teacher in named.items():
+        path = teacher.get("model_args", {}).get("model_name_or_path") if isinstance(teacher, Mapping) else None
+        if path:
+            used = ((*view.path("reference"), name, "model_args", "model_name_or_path"),)
+            note = "the first of several teachers, each for the rows of its tags"
+            yield Flow((*to, "teacher"), path, used, "derived", note)
+            return
+
+
+def _read_online(view: Reading) -> Iterator[Flow]:
+    to = view.to(D)
+    mixed = bool(view.get("use_opd"))
+    yield Flow(to, {}, ())
+    yield from _read_teacher(view, to)
+    yield Flow((*to, "loss"), "reverse_kl", ())
+    value = view.get(WEIGHT)
+    yield Flow((*to, "coefficient"), float(1.0 if value is None else value), (view.path(WEIGHT),), same=True)
+    yield Flow((*to, "args", "estimator"), view.get("kl_penalty"), (view.path("kl_penalty"),))
+    yield Flow((*to, "args", "with_rewards"), mixed, (view.path("use_opd"), view.path("is_pure_opd")))
+
+
+def _write_online(view: Writing) -> Iterator[Out]:
+    section, to = view.get(D), view.to(D)
+    if not isinstance(section, Mapping):
+        return
+    mixed = bool(section["args"].get("with_rewards"))
+    yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, ((*to, "args"), to), always=True)
+    yield Flow(view.path(PATH), section["teacher"], ((*to, "teacher"),), same=True, always=True)
+    yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
+    if section["loss"] != "reverse_kl":
+        yield Lost(((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}")
+    if section["top_k"] is not None:
+        yield Lost(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
+    estimator = section["args"].get("estimator")
+    if estimator is not None:
+        yield Flow(view.path("kl_penalty"), estimator, ((*to, "args"),))
+    if set(section["args"]) - {"estimator", "with_rewards"}:
+        yield Lost(((*to, "args"),), "ROLL's on-policy distillation takes an estimator and nothing else")
+
+
+ONLINE: list[Rule] = [
+    Code(
+        "on-policy distillation",
+        (K(PATH, None), K(WEIGHT, None), K("kl_penalty", "kl"), K("use_opd", False), K("is_pure_opd", False)),
+        (D, *(f"{D}.{name}" for name in FIELDS)),
+        _read_online,
+        _write_online,
+        "reward of a token = -coefficient x (log-prob - the teacher's)",
+    ),
+]

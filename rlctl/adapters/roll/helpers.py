@@ -1,0 +1,56 @@
+"""ROLL: keys of a file that only other keys name, by ``${...}``: templates of environments, patterns, shared numbers.
+
+ROLL drops them like every key that its dataclasses do not have, once the others have taken their values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from rlctl.documents import Document, KeyPath, dotted, parse_dotted
+from rlctl.report import Bucket, Entry, Report
+
+_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+
+
+def named_by_others(document: Document) -> frozenset[KeyPath]:
+    """The places that interpolations in the document name."""
+    found = {name for _, value in document.leaves() for text in _texts(value) for name in _NODE.findall(text)}
+    return frozenset(tuple(name.split(".")) for name in found)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def explained(report: Report, document: Document) -> None:
+    """Give keys that other keys name, and those of an included file that none names, their bucket instead of unknown."""
+    named = named_by_others(document)
+    entries = [_explained(entry, named, document) for entry in report.accounting]
+    known = {entry.key for before, entry in zip(report.accounting, entries, strict=True) if before is not entry}
+    report.accounting[:] = entries
+    report.findings[:] = [
+        finding for finding in report.findings if finding.code != "unknown-key" or finding.key not in known
+    ]
+
+
+def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
+    if entry.bucket is not Bucket.UNKNOWN:
+        return entry
+    path = parse_dotted(entry.key)
+    name = next((path[:length] for length in range(1, len(path) + 1) if path[:length] in named), None)
+    if name is not None:
+        note = f"no key of ROLL's own: other keys take its value by ${{{dotted(name)}}}"
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=note)
+    if entry.at is not None and document.name and entry.at.file != document.name:
+        return replace(
+            entry, bucket=Bucket.DEAD, note="no key of ROLL's own, in an included file, and no other key names it"
+        )
+    return entry

@@ -1,0 +1,249 @@
+"""ROLL: keys without a rule. ROLL drops keys it does not have in silence, and nothing reads some that it has."""
+
+from __future__ import annotations
+
+from rlctl.adapters.roll.worker_notes import NOTES as WORKERS
+from rlctl.adapters.rules import Noted, carried, dead, unsupported
+
+T = "actor_train.training_args"
+HYDRA = dead("Hydra's own settings", "hydra", "hydra.**", "defaults", "defaults.**")
+GONE = dead(
+    "ROLL has no such key any more and drops it",
+    "reward_norm",
+    "reward_scale",
+    "reward_shift",
+    "sft_loss_coef",
+    "positive_loss_coef",
+    "train_env_manager.n_groups",
+    "train_env_manager.env_groups",
+    "val_env_manager.n_groups",
+    "val_env_manager.env_groups",
+)
+DROPPED = [
+    *dead("ROLL has no such key and drops it: name files with their folder", "*.data_args.dataset_dir"),
+    *dead("ROLL has no such key and drops it", "*.data_args.interleave_probs", "validation.eval_steps"),
+    *dead("a key of actor_train; ROLL drops it here", "pg_variant", "lora_rank", "lora_alpha", "lora_target"),
+    *dead(
+        "ROLL has no such key and drops it",
+        "world_size",
+        "reward_system_config",
+        "reward_system_config.**",
+        "use_additional_prompts",
+    ),
+]
+UNUSED = dead(
+    "no key of ROLL's own, and no other key names it",
+    "model_name",
+    "default_history_length",
+    "max_actions_per_traj",
+    "max_tokens_per_step",
+    "env_manager_cls",
+)
+UNREAD = dead(
+    "ROLL has the key and never reads it",
+    "l2",
+    "use_reward_scaling",
+    "use_reward_norm",
+    "add_len_reward",
+    "use_policy_loss_type",
+    "use_topr_loss",
+    "use_topr_neg_loss_coef",
+    "postive_loss_coef",
+    "balance_length",
+    "minibatch_data_iter_num",
+    "mask_type",
+    "val_greedy",
+    "val_n_sample",
+    "dataset_filter",
+    "dataset_filter.**",
+    "use_token_reward",
+    "open_feedback_turn",
+    "dirty_data_mask",
+    "exp_mode",
+    "enable_reference",
+    "base_dir",
+    "length_profiler_dir",
+    "local_rank",
+    "rewards.*.response_filter_config",
+    "rewards.*.response_filter_config.**",
+    "reward_normalization.global_scale_factor",
+    "reward_normalization.global_shift_value",
+    "*.training_args.data_seed",
+    "*.data_args.eval_file_name",
+    "*.data_args.id",
+    "*.data_args.response",
+)
+SET = [
+    *dead("ROLL sets it itself", "*.generating_args.num_return_sequences", "validation.generating_args.max_new_tokens"),
+    *dead("ROLL sets it itself: the seed of the run", "*.training_args.seed"),
+    *dead("ROLL sets it itself: the folder of the run", "*.training_args.output_dir"),
+    *dead("ROLL sets it itself", f"{T}.max_steps", "*.training_args.max_steps"),
+]
+VALIDATION = [
+    *dead(
+        "the engines read no such setting for validation",
+        "validation.generating_args.do_sample",
+        "validation.generating_args.max_length",
+    ),
+    *dead("the training data's template decides", "validation.data_args.template"),
+    *dead("the training data's settings decide", "validation.data_args.**"),
+    *unsupported(
+        "a setting of validation's sampling that has no canonical form",
+        "validation.generating_args.**",
+    ),
+    *dead("validation uses the workers of actor_infer", "validation.**"),
+]
+TEMPLATES = [
+    *dead(
+        "only the template of the training data is read",
+        *(f"{role}.data_args.template" for role in ("actor_infer", "reference", "critic")),
+    ),
+    *unsupported(
+        "one of ROLL's own chat templates; elsewhere the tokenizer's is used, which is the same for 'native'",
+        "actor_train.data_args.template",
+        "global_template",
+        "tag_to_template.**",
+    ),
+]
+MEDIA = unsupported(
+    "how ROLL reads images, video and sound; processors elsewhere have their own limits",
+    *(
+        f"actor_train.data_args.{name}"
+        for name in (
+            "image_max_pixels",
+            "image_min_pixels",
+            "video_max_pixels",
+            "video_min_pixels",
+            "video_total_pixels",
+            "video_fps",
+            "video_max_frames",
+            "video_resize_chunk_frames",
+            "image_folder",
+            "video_folder",
+            "audio_folder",
+            "custom_data_kwargs_func",
+        )
+    ),
+)
+UNSUPPORTED = [
+    *unsupported(
+        "shares of domains, which rows' tags name; elsewhere shares are of files",
+        "actor_train.data_args.domain_interleave_probs.*",
+    ),
+    *unsupported("dual clip of a ratio of whole sequences", "dual_clip_loss"),
+    *unsupported("each mini-batch takes its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),
+    *unsupported("rejection by differences of probabilities, or by segments", "train_infer_correction.filters.*.**"),
+    *unsupported(
+        "filters of groups that differ by domain", "rewards.*.query_filter_config", "rewards.*.query_filter_config.**"
+    ),
+    *unsupported("secrets are never kept: give the key again", "rewards.*.judge_api_key"),
+    *unsupported("a second column that is put after the prompt", "query_key"),
+    *unsupported("a reward model beside the policy, which reward workers ask", "reward_model.**"),
+]
+CARRIED = [
+    *carried("where models are downloaded from", "model_download_type"),
+    *carried("ROLL's router of requests", "router_args", "router_args.**", free=True),
+    *carried("ROLL's way to generate", "generate_opt_level", "user_defined_rollout_loop_cls"),
+    *carried("ROLL's transfer backend", "transfer_backend", "transfer_backend.**", free=True),
+    *carried("dumps of ROLL's metrics", "save_logging_board_dir", "report_length_and_rewards", "otlp_output_dir"),
+    *carried("an override of how a mapping is shared", "partial_gpu_mode"),
+    *carried("a further field of checkpoint storage", "checkpoint_config.*", free=True),
+    *carried("a further reader of data", "actor_train.data_args.dataset_type"),
+]
+AGENTIC = [
+    *unsupported("the reward of an agentic run from a model beside it", "reward", "reward.**"),
+    *unsupported(
+        "sampling of an environment manager of its own",
+        "train_env_manager.generating_args.**",
+        "val_env_manager.generating_args.**",
+    ),
+    *dead(
+        "the same for all workers of a manager",
+        *(
+            f"{manager}.{name}"
+            for manager in ("train_env_manager", "val_env_manager")
+            for name in ("world_size", "name", "pg_variant")
+        ),
+    ),
+]
+DEAD_IN_RL = [
+    *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
+    *dead("RLVR validates in one batch", "val_batch_size"),
+    *dead("RLVR draws no frames", "render_save_dir"),
+]
+DEAD_IN_AGENTIC = [
+    *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
+    *dead(
+        "agentic runs take the trajectories of train_env_manager",
+        "num_return_sequences_in_group",
+        "response_length",
+        "is_num_return_sequences_expand",
+        "is_use_additional_prompts",
+        "max_additional_running_prompts",
+    ),
+    *dead(
+        "a key of RLVR; ROLL drops it in agentic runs",
+        "norm_mean_type",
+        "norm_std_type",
+        "importance_sampling",
+        "difficulty_loss_weight",
+        "length_loss_weight",
+        "rl_loss_coef",
+        "max_len_mask",
+        "difficulty_mask",
+        "difficulty_low_threshold",
+        "difficulty_high_threshold",
+        "error_max_len_clip",
+        "error_max_len_threshold",
+        "global_template",
+        "rewards.**",
+        "reward_model.**",
+    ),
+    *dead("environments bring their own data", "actor_train.data_args.**", "validation", "validation.**"),
+]
+DEAD_IN_SFT = [
+    *dead(
+        "supervised training rolls nothing out",
+        "rollout_batch_size",
+        "max_running_requests",
+        "is_use_additional_prompts",
+        "is_num_return_sequences_expand",
+        "num_return_sequences_in_group",
+        "val_batch_size",
+        "model_update_buffer_size_mb",
+        "rollout_dump_dir",
+        "generate_opt_level",
+        "max_additional_running_prompts",
+        "is_offload_states",
+        "is_offload_optimizer_states_in_train_step",
+    ),
+    *dead("ROLL has no such key here and drops it", "reward_pretrain", "ppo_epochs", "adv_estimator"),
+]
+TEACHERS = unsupported(
+    "several teachers, each for the rows of its tags",
+    *(
+        f"reference.*.{name}"
+        for name in (
+            "model_args.**",
+            "strategy_args.**",
+            "training_args.**",
+            "data_args.**",
+            "sequence_packing_args.**",
+            "device_mapping",
+            "infer_batch_size",
+            "use_sequence_packing",
+            "use_dynamic_batching_in_infer",
+            "max_tokens_per_microbatch_in_infer",
+            "sequence_length_round_in_infer",
+            "opd_kl_coef",
+            "tag_included",
+            "worker_cls",
+            "name",
+        )
+    ),
+)
+"""Teachers by name; with one teacher alone its block is that of the reference."""
+COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *WORKERS)
+RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
+AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
+SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)

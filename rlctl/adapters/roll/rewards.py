@@ -1,0 +1,336 @@
+"""ROLL: rewards are worker classes, one for each domain, and rows find their domain by tag; masks and filters by reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+
+ROOT = "roll.pipeline.rlvr.rewards"
+MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"
+SANDBOX = f"{ROOT}.code_sandbox_reward_worker.CodeSandboxRewardWorker"
+JUDGE = f"{ROOT}.llm_judge_reward_worker.LLMJudgeRewardWorker"
+MATH_RULES = ("auto", "math", "boxed", "gsm8k", "number", "dapo_math")
+SECRET = "judge_api_key"
+FALLBACK = "math_rule"
+"""The domain of rows whose tag no reward names."""
+FILTERS = "query_filter_config"
+DEAD = ("response_filter_config",)
+
+
+def _read(view: Reading) -> Iterator[Flow]:
+    domains = view.get("rewards")
+    if not isinstance(domains, Mapping):
+        return
+    for index, (name, settings) in enumerate(domains.items()):
+        if isinstance(settings, Mapping):
+            yield from _read_one(view, index, str(name), settings)
+
+
+def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any]) -> Iterator[Flow]:
+    to, place = ("rewards", index), (*view.path("rewards"), name)
+    kind = settings.get("worker_cls")
+    cls = (*place, "worker_cls")
+    if kind == MATH:
+        yield Flow((*to, "type"), "rule", (cls,))
+        yield Flow((*to, "rule"), "math", (cls,))
+    else:
+        yield Flow((*to, "type"), "external", (cls,))
+        yield Flow((*to, "kind"), str(kind or "roll"), (cls,), same=True)
+    yield Flow((*to, "name"), name, (cls,))
+    tags = settings.get("tag_included")
+    yield Flow((*to, "applies_to"), list(tags) if tags else None, ((*place, "tag_included"),))
+    if isinstance(settings.get("world_size"), int):
+        yield Flow((*to, "workers"), settings["world_size"], ((*place, "world_size"),), same=True)
+    taken = ("worker_cls", "tag_included", "world_size", FILTERS, SECRET, *DEAD)
+    for key, value in settings.items():
+        if key not in taken:
+            yield Flow((*to, "args", key), value, ((*place, key),), same=True)
+
+
+def _write(view: Writing) -> Iterator[Out]:
+    names: set[str] = set()
+    for index, reward in enumerate(view.get("rewards")):
+        yield from _write_one(view, index, reward, domain_name(reward, index, names))
+
+
+def domain_name(reward: Mapping[str, Any], index: int, taken: set[str]) -> str:
+    """The domain of a reward: its name, told apart from the others; a rule for all rows is ROLL's fallback."""
+    name = str(reward["name"])
+    if name == "reward":
+        name = FALLBACK if reward["type"] == "rule" else "reward"
+    name = name if name not in taken else f"{name}_{index}"
+    taken.add(name)
+    return name
+
+
+def domains(view: Writing) -> list[str]:
+    """The domains that are written, in order."""
+    taken: set[str] = set()
+    return [domain_name(reward, index, taken) for index, reward in enumerate(view.get("rewards"))]
+
+
+def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) -> Iterator[Out]:
+    place, to = ("rewards", index), (*view.path("rewards"), name)
+    yield from _write_class(view, reward, place, to)
+    tags = reward["applies_to"]
+    if tags:
+        yield Flow((*to, "tag_included"), list(tags), ((*place, "applies_to"),), same=True, always=True)
+    else:
+        note = f"rows whose tag no domain names go to {FALLBACK}" if name == FALLBACK else ""
+        yield Flow((*to, "tag_included"), [name], ((*place, "applies_to"),), "derived", note, always=True)
+    yield Flow((*to, "world_size"), reward["workers"], ((*place, "workers"),), same=True, always=True)
+    model = view.config.model.path
+    if "model_args" not in reward.get("args", {}):
+        note = "its tokenizer reads responses"
+        used = (view.to("model.path"),)
+        yield Flow((*to, "model_args", "model_name_or_path"), model, used, "derived", note, always=True)
+    yield Flow((), None, ((*place, "name"),), "mapped", f"the domain {name}")
+    for field, usual in (("weight", 1.0), ("timeout", 30.0), ("on_error", "stop")):
+        if reward[field] != usual:
+            yield Lost(((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is")
+    for field in ("score_right", "score_wrong"):
+        if field in reward and reward[field] != (1.0 if field == "score_right" else 0.0):
+            yield Lost(((*place, field),), "ROLL's worker scores 1 and 0")
+
+
+def _write_class(
+    view: Writing, reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]
+) -> Iterator[Out]:
+    kind = reward["type"]
+    used = ((*place, "type"), (*place, "kind"), (*place, "rule"))
+    if kind == "external" and ("." in reward["kind"] or reward["kind"] == "roll"):
+        if reward["kind"] != "roll":
+            yield Flow((*to, "worker_cls"), reward["kind"], used, always=True)
+    elif kind == "rule" and reward["rule"] in MATH_RULES:
+        exact = reward["rule"] == "math"
+        note = "" if exact else "ROLL reads and compares answers in its own way: scores may differ"
+        yield Flow((*to, "worker_cls"), MATH, used, "mapped" if exact else "derived", note, always=True)
+    elif kind == "sandbox":
+        yield from _write_sandbox(reward, place, to)
+    elif kind == "judge":
+        yield from _write_judge(reward, place, to)
+    else:
+        what = {"rule": f"the rule {reward.get('rule')}", "external": reward.get("kind")}.get(
+            kind, f"a {kind} as it is"
+        )
+        key = ".".join(map(str, (*to, "worker_cls")))
+        reason = f"ROLL scores with worker classes and has none for {what}: write one and name it as {key}"
+        yield Lost((*used, (*place, "path"), (*place, "function")), reason)
+        fields = (
+            "signature",
+            "tokenizer",
+            "chat_template",
+            "max_tokens",
+            "micro_per_replica",
+            "trust_remote_code",
+            "overrides",
+            "args",
+        )
+        for field in fields:
+            if field in reward and kind != "external":
+                yield Lost(((*place, field),), "a setting of that reward")
+        if kind != "external":
+            return
+    for key, value in reward.get("args", {}).items():
+        yield Flow((*to, key), value, ((*place, "args", key), (*place, "args")), same=True, always=True)
+
+
+def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
+    yield Flow((*to, "worker_cls"), SANDBOX, ((*place, "type"),), "derived", "ROLL's own sandbox worker", always=True)
+    yield Flow((*to, "use_local"), False, ((*place, "url"),), "derived", always=True)
+    yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
+    for field, usual in (("max_concurrent", 64), ("memory_limit_mb", 1024), ("continuous", False)):
+        if reward[field] != usual:
+            yield Lost(((*place, field),), f"ROLL's sandbox worker takes no {field}")
+
+
+def _write_judge(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
+    yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
+    kind = "api" if reward["base_url"] else "inference"
+    yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
+    names = {"base_url": "judge_api_url", "model": "judge_model_name", "api_key": SECRET, "prompt": "judge_prompt"}
+    for field, key in names.items():
+        if reward[field]:
+            yield Flow((*to, key), reward[field], ((*place, field),), "derived", always=True)
+    for key, value in reward["sampling"].items():
+        yield Flow((*to, "generating_args", key), value, ((*place, "sampling"),), "derived", always=True)
+    for field, usual in (("max_concurrent", 64), ("replicas", 1), ("tensor", 1)):
+        if reward[field] != usual:
+            yield Lost(
+                ((*place, field),), f"ROLL places a judge by device_mapping and strategy_args; it takes no {field}"
+            )
+
+
+REWARDS = Code(
+    "rewards",
+    (K("rewards", ABSENT), K("rewards.**", ABSENT)),
+    (
+        "rewards",
+        *(
+            f"rewards[].{name}"
+            for name in (
+                "type",
+                "name",
+                "weight",
+                "applies_to",
+                "timeout",
+                "workers",
+                "on_error",
+                "rule",
+                "args",
+                "score_right",
+                "score_wrong",
+                "path",
+                "function",
+                "signature",
+                "tokenizer",
+                "chat_template",
+                "max_tokens",
+                "micro_per_replica",
+                "trust_remote_code",
+                "overrides",
+                "base_url",
+                "model",
+                "api_key",
+                "prompt",
+                "sampling",
+                "max_concurrent",
+                "replicas",
+                "tensor",
+                "url",
+                "memory_limit_mb",
+                "continuous",
+                "kind",
+            )
+        ),
+    ),
+    _read,
+    _write,
+)
+
+
+# Filters: masks of the loss, and groups left out by their rewards.
+
+
+def _query_filter(view: Reading) -> tuple[dict[str, Any] | None, list[Any]]:
+    """The filter that all domains share, with its places; None where there is none or they differ."""
+    found, places = view.get("rewards"), []
+    kinds: list[dict[str, Any]] = []
+    for name, settings in (found if isinstance(found, Mapping) else {}).items():
+        config = settings.get(FILTERS) if isinstance(settings, Mapping) else None
+        if isinstance(config, Mapping) and config:
+            places.append((*view.path("rewards"), name, FILTERS))
+        kinds.append(
+            _filter(config if isinstance(config, Mapping) else {}, bool(view.get("is_use_additional_prompts")))
+        )
+    same = bool(kinds) and all(kind == kinds[0] for kind in kinds)
+    return (kinds[0] if same and kinds[0] else None), (places if same else [])
+
+
+def _filter(config: Mapping[str, Any], refill: bool) -> dict[str, Any]:
+    args = config.get("filter_args") or {}
+    if config.get("type") == "std_filter":
+        return {
+            "name": "equal_groups",
+            "metric": "reward",
+            "threshold": max(0.0, float(args.get("std_threshold", -1))),
+            "refill": refill,
+        }
+    if config.get("type") == "mean_filter":
+        low, high = args.get("threshold_down", -1), args.get("threshold_up", 1e9)
+        return {"name": "group_mean", "low": float(low), "high": float(high), "refill": refill}
+    return {}
+
+
+MASKS = (
+    "max_len_mask",
+    "difficulty_mask",
+    "difficulty_low_threshold",
+    "difficulty_high_threshold",
+    "error_max_len_clip",
+    "error_max_len_threshold",
+)
+
+
+def _read_filters(view: Reading) -> Iterator[Flow]:
+    found: list[dict[str, Any]] = []
+    used: list[Any] = []
+    group, places = _query_filter(view)
+    if group:
+        found.append(group)
+        used += places
+    if view.get("max_len_mask"):
+        found.append({"name": "overlong"})
+        used.append(view.path("max_len_mask"))
+    if view.get("difficulty_mask"):
+        low, high = view.get("difficulty_low_threshold"), view.get("difficulty_high_threshold")
+        found.append({"name": "difficulty_mask", "low": float(low), "high": float(high)})
+        used += [view.path(key) for key in MASKS[1:4]]
+    if view.get("error_max_len_clip"):
+        found.append({"name": "error_length", "max_tokens": view.get("error_max_len_threshold")})
+        used += [view.path(key) for key in MASKS[4:]]
+    off = [view.path(key) for key in ("max_len_mask", "difficulty_mask", "error_max_len_clip") if not view.get(key)]
+    yield Flow(view.to("algorithm.filters"), found, (*used, *off))
+    for switch, keys in (("difficulty_mask", MASKS[2:4]), ("error_max_len_clip", MASKS[5:])):
+        for key in keys:
+            if not view.get(switch) and view.written(key):
+                yield Flow((), None, (view.path(key),), "dead", f"{switch} is off")
+
+
+def _write_filters(view: Writing) -> Iterator[Out]:
+    filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
+    by_name = {item["name"]: item for item in filters}
+    if len(by_name) < len(filters):
+        yield Lost(used, "ROLL takes one filter of each kind")
+    yield Flow(view.path("max_len_mask"), "overlong" in by_name, used, always="overlong" in by_name)
+    difficulty = by_name.get("difficulty_mask")
+    yield Flow(view.path("difficulty_mask"), difficulty is not None, used)
+    if difficulty:
+        yield Flow(view.path("difficulty_low_threshold"), difficulty["low"], used, always=True)
+        yield Flow(view.path("difficulty_high_threshold"), difficulty["high"], used, always=True)
+    error = by_name.get("error_length")
+    yield Flow(view.path("error_max_len_clip"), error is not None, used)
+    if error:
+        yield Flow(view.path("error_max_len_threshold"), error["max_tokens"], used)
+    groups = [item for item in filters if item["name"] in ("equal_groups", "group_mean")]
+    if len(groups) > 1:
+        yield Lost(used, "ROLL takes one filter of groups")
+    for item in groups[:1]:
+        yield from _write_groups(view, item, used)
+
+
+def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...]) -> Iterator[Out]:
+    if item["name"] == "equal_groups":
+        config: dict[str, Any] = {"type": "std_filter", "filter_args": {"std_threshold": item["threshold"]}}
+        if item["metric"] not in ("reward", "seq_reward", "seq_final_reward", "score"):
+            yield Lost(used, f"ROLL compares the reward, not {item['metric']}")
+    else:
+        config = {"type": "mean_filter", "filter_args": {"threshold_down": item["low"], "threshold_up": item["high"]}}
+    if not domains(view):
+        yield Lost(used, "ROLL filters by the domains of its rewards, and there are none")
+    for name in domains(view):
+        yield Flow((*view.path("rewards"), name, FILTERS), config, used, always=True)
+    if not item["refill"] and view.config.rollout.over_rollout.additional_prompts:
+        yield Lost(used, "ROLL fills up with additional prompts")
+
+
+FILTER_RULE = Code(
+    "filters",
+    (
+        K("max_len_mask", False),
+        K("difficulty_mask", False),
+        K("difficulty_low_threshold", 0.0),
+        K("difficulty_high_threshold", 1.0),
+        K("error_max_len_clip", False),
+        K("error_max_len_threshold", 9999999999),
+        K(f"rewards.*.{FILTERS}", ABSENT),
+        K(f"rewards.*.{FILTERS}.**", ABSENT),
+    ),
+    ("algorithm.filters", "algorithm.filters[].**"),
+    _read_filters,
+    _write_filters,
+)
+LOOP: list[Rule] = [Dropped("reward_loop.**", "ROLL scores each response as it comes")]
+RULES: list[Rule] = [REWARDS, FILTER_RULE, *LOOP]

@@ -1,0 +1,561 @@
+"""ROLL: what a run is called, where it is kept, who watches it, and its surroundings; the same keys in every pipeline.
+
+Steps count from 0: step 0 is evaluated and never saved, and the last step is always saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
+from rlctl.adapters.values import Off, rows
+from rlctl.config.fields import Interval
+
+NEVER = 1_000_000
+"""ROLL has no word for never; an interval beyond any run stands for it."""
+ROLES = {
+    "actor_train": "policy",
+    "actor_infer": "rollout",
+    "reference": "reference",
+    "critic": "critic",
+    "train_env_manager": "environments",
+    "val_env_manager": "evaluation_environments",
+}
+"""Worker blocks, and the roles whose variables they hold."""
+
+
+@dataclass(frozen=True)
+class Every:
+    """An interval in steps; ROLL has no never."""
+
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if isinstance(value, int) and 0 < value < NEVER else None
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            return NEVER
+        if isinstance(value, int):
+            return value
+        steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
+        if steps is None:
+            raise InexpressibleError("an interval in epochs needs the data's length: give --assume dataset_rows=N")
+        return steps
+
+
+def _read_total(view: Reading) -> Iterator[Flow]:
+    steps = view.get("max_steps")
+    endless = isinstance(steps, int) and steps <= 0
+    yield Flow(view.to("schedule.total_steps"), None if endless else steps, (view.path("max_steps"),), same=not endless)
+
+
+def steps_to_write(view: Writing) -> tuple[int | None, How, str]:
+    """The steps after which the run ends: the first of steps, optimizer steps and epochs, where these are known."""
+    schedule = view.config.schedule
+    steps = schedule.total_steps
+    how: How = "mapped"
+    notes = []
+    if schedule.total_optimizer_steps is not None:
+        each = arithmetic.optimizer_steps_per_step(view.config)
+        limit = -(-schedule.total_optimizer_steps // each)
+        if steps is None or limit < steps:
+            steps, how = limit, "derived"
+            notes.append(f"{schedule.total_optimizer_steps} optimizer steps / {each} a step")
+    count = rows(view.options)
+    if schedule.total_epochs is not None and count is not None:
+        limit = arithmetic.total_steps(view.config, count) or 1
+        if steps is None or limit < steps:
+            steps, how = limit, "derived"
+            notes.append(
+                f"{schedule.total_epochs} epochs of {count} rows in steps of {view.config.batch.prompts_per_step}"
+            )
+    return steps, how, "; ".join(notes)
+
+
+def _write_total(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    used = view.to("schedule.total_steps")
+    steps, how, note = steps_to_write(view)
+    if schedule.total_epochs is not None:
+        yield from _epochs(view, steps)
+    if steps is None:
+        if schedule.total_epochs is None:
+            yield Lost((used,), "ROLL ends after max_steps, 500 where it is not said")
+        return
+    limits = (used, view.to("schedule.total_optimizer_steps"), view.to("schedule.total_epochs"))
+    places = limits if how == "derived" else (used,)
+    yield Flow(view.path("max_steps"), steps, places, how, note, same=how == "mapped", always=True)
+
+
+def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
+    used = (view.to("schedule.total_epochs"),)
+    epochs = view.config.schedule.total_epochs
+    if rows(view.options) is not None:
+        yield Flow((), None, used, "derived", "counted in max_steps")
+    elif steps is None:
+        reason = f"ROLL counts steps only: {epochs} epochs need the data's length; give --assume dataset_rows=N"
+        yield Lost(used, f"{reason} (ROLL runs 500 steps where max_steps is not said)")
+    else:
+        yield Lost(used, f"ROLL counts steps only: it does not end after {epochs} epochs, only after {steps} steps")
+
+
+TOTAL = Code(
+    "total steps",
+    (K("max_steps", 500),),
+    ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps"),
+    _read_total,
+    _write_total,
+    "the first of steps, optimizer steps and epochs, in steps",
+)
+
+
+# Checkpoints
+
+
+def _read_resume(view: Reading) -> Iterator[Flow]:
+    value = view.get("resume_from_checkpoint")
+    used = (view.path("resume_from_checkpoint"),)
+    path = value if isinstance(value, str) else None
+    note = ""
+    if value is True and not view.get("checkpoint_config.type"):
+        note = "without checkpoint_config.type ROLL finds no checkpoint and starts anew"
+    yield Flow(view.to("checkpoint.resume"), "path" if path else "auto" if value else "never", used, note=note)
+    yield Flow(view.to("checkpoint.resume_path"), path, used, same=path is not None)
+
+
+def _write_resume(view: Writing) -> Iterator[Out]:
+    kind, path = view.get("checkpoint.resume"), view.get("checkpoint.resume_path")
+    used = (view.to("checkpoint.resume"), view.to("checkpoint.resume_path"))
+    if kind == "path":
+        yield Flow(view.path("resume_from_checkpoint"), path, (used[1],), same=True, always=True)
+        yield Flow((), None, used[:1])
+        return
+    if path is not None:
+        yield Lost(used[1:], f"ROLL takes a path or a switch; checkpoint.resume is {kind}")
+    note = (
+        "ROLL adds the time to checkpoint_config.output_dir: name the folder of the run to go on from"
+        if kind == "auto"
+        else ""
+    )
+    yield Flow(view.path("resume_from_checkpoint"), kind == "auto", used[:1], note=note, always=True)
+
+
+def _read_folder(view: Reading) -> Iterator[Flow]:
+    folder = view.get("checkpoint_config.output_dir")
+    used = (view.path("checkpoint_config.output_dir"),)
+    yield Flow(view.to("checkpoint.folder"), folder, used, same=True, note="ROLL adds the time" if folder else "")
+    kind = view.get("checkpoint_config.type")
+    place = (view.path("checkpoint_config.type"),)
+    if kind in (None, "file_system"):
+        yield Flow((), None, place, "mapped", "a folder")
+        yield Flow(view.to("checkpoint.remote"), None, ())
+    else:
+        yield Flow(view.to("checkpoint.remote"), str(kind), place)
+    later = view.get("checkpoint_config.async_upload")
+    resumes = view.get("resume_from_checkpoint") is True
+    used = (view.path("checkpoint_config.async_upload"),)
+    yield Flow(view.to("checkpoint.asynchronous"), not resumes and later is not False, used)
+
+
+def _write_folder(view: Writing) -> Iterator[Out]:
+    folder, remote = view.get("checkpoint.folder"), view.get("checkpoint.remote")
+    if remote is not None:
+        note = "the kind of storage; ROLL itself knows file_system only"
+        yield Flow(view.path("checkpoint_config.type"), remote, (view.to("checkpoint.remote"),), note=note, always=True)
+    elif folder is not None:
+        yield Flow(view.path("checkpoint_config.type"), "file_system", (view.to("checkpoint.folder"),), always=True)
+    if folder is not None:
+        used = (view.to("checkpoint.folder"),)
+        yield Flow(view.path("checkpoint_config.output_dir"), folder, used, same=True, always=True)
+    used = (view.to("checkpoint.asynchronous"),)
+    later = view.get("checkpoint.asynchronous")
+    if view.get("checkpoint.resume") == "auto":
+        if later:
+            yield Lost(used, "ROLL writes at once where it resumes by itself")
+        return
+    if folder is None and remote is None:
+        if later:
+            yield Flow((), None, used, "mapped", "ROLL copies checkpoints only where checkpoint_config says to")
+        return
+    yield Flow(view.path("checkpoint_config.async_upload"), later, used)
+
+
+HF = "actor_train.training_args.save_hf_model"
+
+
+def _read_export(view: Reading) -> Iterator[Flow]:
+    to, used = view.to("checkpoint.export"), (view.path(HF),)
+    if strategy(view, "actor_train") in MEGATRON:
+        yield Flow(to, "always" if view.get(HF) else "never", used)
+        return
+    yield Flow(to, "always", ())
+    if view.written(HF):
+        yield Flow((), None, used, "dead", "FSDP2 always saves in Hugging Face format, too")
+
+
+def _write_export(view: Writing) -> Iterator[Out]:
+    value, used = view.get("checkpoint.export"), (view.to("checkpoint.export"),)
+    if engine_written(view, "train.engine") != "megatron":
+        if value != "always" and view.explicit("checkpoint.export"):
+            yield Lost(used, "ROLL saves every checkpoint in Hugging Face format, too")
+        else:
+            yield Flow((), None, used, "mapped", "ROLL saves every checkpoint in Hugging Face format, too")
+        return
+    if value == "last" and view.explicit("checkpoint.export"):
+        yield Lost(used, "ROLL exports every checkpoint or none; every one is")
+    yield Flow(view.path(HF), value != "never", used)
+
+
+CHECKPOINT: list[Rule] = [
+    Key("save_steps", "checkpoint.every", 50, Every(), always=True),
+    Dropped("checkpoint.last", "ROLL always saves the last step", True),
+    Code(
+        "resume",
+        (K("resume_from_checkpoint", False),),
+        ("checkpoint.resume", "checkpoint.resume_path"),
+        _read_resume,
+        _write_resume,
+    ),
+    Key("max_ckpt_to_keep", "checkpoint.keep_last", 0, Off(0)),
+    Dropped("checkpoint.keep_last_critic", "ROLL keeps as many of each role"),
+    Code(
+        "checkpoint folder",
+        (
+            K("checkpoint_config.type", None),
+            K("checkpoint_config.output_dir", None),
+            K("checkpoint_config.async_upload", ABSENT),
+        ),
+        ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
+        _read_folder,
+        _write_folder,
+    ),
+    Code("export", (K(HF, False),), ("checkpoint.export",), _read_export, _write_export),
+    Dropped("checkpoint.save_contents", "ROLL saves weights, optimizer and counters"),
+    Dropped("checkpoint.load_contents", "ROLL loads all that it saved"),
+    *[
+        Dropped(f"checkpoint.{name}", "ROLL has no such key")
+        for name in ("delete_after_load", "delete_previous", "writers")
+    ],
+]
+
+
+# Trackers
+
+KNOWN = {"wandb": "wandb", "swanlab": "swanlab", "tensorboard": "tensorboard"}
+PROJECTS = ("wandb", "swanlab", "trackio")
+"""Trackers that know projects."""
+FIELDS = {
+    "tensorboard": {"log_dir": "folder"},
+    "swanlab": {"logdir": "folder", "mode": "mode"},
+    "wandb": {"api_key": "api_key", "mode": "mode"},
+}
+NAMES = {"swanlab": "experiment_name"}
+T = "tracker_kwargs"
+
+
+def _read_tracker(view: Reading) -> Iterator[Flow]:
+    kind, used = view.get("track_with"), (view.path("track_with"),)
+    yield Flow(("tracking", 0, "name"), "console", used if kind in ("stdout", "", None) else ())
+    args = view.get(T)
+    args = dict(args) if isinstance(args, Mapping) else {}
+    if kind in ("stdout", "", None):
+        for key in args:
+            yield Flow((), None, ((*view.path(T), key),), "dead", "the console takes no arguments")
+        return
+    name = KNOWN.get(str(kind), "other")
+    yield Flow(("tracking", 1, "name"), name, used)
+    if name == "other":
+        yield Flow(("tracking", 1, "kind"), str(kind), used)
+    for key, value in args.items():
+        yield _argument(view, name, str(kind), key, value)
+
+
+def _argument(view: Reading, name: str, kind: str, key: str, value: Any) -> Flow:
+    used, to = ((*view.path(T), key),), ("tracking", 1)
+    if key == "project" and kind in PROJECTS:
+        return Flow(view.to("run.project"), value, used, same=True)
+    field = FIELDS.get(name, {}).get(key)
+    if field:
+        return Flow((*to, field), value, used, same=True)
+    if name == "swanlab" and key == "login_kwargs" and isinstance(value, Mapping) and set(value) == {"api_key"}:
+        return Flow((*to, "api_key"), value["api_key"], ((*used[0], "api_key"),), same=True)
+    if name in ("wandb", "other"):
+        return Flow((*to, "args", key), value, used, same=True)
+    if key == "experiment_name":
+        return Flow((), None, used, "mapped", "the run's name, which exp_name says")
+    return Flow((), None, used, "dead", f"{name} takes no {key}")
+
+
+def _write_tracker(view: Writing) -> Iterator[Out]:
+    trackers = view.get("tracking")
+    chosen = next((index for index, item in enumerate(trackers) if item["name"] != "console" and _is_known(item)), None)
+    for index, item in enumerate(trackers):
+        place = ("tracking", index)
+        if item["name"] == "console" and chosen is not None:
+            yield Flow((), None, (place, (*place, "name")), "mapped", "ROLL always logs to the console")
+        elif index != chosen and item["name"] != "console":
+            kept = trackers[chosen]["name"] if chosen is not None else "stdout"
+            yield Lost((place, (*place, "name")), f"ROLL has one tracker and not this one beside it; {kept} is kept")
+    if chosen is None:
+        used = tuple(("tracking", index, "name") for index in range(len(trackers))) or (view.to("tracking"),)
+        yield Flow(view.path("track_with"), "stdout", used, always=True)
+        yield from _project(view, "stdout")
+        return
+    item, place = trackers[chosen], ("tracking", chosen)
+    kind = item["kind"] if item["name"] == "other" else item["name"]
+    yield Flow(view.path("track_with"), kind, ((*place, "name"), (*place, "kind")), always=True)
+    yield from _project(view, kind)
+    yield from _arguments(view, item, place)
+
+
+def _is_known(item: Mapping[str, Any]) -> bool:
+    return item["name"] in KNOWN or (item["name"] == "other" and item.get("kind") in ("trackio", "ml_tracker"))
+
+
+def _arguments(view: Writing, item: Mapping[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
+    fields = FIELDS.get(item["name"], {})
+    root = view.path(T)
+    for key, field in fields.items():
+        if item[field] not in (None, "cloud", "online"):
+            yield Flow((*root, key), item[field], ((*place, field),), same=True, always=True)
+    for key, value in item.get("args", {}).items():
+        yield Flow((*root, key), value, ((*place, "args"),), always=True)
+    if item["name"] == "swanlab" and item["api_key"] is not None:
+        yield Flow((*root, "login_kwargs", "api_key"), item["api_key"], ((*place, "api_key"),), same=True, always=True)
+    if item["name"] in NAMES and view.explicit("run.name"):
+        yield Flow((*root, NAMES[item["name"]]), view.get("run.name"), (view.to("run.name"),), always=True)
+    handled = {"name", "kind", "args", "api_key", *fields.values()}
+    for field, value in item.items():
+        if field not in handled and value is not None:
+            yield Lost(((*place, field),), f"ROLL's {item['name']} tracker takes no {field}")
+
+
+def _project(view: Writing, kind: str) -> Iterator[Out]:
+    used = (view.to("run.project"),)
+    if kind in PROJECTS:
+        yield Flow(
+            (*view.path(T), "project"), view.get("run.project"), used, same=True, always=view.explicit("run.project")
+        )
+    elif view.explicit("run.project"):
+        yield Lost(used, f"ROLL tells a project only to {', '.join(PROJECTS)}")
+
+
+TRACKING = Code(
+    "tracker",
+    (K("track_with", "tensorboard"), K(T, ABSENT), K(f"{T}.**", ABSENT)),
+    (
+        "run.project",
+        "tracking",
+        *(
+            f"tracking[].{name}"
+            for name in ("folder", "mode", "api_key", "base_url", "args", "uri", "username", "password", "kind")
+        ),
+    ),
+    _read_tracker,
+    _write_tracker,
+)
+
+
+# Profiling, debugging and surroundings
+
+
+def _read_profiling(view: Reading) -> Iterator[Flow]:
+    keys = {"profiler_timeline": "torch", "profiler_memory": "torch_memory"}
+    on = next((tool for key, tool in keys.items() if view.get(key)), None)
+    yield Flow(view.to("profiling.tool"), on, tuple(view.path(key) for key in keys))
+
+
+def _write_profiling(view: Writing) -> Iterator[Out]:
+    tool, used = view.get("profiling.tool"), (view.to("profiling.tool"),)
+    if tool not in (None, "torch", "torch_memory"):
+        yield Lost(used, f"ROLL profiles with torch only, not with {tool}")
+        return
+    yield Flow(view.path("profiler_timeline"), tool == "torch", used)
+    yield Flow(view.path("profiler_memory"), tool == "torch_memory", used)
+
+
+def _read_mock(view: Reading) -> Iterator[Flow]:
+    mode = {"dump": "dump", "mock": "replay"}.get(str(view.get("rollout_mock.mode")), "dump")
+    on = bool(view.get("rollout_mock.enable"))
+    used = (view.path("rollout_mock.enable"), view.path("rollout_mock.mode"))
+    yield Flow(view.to("run.skip.rollout"), mode if on else "off", used)
+    place = (view.path("rollout_mock.dump_dir"),)
+    yield Flow(view.to("run.skip.folder"), view.get("rollout_mock.dump_dir"), place, same=True)
+
+
+def _write_mock(view: Writing) -> Iterator[Out]:
+    mode, used = view.get("run.skip.rollout"), (view.to("run.skip.rollout"),)
+    folder = (view.to("run.skip.folder"),)
+    if mode != "off":
+        yield Flow(view.path("rollout_mock.enable"), True, used)
+        yield Flow(view.path("rollout_mock.mode"), "mock" if mode == "replay" else "dump", used)
+    if view.get("run.skip.folder") is not None and (mode != "off" or view.explicit("run.skip.folder")):
+        yield Flow(view.path("rollout_mock.dump_dir"), view.get("run.skip.folder"), folder, same=True)
+
+
+def _read_variables(view: Reading) -> Iterator[Flow]:
+    for name, value in (view.get("system_envs") or {}).items():
+        place = (*view.path("system_envs"), name)
+        yield Flow((*view.to("environment.variables"), name), _text(value), (place,), same=isinstance(value, str))
+    for block, role in ROLES.items():
+        for name, value in (view.get(f"{block}.system_envs") or {}).items():
+            place = (*view.path(f"{block}.system_envs"), name)
+            to = (*view.to("environment.role_variables"), role, name)
+            yield Flow(to, _text(value), (place,), same=isinstance(value, str))
+
+
+def _text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _write_variables(view: Writing) -> Iterator[Out]:
+    used = view.to("environment.variables")
+    for name, value in view.get("environment.variables").items():
+        yield Flow((*view.path("system_envs"), name), value, ((*used, name), used), same=True)
+    blocks = {role: block for block, role in ROLES.items()}
+    for role, variables in view.get("environment.role_variables").items():
+        place = (*view.to("environment.role_variables"), role)
+        if role not in blocks or not isinstance(variables, Mapping):
+            yield Lost((view.to("environment.role_variables"), place), f"ROLL has no worker for {role}")
+            continue
+        for name, value in variables.items():
+            to = (*view.path(f"{blocks[role]}.system_envs"), name)
+            yield Flow(to, value, ((*place, name), view.to("environment.role_variables")), same=True)
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """ROLL counts the wait of a collective operation in minutes."""
+
+    how: How = "derived"
+    note: str = "minutes there, seconds here"
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return float(value) * 60 if isinstance(value, (int, float)) else ABSENT
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value % 60:
+            low = int(value // 60)
+            raise InexpressibleError(f"{value:g} s are no whole minutes; {low * 60} or {(low + 1) * 60} would be")
+        return int(value // 60)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Whole seconds there."""
+
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value != int(value):
+            raise InexpressibleError(f"ROLL takes whole seconds; {int(value)} or {int(value) + 1} would do")
+        return int(value)
+
+
+ENVIRONMENT: list[Rule] = [
+    Code(
+        "profiler",
+        (K("profiler_timeline", False), K("profiler_memory", False)),
+        ("profiling.tool",),
+        _read_profiling,
+        _write_profiling,
+    ),
+    Key("profiler_output_dir", "profiling.folder", "./output/profiler"),
+    *[
+        Dropped(f"profiling.{name}", "ROLL's profiler takes no such setting")
+        for name in (
+            "steps",
+            "continuous",
+            "roles",
+            "roles{}.**",
+            "controller_args",
+            "worker_args",
+            "ray_timeline",
+        )
+    ],
+    Code(
+        "variables",
+        (
+            K("system_envs", ABSENT),
+            K("system_envs.**", ABSENT),
+            *(key for block in ROLES for key in (K(f"{block}.system_envs"), K(f"{block}.system_envs.**"))),
+        ),
+        ("environment.variables", "environment.role_variables"),
+        _read_variables,
+        _write_variables,
+    ),
+    Key("logging_dir", "environment.log_folder", "./output/logs", note="ROLL adds the run's name"),
+    Key("logging_steps", "environment.log_every", 1),
+    Key("rpc_timeout", "environment.ray.rpc_timeout", 3600, Seconds()),
+    Key("actor_train.backend_timeout", "environment.ray.backend_timeout", 30, Minutes()),
+    *[
+        Dropped(f"environment.{name}", "ROLL has no such key")
+        for name in (
+            "log_level",
+            "logs_by_node",
+            "plugins",
+            "device_memory_check",
+            "ray.address",
+            "ray.namespace",
+            "ray.num_cpus",
+            "ray.init_args",
+            "ray.register_timeout",
+        )
+    ],
+]
+RUN: list[Rule] = [
+    Dropped("rlctl", "the schema's version"),
+    Key("exp_name", "run.name", ABSENT, always=True),
+    Key("seed", "run.seed", 42, always=True),
+    Key("output_dir", "run.folder", "./output", always=True),
+    Dropped(
+        "run.mode",
+        "what runs is chosen by ROLL's start script, not by a key: start_*_rollout_pipeline.py only evaluates",
+    ),
+    Dropped("run.group", "ROLL's trackers take no group"),
+    Code(
+        "rollout mock",
+        (K("rollout_mock.enable", False), K("rollout_mock.mode", "dump"), K("rollout_mock.dump_dir", ABSENT)),
+        ("run.skip.rollout", "run.skip.folder"),
+        _read_mock,
+        _write_mock,
+    ),
+    *[
+        Dropped(f"run.{name}", "ROLL has no such key")
+        for name in (
+            "deterministic",
+            "max_steps_this_session",
+            "max_restarts",
+            "on_end",
+            "on_failure",
+            "time_limit",
+        )
+    ],
+    TRACKING,
+]
+RULES: list[Rule] = [*RUN, *CHECKPOINT, *ENVIRONMENT]
+"""What every pipeline has; ``TOTAL`` is apart, as supervised training counts epochs."""
