@@ -218,9 +218,10 @@ class Reader:
             return
         expression = raw if isinstance(raw, str) and "${" in raw else None
         is_override = at is not None and not at.file.endswith((".yaml", ".yml")) and at.file != self.document.name
+        raws = (find(self.document.values, place) for place in written)
         kind = (
             "environment"
-            if isinstance(expression, str) and "oc.env" in expression
+            if any("oc.env" in raw for raw in raws if isinstance(raw, str))
             else "override"
             if is_override
             else "file"

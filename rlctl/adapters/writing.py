@@ -162,6 +162,8 @@ class Writer:
     dialect: str = ""
     """The dialect's name, whose carried keys are put back."""
     out: Written = field(default_factory=Written)
+    told: dict[tuple[str, Comment], tuple[int, KeyPath]] = field(default_factory=dict)
+    """Where the comment of each source key goes, and how near that is to the key itself."""
 
     def run(self) -> Written:
         """Write everything."""
@@ -169,6 +171,7 @@ class Writer:
         for rule in self.table.rules:
             for flow in rule.write(view):
                 self._lose(flow) if isinstance(flow, Lost) else self._flow(flow)
+        self._put_comments()
         self._drop()
         self._put_back()
         return self.out
@@ -199,6 +202,7 @@ class Writer:
             self.out.resolved[flow.to] = flow.value
         for fate in fates:
             fate.targets.append(shown)
+        self._tell_fixed(flow, shown)
         origin = self._origin(flow, explicit)
         self.out.origins.append(OriginEntry(*shown[:1], origin, value, flow.note))
         if origin is Origin.ASSUMED:
@@ -208,9 +212,36 @@ class Writer:
                     "assumed", Level.WARNING, f"'{shown[0]}: {value}' is assumed: {flow.note}", shown[0], None, hint
                 )
             )
-        comment = next((self.given.comments[key] for key in flow.keys if key in self.given.comments), None)
-        if comment is not None:
-            self.out.comments.setdefault(flow.to, comment)
+        for key in flow.keys:
+            if key in self.given.comments:
+                self._comment(key, flow)
+
+    def _tell_fixed(self, flow: Flow, shown: tuple[str, Any]) -> None:
+        """Say of a value that was computed from an environment variable that it does not follow the variable any more."""
+        kinds = [source.kind for key in flow.keys if (source := self.given.sources.get(key))]
+        if "environment" in kinds and "${" not in str(shown[1]):
+            message = (
+                f"'{shown[0]}: {shown[1]}' is computed with the environment of now; it does not follow its variables"
+            )
+            self.out.findings.append(Finding("environment-fixed", Level.NOTE, message, shown[0]))
+
+    def _comment(self, key: KeyPath, flow: Flow) -> None:
+        """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
+        source, comment = self.given.sources.get(key), self.given.comments[key]
+        rank = 0 if flow.how == "mapped" and flow.same else 1 if flow.how == "mapped" else 2
+        name = (source.key if source else dotted(key), comment)
+        best = self.told.get(name)
+        if best is None or rank < best[0]:
+            self.told[name] = (rank, flow.to)
+
+    def _put_comments(self) -> None:
+        for (_, comment), (_, to) in self.told.items():
+            before = self.out.comments.get(to)
+            if before is None:
+                self.out.comments[to] = comment
+            else:
+                above = (*before.above, *comment.above, *((comment.beside,) if comment.beside else ()))
+                self.out.comments[to] = Comment(above, before.beside)
 
     def _without_secret(self, flow: Flow, value: Any) -> Any:
         """The value, or for a secret in the open a reference to an environment variable."""

@@ -184,6 +184,8 @@ class Builder:
     def scalar(self, expected: type, value: Any, path: KeyPath) -> Any:
         if path in self.textual and isinstance(value, str) and expected is not str:
             value = _read_scalar(value)
+        if path in self.textual and expected is str and isinstance(value, (int, float)):
+            value = str(value)
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
