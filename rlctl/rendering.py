@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.carried import HEAD, block
+from rlctl.adapters.carried import block
 from rlctl.adapters.dialect import Dialect, File, stage_parts
 from rlctl.adapters.rules import Absent
 from rlctl.adapters.tree import find
@@ -16,16 +16,31 @@ from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
 from rlctl.errors import UsageError
 from rlctl.report import Level, Report
 
+COMMENTED = ("yaml", "sh")
+"""The formats that hold comments."""
+
 
 @dataclass
 class Outcome:
-    """A text, what came of it, and what is kept beside it."""
+    """What a dialect's writer made of a config, ready to become text."""
 
-    text: str
-    report: Report
+    dialect: Dialect
+    form: str
     file: File
+    report: Report
+    comments: Mapping[KeyPath, Comment]
+    tail: Sequence[str]
     sidecar: str | None = None
-    kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What is kept for the way back, where it was asked for in a file of its own."""
+
+    def text(self, comments: Mapping[KeyPath, Comment] | None = None, tail: Sequence[str] = ()) -> str:
+        """The text, with other comments and further lines at the end where they are given.
+
+        Raises:
+            TranslationError: the format cannot say what is in the file.
+        """
+        told = self.comments if comments is None else comments
+        return self.dialect.render(self.file, self.form, told, [*tail, *self.tail])
 
 
 def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcome:
@@ -55,18 +70,17 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     if head is not None and (head.above or head.below):
         comments[()] = Comment(head.above, "", ())
         tail = [*head.below, *tail]
-    text = found.render(file, form, comments, tail)
     if kept and carry == "none":
         count = sum(len(keys) for keys in kept.values())
         report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
-    if kept and carry == "comment" and HEAD not in text:
+    if kept and carry == "comment" and form not in COMMENTED:
         count = sum(len(keys) for keys in kept.values())
         message = f"{count} keys for the way back have no place in a list of overrides"
         report.add("not-carried", Level.NOTE, message, hint="--sidecar FILE keeps them")
     sidecar = (
         write_yaml({"rlctl_carried": {k: dict(v) for k, v in kept.items()}}) if kept and carry == "sidecar" else None
     )
-    return Outcome(text, report, file, sidecar, kept)
+    return Outcome(found, form, file, report, comments, tail, sidecar)
 
 
 def format_of(found: Dialect, asked: str) -> str:

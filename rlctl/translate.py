@@ -6,6 +6,7 @@ makes one ledger of the two: what became of every leaf of the source, and where 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from rlctl.adapters.reading import Read
 from rlctl.adapters.secrets import without_literals
 from rlctl.adapters.stages import combined
 from rlctl.adapters.writing import Written
+from rlctl.annotation import annotated, missing
 from rlctl.config import Loaded, set_keys
 from rlctl.documents import (
     Comment,
@@ -31,7 +33,7 @@ from rlctl.errors import ConfigError, DocumentError, Location, TranslationError,
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
-from rlctl.sources import Input, gather
+from rlctl.sources import Input, Script, gather, is_script_file
 
 _HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
 
@@ -136,24 +138,31 @@ def read(
     assignments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    trace: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[Loaded | None, Report]:
-    """Read a file (``-`` is standard input) in any dialect.
+    """Read a file (``-`` is standard input) in any dialect: YAML, a launch script, a list of overrides.
 
     Args:
         source: path of the file.
         dialect: what it is written in, as ``verl`` or ``verl@0.6``; found out where it is not said.
-        overrides: changes in the file's own dialect, as its users write them.
+        overrides: changes in the file's own dialect, as its users write them; a launch script is given them as its arguments,
+            and may have arguments that are no overrides too.
         assignments: changes of canonical keys, as ``key=value``.
         environment: what ``${oc.env:...}`` reads; the process's own environment if None.
         options: facts that the source does not hold, such as ``dataset_rows``.
+        trace: run a launch script in isolation to see what it starts, instead of reading it.
+        variables: variables that are set for a launch script.
 
     Raises:
         RlctlError: the text cannot be read at all, or its dialect cannot be told.
     """
+    around = os.environ if environment is None else environment
+    given = gather(source, Script(tuple(overrides), variables or {}, around, trace))
     return read_input(
-        gather(source),
+        given,
         dialect=dialect,
-        overrides=overrides,
+        overrides=[line for line in overrides if line not in given.taken],
         assignments=assignments,
         environment=environment,
         options=options,
@@ -200,6 +209,7 @@ def read_input(
     """
     kept = kept_in(given.document.text)
     changes = [*given.overrides, *override_lines(overrides)]
+    environment = {**(os.environ if environment is None else environment), **given.environment}
     document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
     found, taken = _taken(document, dialect or given.dialect, given.kind)
     outcome = found.read(
@@ -298,6 +308,8 @@ def read_many(
     assignments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    trace: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[Loaded | None, Report]:
     """Read several files, of any dialects, as the stages of one config, each named after its file.
 
@@ -308,9 +320,20 @@ def read_many(
     """
     if len(sources) > 1 and overrides:
         raise UsageError("overrides change one file; several are given", hint="use --set, which takes canonical keys")
-    if len(sources) <= 1:
-        return read_input(
-            gather(sources[0]) if sources else Input(Document("command line", {})),
+    if len(sources) == 1:
+        return read(
+            sources[0],
+            dialect=dialect,
+            overrides=overrides,
+            assignments=assignments,
+            environment=environment,
+            options=options,
+            trace=trace,
+            variables=variables,
+        )
+    if not sources:
+        return read_document(
+            Document("command line", {}),
             dialect=dialect,
             overrides=overrides,
             assignments=assignments,
@@ -321,7 +344,9 @@ def read_many(
     whole = Report()
     stems = _stems(sources)
     for index, (source, stem) in enumerate(zip(sources, stems, strict=True)):
-        loaded, report = read(source, dialect=dialect, environment=environment, options=options)
+        loaded, report = read(
+            source, dialect=dialect, environment=environment, options=options, trace=trace, variables=variables
+        )
         whole.merge(_staged(report, index))
         if loaded is not None:
             parts.append((stem, loaded))
@@ -357,7 +382,8 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
     """
     try:
         outcome = write_out(loaded, target, options or {})
-    except (TranslationError, ConfigError) as error:
+        text = outcome.text()
+    except (TranslationError, ConfigError, DocumentError) as error:
         report = Report(target=target)
         report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
         return None, report
@@ -371,7 +397,7 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
             fate = written.fate_of(own)
             entry = Entry(source.key or f"{prefix}{dotted(own)}", Bucket.MAPPED, None, source.at)
             report.accounting.append(judged(entry, [fate] if fate else []))
-    return outcome.text, report
+    return text, report
 
 
 # Both ways, with one ledger
@@ -403,14 +429,17 @@ def translate_loaded(
         return Translation(None, replace(report, target=target))
     try:
         outcome = write_out(loaded, target, options or {})
-    except (TranslationError, ConfigError) as error:
+        entries = [joined(entry, outcome.file) for entry in report.accounting]
+        findings = [*report.findings, *outcome.report.findings, *unsupported(entries)]
+        whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins)
+        if (options or {}).get("annotate"):
+            text = outcome.text(annotated(outcome.comments, whole), missing(whole))
+        else:
+            text = outcome.text()
+    except (TranslationError, ConfigError, DocumentError) as error:
         report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
         return Translation(None, replace(report, target=target))
-    entries = [joined(entry, outcome.file) for entry in report.accounting]
-    findings = [*report.findings, *outcome.report.findings]
-    whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins)
-    whole.findings += unsupported(entries)
-    return Translation(outcome.text, whole, outcome.sidecar)
+    return Translation(text, whole, outcome.sidecar)
 
 
 __all__ = [
@@ -422,6 +451,7 @@ __all__ = [
     "check_facts",
     "detect",
     "dialects",
+    "is_script_file",
     "override_lines",
     "read",
     "read_document",

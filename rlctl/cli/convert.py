@@ -51,6 +51,8 @@ def convert(
     ] = None,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
     assume: Annotated[
         list[str],
         typer.Option(
@@ -66,6 +68,9 @@ def convert(
         typer.Option(metavar="FILE", help="Keep what the target has no key for in this file, not in comments."),
     ] = None,
     no_carry: Annotated[bool, typer.Option("--no-carry", help="Leave out what the target has no key for.")] = False,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Write the account into the text, as a comment beside each key.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every key, also those simply mapped.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -91,8 +96,10 @@ def convert(
     check_facts(options)
     if no_carry or sidecar is not None:
         options["carried"] = "none" if no_carry else "sidecar"
-    options["format"] = form_of(form, out)
-    loaded, report = arguments.read_inputs(inputs, dialect=dialect, assignments=assignments, options=options)
+    options |= {"format": form_of(form, out), "annotate": "yes" if annotate else ""}
+    loaded, report = arguments.read_inputs(
+        inputs, dialect=dialect, assignments=assignments, options=options, trace=trace, variables=variables
+    )
     result = translate_loaded(loaded, report, to, options=options)
     refused = on_loss is OnLoss.ERROR and lost(result.report)
     text = None if refused else result.text

@@ -155,6 +155,9 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
         verbose: every row, and where every leaf of the target came from; otherwise only what was not simply mapped.
     """
     _line(headline(report))
+    if report.errors:
+        findings(report.findings)
+        return
     quiet = () if verbose else (Bucket.MAPPED, Bucket.DERIVED)
     rows = [_entry_cells(entry) for entry in report.accounting if entry.bucket not in quiet]
     rows += [_origin_cells(entry) for entry in report.origins if verbose]
@@ -167,10 +170,13 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
 
 
 def headline(report: Report) -> str:
-    """The shares of the buckets in one line."""
+    """The shares of the buckets in one line; of a failure only that it is one."""
     total = len(report.accounting)
-    counts = [f"{count} {bucket}" for bucket, count in report.shares().items() if count]
     way = " -> ".join(part for part in (report.dialect, report.target) if part)
+    if report.errors:
+        count = len(report.errors)
+        return f"{way}: failed, with {count} error{'s' * (count != 1)}" if way else "nothing could be read"
+    counts = [f"{count} {bucket} ({count / total:.0%})" for bucket, count in report.shares().items() if count]
     return f"{way}: {total} keys" + (f": {', '.join(counts)}" if counts else "")
 
 

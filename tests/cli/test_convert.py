@@ -14,7 +14,7 @@ from rlctl import translate as translate_module
 from rlctl.cli import completion
 from rlctl.cli.convert import OnLoss, exit_code, lost
 from rlctl.config import load
-from rlctl.documents import read_yaml
+from rlctl.documents import parse_dotted, read_yaml
 from rlctl.errors import ExitCode
 from rlctl.report import Bucket, Entry, Report
 
@@ -155,3 +155,41 @@ def test_only_what_is_lost_changes_the_exit_code(buckets: tuple[Bucket, ...], co
     assert exit_code("text", report, OnLoss.IGNORE) is ExitCode.OK
     assert exit_code(None, report, OnLoss.IGNORE) is ExitCode.FAILED
     assert lost(report) is (code is ExitCode.FINDINGS)
+
+
+def test_what_failed_does_not_look_done(rlctl: Any, config_file: Path) -> None:
+    """Where nothing can be written, the first line says so, and no share of the keys is shown."""
+    shown = rlctl("convert", str(config_file), "--set", "algorithm.objective=dpo", "--to", "verl")
+    assert shown.code == 1
+    assert shown.out == ""
+    assert "failed, with 1 error" in shown.err.splitlines()[0]
+    assert "mapped" not in shown.err
+
+
+ANNOTATED = """
+data: {train_files: train.parquet, train_batch_size: 64}
+actor_rollout_ref: {model: {path: org/model}, actor: {ppo_mini_batch_size: 16}, rollout: {n: 8}}  # the model
+algorithm: {adv_estimator: grpo}
+trainer: {n_gpus_per_node: 8, no_such_key: 1, total_training_steps: 5}
+"""
+
+
+def test_the_account_is_written_as_comments(rlctl: Any, tmp_path: Path) -> None:
+    """Every key that was written says where it came from; the values are those written without."""
+    path = tmp_path / "verl.yaml"
+    path.write_text(ANNOTATED)
+    plain = rlctl("convert", str(path), "--to", "trinity")
+    shown = rlctl("convert", str(path), "--to", "trinity", "--annotate")
+    assert read_yaml(shown.out, "a").values == read_yaml(plain.out, "b").values
+    document = read_yaml(shown.out, "a")
+    told = {place: f"{' '.join(note.above)} {note.beside}" for place, note in document.comments.items()}
+    assert f"mapped: {path}:2 data.train_files" in told["buffer", "explorer_input", "taskset", "path"]
+    assert "derived: " in told["buffer", "batch_size"]
+    assert "data.train_batch_size" in told["buffer", "batch_size"]
+    assert "default of verl@0.9, made explicit" in told["algorithm", "bypass_old_logprobs"]
+    assert "assumed: " in told["explorer", "rollout_model", "engine_num"]
+    assert f"unknown: {path}:5 trainer.no_such_key" in shown.out
+    report = json.loads(rlctl("convert", str(path), "--to", "trinity", "--json").out)
+    assert all(parse_dotted(entry["key"]) in told for entry in report["origins"])
+    again = rlctl("convert", str(path), "--to", "verl", "--format", "sh", "--annotate")
+    assert f"data.train_batch_size=64  # mapped: {path}:2 data.train_batch_size" in again.out

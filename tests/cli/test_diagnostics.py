@@ -83,7 +83,7 @@ def report() -> Report:
 def test_the_account_shows_shares_and_what_was_not_simply_mapped(capsys: pytest.CaptureFixture[str]) -> None:
     diagnostics.accounting(report())
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "verl@0.9 -> trinity@0.6: 3 keys: 1 mapped, 1 unsupported, 1 unknown"
+    assert lines[0] == "verl@0.9 -> trinity@0.6: 3 keys: 1 mapped (33%), 1 unsupported (33%), 1 unknown (33%)"
     assert lines[1] == "v.yaml:2: unsupported: b = null: no such thing"
     assert lines[2].startswith("v.yaml:3: unknown: c = vvv")
     assert lines[3] == "warning: 'x.gpus: 4' is assumed (--assume gpus=...) [assumed]"
