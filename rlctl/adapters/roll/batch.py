@@ -190,6 +190,7 @@ def _mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
 def _read_log_probs(view: Reading) -> Iterator[Flow]:
     to, dynamic = view.to("batch.log_prob_micro"), bool(view.get(DYNAMIC_INFER))
     size = f"{A}.infer_batch_size"
+    yield Flow(to, {}, ())
     yield Flow((*to, "by"), "tokens" if dynamic else "responses", (view.path(DYNAMIC_INFER),))
     if dynamic:
         yield Flow((*to, "per_replica"), _whole(view.get(TOKENS_INFER), 1), (view.path(TOKENS_INFER),), same=True)
