@@ -219,6 +219,73 @@ AGGREGATIONS = Names(
 )
 
 
+SOURCE_FIELDS: tuple[str, ...] = (
+    "path",
+    "name",
+    "format",
+    "split",
+    "subset",
+    "weight",
+    "max_samples",
+    "prompt_key",
+    "prompt_type",
+    "system_prompt",
+    "system_prompt_key",
+    "answer_key",
+    "response_key",
+    "messages_key",
+    "tools_key",
+    "chosen_key",
+    "rejected_key",
+    "source_key",
+    "tag_key",
+    "extra_key",
+    "image_key",
+    "video_key",
+    "audio_key",
+    "workflow",
+    "workflow_args",
+    "reward",
+    "reward_args",
+    "sampling",
+)
+"""What every source of data has."""
+REWARD_FIELDS: tuple[str, ...] = (
+    "name",
+    "weight",
+    "applies_to",
+    "timeout",
+    "workers",
+    "on_error",
+    "rule",
+    "args",
+    "score_right",
+    "score_wrong",
+    "path",
+    "function",
+    "signature",
+    "tokenizer",
+    "chat_template",
+    "max_tokens",
+    "micro_per_replica",
+    "trust_remote_code",
+    "overrides",
+    "url",
+    "max_concurrent",
+    "memory_limit_mb",
+    "continuous",
+    "base_url",
+    "model",
+    "api_key",
+    "prompt",
+    "sampling",
+    "replicas",
+    "tensor",
+    "kind",
+)
+"""What rewards of any type have."""
+
+
 def _items(text: str) -> list[Any]:
     """A list that came as text, because a shell's quotes went with it."""
     items = [item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip()]

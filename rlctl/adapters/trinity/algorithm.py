@@ -10,8 +10,6 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
-    How,
-    InexpressibleError,
     K,
     Key,
     Lost,
@@ -21,7 +19,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import AGGREGATIONS, Names, Not, Partly
+from rlctl.adapters.values import Partly
 from rlctl.documents.paths import KeyPath
 
 
@@ -72,22 +70,6 @@ ADVANTAGES = {
     "reinforce": "reinforce",
     "remax": "remax",
     "opmd": "opmd",
-}
-LOSSES = {
-    "ppo": "ppo_clip",
-    "gspo": "gspo",
-    "cispo": "cispo",
-    "sapo": "sapo",
-    "topr": "topr",
-    "importance_sampling": "policy_gradient",
-}
-ESTIMATORS = {
-    "k1": "k1",
-    "k2": "k2",
-    "abs": "abs",
-    "low_var_kl": "k3",
-    "k3": "k3_unclamped",
-    "corrected_k3": "k3_corrected",
 }
 TYPE_OF_ADVANTAGE = {
     "gae": "ppo",
@@ -145,7 +127,7 @@ def _write_type(view: Writing) -> Iterator[Out]:
         yield Lost(used[:1], f"Trinity has no algorithm_type of this name, or it does not fit: {name} is written")
 
 
-def _is_rl(view: Writing) -> bool:
+def is_rl(view: Writing) -> bool:
     return view.config.algorithm.objective.choice == "rl"
 
 
@@ -192,7 +174,7 @@ def _read_filter(view: Reading, args: Mapping[str, Any], place: Any) -> Iterator
 
 
 def _write_advantage(view: Writing) -> Iterator[Out]:
-    if not _is_rl(view):
+    if not is_rl(view):
         return
     advantage = view.get("algorithm.advantage")
     used: tuple[KeyPath, ...] = (view.to("algorithm.advantage.name"),)
@@ -276,296 +258,7 @@ def _write_filters(view: Writing) -> Iterator[Out]:
         )
 
 
-# Loss
-
-
-def _read_loss(view: Reading) -> Iterator[Flow]:
-    written = view.written(f"{X}policy_loss_fn")
-    name = view.get(f"{X}policy_loss_fn") or type_of(view).loss
-    keys = (view.path(f"{X}policy_loss_fn" if written else f"{X}algorithm_type"),)
-    place, args = view.path(f"{X}policy_loss_fn_args"), view.get(f"{X}policy_loss_fn_args")
-    args = dict(args) if isinstance(args, Mapping) else {}
-    if view.get("algorithm.algorithm_type") in ("sft", "dpo", "mix", "mix_chord"):
-        yield from _read_objective_args(view, args, place)
-        return
-    mode = args.pop("loss_agg_mode", None)
-    if mode is not None:
-        yield Flow(view.to("algorithm.aggregation.mode"), AGGREGATIONS.read(mode, view), ((*place, "loss_agg_mode"),))
-    to = view.to("algorithm.policy_loss")
-    if name not in LOSSES:
-        yield Flow((*to, "name"), "other", keys)
-        yield Flow((*to, "kind"), name, keys)
-        yield Flow((*to, "args"), args, tuple((*place, key) for key in args) or (place,))
-        return
-    yield Flow((*to, "name"), LOSSES[name], keys)
-    if name == "importance_sampling":
-        yield Flow((*to, "importance_weight"), "ratio", ())
-    both = args.get("clip_range")
-    for key, field in LOSS_ARGS.get(name, {}).items():
-        value, source = (
-            (args[key], key)
-            if key in args
-            else (both, "clip_range")
-            if both is not None and "clip_range" in key
-            else (None, "")
-        )
-        if value is not None:
-            yield Flow((*to, field), value, ((*place, source),), same=True)
-
-
-LOSS_ARGS = {
-    "ppo": {"clip_range_low": "clip_low", "clip_range_high": "clip_high", "clip_ratio_c": "dual_clip"},
-    "gspo": {"clip_range_low": "clip_low", "clip_range_high": "clip_high"},
-    "cispo": {"clip_range_low": "clip_low", "clip_range_high": "clip_high"},
-    "sapo": {"tau_pos": "tau_positive", "tau_neg": "tau_negative"},
-}
-LOSS_DEFAULTS: dict[str, dict[str, Any]] = {
-    "ppo": {"clip_range_low": 0.2, "clip_range_high": 0.2, "clip_ratio_c": 3.0},
-    "gspo": {"clip_range_low": 3e-4, "clip_range_high": 4e-4},
-    "cispo": {"clip_range_low": 1.0, "clip_range_high": 0.28},
-    "sapo": {"tau_pos": 1.0, "tau_neg": 1.05},
-}
-
-
-def _read_objective_args(view: Reading, args: dict[str, Any], place: Any) -> Iterator[Flow]:
-    to = view.to("algorithm.objective")
-    fields = {"dpo": {"beta": "beta", "label_smoothing": "label_smoothing"}}
-    fields["mix"] = fields["mix_chord"] = {"mu": "mu", "use_dynamic_bsz": ""}
-    name = str(view.get("algorithm.algorithm_type"))
-    mode = args.pop("loss_agg_mode", None)
-    if mode is not None:
-        yield Flow(view.to("algorithm.aggregation.mode"), AGGREGATIONS.read(mode, view), ((*place, "loss_agg_mode"),))
-    if name == "dpo":
-        for key, field in fields["dpo"].items():
-            if key in args:
-                yield Flow((*to, field), args[key], ((*place, key),), same=True)
-    elif name.startswith("mix"):
-        if name == "mix" and "mu" in args:
-            yield Flow((*to, "mu"), args.pop("mu"), ((*place, "mu"),), same=True)
-        if args:
-            yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
-        share = "algorithm.sample_strategy_args.expert_data_ratio"
-        if view.written(share):
-            yield Flow((*to, "expert_share"), view.get(share), (view.path(share),), same=True)
-
-
-def _write_loss(view: Writing) -> Iterator[Out]:
-    if not _is_rl(view):
-        yield from _write_objective(view)
-        return
-    loss = view.get("algorithm.policy_loss")
-    used: tuple[KeyPath, ...] = (view.to("algorithm.policy_loss.name"),)
-    kind = TYPES[chosen_type(view)]
-    name = next((name for name, choice in LOSSES.items() if choice == loss["name"]), None)
-    if loss["name"] == "other":
-        name, used = loss["kind"], (*used, view.to("algorithm.policy_loss.kind"))
-    if name is None or (loss["name"] == "other" and name not in OTHER_LOSSES):
-        every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
-        yield Lost(every, f"Trinity has no loss {loss.get('kind') or loss['name']}; {kind.loss} is written")
-        return
-    if name != kind.loss:
-        yield Flow(view.path(f"{X}policy_loss_fn"), name, used, always=True)
-    else:
-        yield Flow((), None, used)
-    yield from _write_loss_args(view, name, loss)
-
-
-OTHER_LOSSES = (
-    "opmd",
-    "sft",
-    "mix",
-    "mix_chord",
-    "sft_is",
-    "sft_phi",
-    "sppo",
-    "rec",
-    "importance_sampling",
-    "dpo",
-    "m2po",
-)
-
-
-def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Iterator[Out]:
-    place, mode = view.path(f"{X}policy_loss_fn_args"), view.get("algorithm.aggregation.mode")
-    if loss["name"] == "other":
-        for key, value in loss["args"].items():
-            yield Flow((*place, key), value, (view.to("algorithm.policy_loss.args"),), always=True)
-        return
-    known, usual = LOSS_ARGS.get(name, {}), LOSS_DEFAULTS.get(name, {})
-    differs = any(loss[field] != usual[key] for key, field in known.items())
-    for key, field in known.items():
-        value, path = loss[field], (view.to(f"algorithm.policy_loss.{field}"),)
-        if field == "dual_clip" and value is None:
-            note = "Trinity's dual clip is always on; so large a bound never acts"
-            yield Flow((*place, key), 1.0e9, path, "derived", note, always=True)
-        elif differs:
-            yield Flow((*place, key), value, path, same=True, always=True)
-        else:
-            yield Flow((), None, path, "mapped", "Trinity's default too")
-    if differs and mode != "token_sum":
-        yield Flow(
-            (*place, "loss_agg_mode"),
-            AGGREGATIONS.write(mode, view),
-            (view.to("algorithm.aggregation.mode"),),
-            always=True,
-        )
-    for field, neutral in (
-        ("importance_weight", "ratio"),
-        ("weight_bound", 1.0),
-        ("positive_weight", 1.0),
-        ("negative_weight", 1.0),
-    ):
-        if field in loss:
-            path = (view.to(f"algorithm.policy_loss.{field}"),)
-            same = loss[field] == neutral
-            yield Flow((), None, path) if same else Lost(path, f"Trinity's {name} has no {field}")
-
-
-def _write_objective(view: Writing) -> Iterator[Out]:
-    objective = view.get("algorithm.objective")
-    place = view.path(f"{X}policy_loss_fn_args")
-    if objective["name"] == "dpo":
-        for field, usual in (("beta", 0.1), ("label_smoothing", 0.0)):
-            path = (view.to(f"algorithm.objective.{field}"),)
-            both = objective["beta"] != 0.1 or objective["label_smoothing"] != 0.0
-            yield (
-                Flow((*place, field), objective[field], path, same=True, always=both or objective[field] != usual)
-                if both
-                else Flow((), None, path)
-            )
-        if objective["ipo"]:
-            yield Lost((view.to("algorithm.objective.ipo"),), "Trinity's dpo has no squared loss")
-    elif objective["name"] == "mix":
-        if chosen_type(view) == "mix":
-            yield Flow((*place, "mu"), objective["mu"], (view.to("algorithm.objective.mu"),), same=True, always=True)
-        for key, value in objective["args"].items():
-            yield Flow((*place, key), value, (view.to("algorithm.objective.args"),), always=True)
-        share = view.path("algorithm.sample_strategy_args.expert_data_ratio")
-        yield Flow(
-            share, objective["expert_share"], (view.to("algorithm.objective.expert_share"),), same=True, always=True
-        )
-
-
-# KL and entropy
-
-
-def _read_kl_loss(view: Reading) -> Iterator[Flow]:
-    written = view.written(f"{X}kl_loss_fn")
-    name = view.get(f"{X}kl_loss_fn") or type_of(view).kl
-    keys = (view.path(f"{X}kl_loss_fn"),) if written else ()
-    args = view.path(f"{X}kl_loss_fn_args.kl_coef")
-    coefficient = view.get(f"{X}kl_loss_fn_args.kl_coef")
-    if name == "none" or (coefficient == 0 and view.written(f"{X}kl_loss_fn_args.kl_coef")):
-        yield Flow(view.to("algorithm.kl_in_loss"), None, (*keys, args))
-        return
-    yield Flow(view.to("algorithm.kl_in_loss"), {}, keys or (args,))
-    yield Flow(view.to("algorithm.kl_in_loss.estimator"), ESTIMATORS.get(name, name), keys)
-    yield Flow(view.to("algorithm.kl_in_loss.coefficient"), coefficient, (args,), same=True)
-
-
-def _write_kl_loss(view: Writing) -> Iterator[Out]:
-    section, used = view.get("algorithm.kl_in_loss"), (view.to("algorithm.kl_in_loss"),)
-    if section is None:
-        silent = view.config.algorithm.objective.choice == "sft"
-        note = "Trinity's own default is on" if not silent else ""
-        if view.config.algorithm.objective.choice != "dpo":
-            yield Flow(view.path(f"{X}kl_loss_fn"), "none", used, "mapped", note, always=not silent)
-        return
-    name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
-    if name is None:
-        yield Lost(
-            (view.to("algorithm.kl_in_loss.estimator"),),
-            f"Trinity has no estimator {section['estimator']}; low_var_kl is written",
-        )
-        name = "low_var_kl"
-    yield Flow(view.path(f"{X}kl_loss_fn"), name, (view.to("algorithm.kl_in_loss.estimator"), *used), always=True)
-    yield Flow(
-        view.path(f"{X}kl_loss_fn_args.kl_coef"),
-        section["coefficient"],
-        (view.to("algorithm.kl_in_loss.coefficient"),),
-        same=True,
-        always=True,
-    )
-
-
-PENALTY = {"kl_coef": "coefficient", "adaptive": "adaptive", "target_kl": "target", "horizon": "horizon"}
-
-
-def _read_kl_reward(view: Reading) -> Iterator[Flow]:
-    name = view.get(f"{X}kl_penalty_fn") or "none"
-    keys, args = (view.path(f"{X}kl_penalty_fn"),), view.path(f"{X}kl_penalty_fn_args")
-    if name != "none" and not type_of(view).in_trainer:
-        yield Flow(view.to("algorithm.kl_in_reward"), None, ())
-        yield Flow(
-            (), None, (*keys, args), "dead", "Trinity reads it only where advantages are computed in the trainer"
-        )
-        return
-    if name == "none":
-        yield Flow(view.to("algorithm.kl_in_reward"), None, (*keys, args))
-        return
-    yield Flow(view.to("algorithm.kl_in_reward"), {}, keys)
-    yield Flow(view.to("algorithm.kl_in_reward.estimator"), ESTIMATORS.get(name, name), keys)
-    given = view.get(f"{X}kl_penalty_fn_args") or {}
-    for key, field in PENALTY.items():
-        if key in given:
-            yield Flow(view.to(f"algorithm.kl_in_reward.{field}"), given[key], ((*args, key),), same=True)
-
-
-def _write_kl_reward(view: Writing) -> Iterator[Out]:
-    section, used = view.get("algorithm.kl_in_reward"), (view.to("algorithm.kl_in_reward"),)
-    if section is None:
-        yield Flow(view.path(f"{X}kl_penalty_fn"), "none", used) if _is_rl(view) else Flow((), None, used)
-        return
-    places = {field: view.to(f"algorithm.kl_in_reward.{field}") for field in section}
-    name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
-    if not TYPES[chosen_type(view)].in_trainer:
-        yield Lost(
-            (*used, *places.values()), f"Trinity subtracts no KL from rewards with algorithm_type {chosen_type(view)}"
-        )
-        return
-    if name is None:
-        yield Lost((places["estimator"],), f"Trinity has no estimator {section['estimator']}; k1 is written")
-        name = "k1"
-    yield Flow(view.path(f"{X}kl_penalty_fn"), name, (places["estimator"], *used), always=True)
-    for key, field in PENALTY.items():
-        yield Flow(view.path(f"{X}kl_penalty_fn_args.{key}"), section[field], (places[field],), same=True, always=True)
-
-
-def _read_entropy(view: Reading) -> Iterator[Flow]:
-    name = view.get(f"{X}entropy_loss_fn") or type_of(view).entropy
-    keys = (view.path(f"{X}entropy_loss_fn"), view.path(f"{X}entropy_loss_fn_args.entropy_coef"))
-    value = 0.0 if name == "none" else view.get(f"{X}entropy_loss_fn_args.entropy_coef")
-    yield Flow(view.to("algorithm.entropy_coefficient"), value, keys, same=name != "none")
-
-
-def _write_entropy(view: Writing) -> Iterator[Out]:
-    value, used = view.config.algorithm.entropy_coefficient, (view.to("algorithm.entropy_coefficient"),)
-    if not _is_rl(view):
-        yield Flow((), None, used) if not value else Lost(used, "Trinity takes no entropy into account here")
-        return
-    if value and TYPES[chosen_type(view)].entropy == "none":
-        yield Flow(view.path(f"{X}entropy_loss_fn"), "default", used, always=True)
-    yield Flow(view.path(f"{X}entropy_loss_fn_args.entropy_coef"), value, used, same=True)
-
-
-def _read_old(view: Reading) -> Iterator[Flow]:
-    new, old = f"{X}bypass_old_logprobs", "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
-    key = new if view.written(new) or (view.version >= (0, 6) and not view.written(old)) else old
-    yield Flow(view.to("algorithm.old_log_probs"), "rollout" if view.get(key, True) else "recompute", (view.path(key),))
-
-
-def _write_old(view: Writing) -> Iterator[Out]:
-    wanted, used = view.config.algorithm.old_log_probs, (view.to("algorithm.old_log_probs"),)
-    if not _is_rl(view):
-        yield Flow((), None, used)
-        return
-    key = (
-        f"{X}bypass_old_logprobs"
-        if view.version >= (0, 6)
-        else "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
-    )
-    how: How = "derived" if wanted == "auto" else "mapped"
-    yield Flow(view.path(key), wanted == "rollout", used, how)
+# Rewards
 
 
 def _read_overlong(view: Reading) -> Iterator[Flow]:
@@ -607,22 +300,7 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
         )
 
 
-class _MicroBatchScale(Not):
-    """Trinity 0.5 normalises by micro-batch unless told not to; 0.6 never does."""
-
-    def read(self, value: Any, view: Reading) -> Any:
-        return not value and view.version < (0, 6)
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value and view.version >= (0, 6):
-            raise InexpressibleError("Trinity normalises over the whole mini-batch since 0.6")
-        return not value and view.version < (0, 6)
-
-
-AGGREGATIONS_HERE = Names(
-    {name: mode for name, mode in AGGREGATIONS.names.items() if mode != "token_sum"}, "Trinity has no token-sum"
-)
-P, L, KL, KR = "algorithm.advantage", "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"
+P = "algorithm.advantage"
 RULES: list[Rule] = [
     Code(
         "algorithm type",
@@ -671,86 +349,6 @@ RULES: list[Rule] = [
         ),
         lambda view: iter(()),
         _write_filters,
-    ),
-    Key(f"{X}loss_agg_mode", "algorithm.aggregation.mode", "token-mean", AGGREGATIONS_HERE),
-    Code(
-        "policy loss",
-        (
-            K(f"{X}policy_loss_fn", None),
-            K(f"{X}policy_loss_fn_args", None),
-            *(
-                K(f"{X}policy_loss_fn_args.{name}")
-                for name in (
-                    "clip_range",
-                    "clip_range_low",
-                    "clip_range_high",
-                    "clip_ratio_c",
-                    "loss_agg_mode",
-                    "tau_pos",
-                    "tau_neg",
-                    "mu",
-                    "**",
-                )
-            ),
-        ),
-        tuple(
-            f"{L}.{name}"
-            for name in [
-                "name",
-                "kind",
-                "args",
-                "clip_low",
-                "clip_high",
-                "dual_clip",
-                "tau_positive",
-                "tau_negative",
-                "positive_weight",
-                "negative_weight",
-                "importance_weight",
-                "weight_bound",
-            ]
-        )
-        + tuple(
-            f"algorithm.objective.{name}"
-            for name in ["beta", "label_smoothing", "ipo", "mu", "expert_share", "expert_clip", "args"]
-        ),
-        _read_loss,
-        _write_loss,
-        "policy_loss_fn and its arguments, whole",
-    ),
-    Dropped("algorithm.aggregation.scale_factor", "Trinity divides by the longest response"),
-    Key("trainer.fix_actor_microbatch_loss_scale", "algorithm.aggregation.follow_source", False, _MicroBatchScale()),
-    Code(
-        "KL in the loss",
-        (K(f"{X}kl_loss_fn", None), K(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
-        (KL, f"{KL}.estimator", f"{KL}.coefficient"),
-        _read_kl_loss,
-        _write_kl_loss,
-        "kl_loss_fn none where it is off",
-    ),
-    Code(
-        "KL in the reward",
-        (K(f"{X}kl_penalty_fn", "none"), *(K(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY)),
-        (KR, *(f"{KR}.{name}" for name in ["estimator", "coefficient", "adaptive", "target", "horizon"])),
-        _read_kl_reward,
-        _write_kl_reward,
-    ),
-    Code(
-        "entropy",
-        (K(f"{X}entropy_loss_fn", None), K(f"{X}entropy_loss_fn_args.entropy_coef", 0.0)),
-        ("algorithm.entropy_coefficient",),
-        _read_entropy,
-        _write_entropy,
-    ),
-    Code(
-        "old log-probs",
-        (
-            K(f"{X}bypass_old_logprobs", True, "0.6"),
-            K("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True),
-        ),
-        ("algorithm.old_log_probs",),
-        _read_old,
-        _write_old,
     ),
     Dropped("algorithm.train_temperature", "Trinity divides training logits by the sampling temperature", "sampling"),
     Dropped("algorithm.rollout_correction", "Trinity's trainer corrects nothing between rollout and training", None),

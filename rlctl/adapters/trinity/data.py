@@ -20,12 +20,12 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.values import Partly
+from rlctl.adapters.trinity.experiences import STORAGE, B, label
+from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
 E = "buffer.explorer_input"
-B = "buffer.trainer_input.experience_buffer"
-STORAGE = {"file": "auto", "sql": "sql"}
 ORDERS = {
     "sequential": "sequential",
     "shuffle": "shuffle",
@@ -41,21 +41,6 @@ FORMAT = {
     "image_key": ("image_key", None),
     "video_key": ("video_key", None),
 }
-REWARDS = {
-    "math_reward": "math",
-    "math_boxed_reward": "boxed",
-    "math_dapo_reward": "dapo_math",
-    "countdown_reward": "countdown",
-    "format_reward": "format",
-    "accuracy_reward": "number",
-}
-RULE_NAMES = {
-    "math": "math_reward",
-    "boxed": "math_boxed_reward",
-    "dapo_math": "math_dapo_reward",
-    "countdown": "countdown_reward",
-}
-NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward", "format": "format_reward"}
 VERL_ANSWER = "reward_model.ground_truth"
 
 
@@ -150,7 +135,7 @@ def _source_reward(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
         yield Flow((*to, "reward_args"), rest, places)
 
 
-def _tasksets(view: Reading) -> list[tuple[Any, ...]]:
+def tasksets(view: Reading) -> list[tuple[Any, ...]]:
     """Where the training task sets stand: one ``taskset``, or a list of them."""
     found: list[tuple[Any, ...]] = []
     if isinstance(view.get(f"{E}.taskset"), Mapping):
@@ -164,10 +149,10 @@ def _tasksets(view: Reading) -> list[tuple[Any, ...]]:
 
 
 def _read_train(view: Reading) -> Iterator[Flow]:
-    if supervised(view) or (view.get("mode") == "train" and not _tasksets(view)):
-        yield from _read_experiences(view)
+    if supervised(view) or (view.get("mode") == "train" and not tasksets(view)):
+        yield from experiences.read(view)
         return
-    for index, place in enumerate(_tasksets(view)):
+    for index, place in enumerate(tasksets(view)):
         to = ("data", "train", index)
         inside = view.inside(place, ())
         yield from _source(inside, to, evaluation=False)
@@ -194,60 +179,8 @@ def _read_train(view: Reading) -> Iterator[Flow]:
             yield Flow(
                 ("data", "seed"), inside.get("data_selector.seed"), (inside.path("data_selector.seed"),), same=True
             )
-    if len(_tasksets(view)) > 1:
+    if len(tasksets(view)) > 1:
         yield Flow(("data", "mixing"), "weighted", ())
-
-
-def _read_experiences(view: Reading) -> Iterator[Flow]:
-    """The data set of sft and dpo, which stands where experiences stand otherwise."""
-    if not view.written(B):
-        return
-    to = ("data", "train", 0)
-    inside = view.inside(B, ())
-    for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
-        if inside.written(key):
-            yield Flow((*to, field), inside.get(key) or ("" if key == "path" else None), (inside.path(key),), same=True)
-    if not inside.written("split"):
-        yield Flow((*to, "split"), "train", ())
-    yield Flow(
-        (*to, "format"), STORAGE.get(str(inside.get("storage_type", "file")), "auto"), (inside.path("storage_type"),)
-    )
-    kind = str(inside.get("format.prompt_type", "messages")).lower()
-    yield Flow(
-        (*to, "prompt_type"), "text" if kind == "plaintext" else "messages", (inside.path("format.prompt_type"),)
-    )
-    columns = {
-        "prompt_key": "prompt",
-        "system_prompt": None,
-        "system_prompt_key": None,
-        "chosen_key": "chosen",
-        "rejected_key": "rejected",
-        "tools_key": "tools",
-    }
-    for key, default in columns.items():
-        yield Flow((*to, key), inside.get(f"format.{key}", default), (inside.path(f"format.{key}"),), same=True)
-    if kind == "messages" and view.get("algorithm.algorithm_type") == "sft":
-        yield Flow(
-            (*to, "messages_key"),
-            inside.get("format.messages_key", "message"),
-            (inside.path("format.messages_key"),),
-            same=True,
-        )
-    elif kind == "plaintext":
-        yield Flow(
-            (*to, "response_key"),
-            inside.get("format.response_key", "response"),
-            (inside.path("format.response_key"),),
-            same=True,
-        )
-    if inside.written("format.chat_template"):
-        yield Flow(
-            ("model", "chat_template"),
-            inside.get("format.chat_template"),
-            (inside.path("format.chat_template"),),
-            same=True,
-        )
-    yield Flow(("data", "curriculum", "order"), "sequential", ())
 
 
 def _read_eval(view: Reading) -> Iterator[Flow]:
@@ -268,7 +201,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
     sources = view.get("data.train")
     if objective in ("sft", "dpo"):
         if sources:
-            yield from _write_experiences(view, sources[0], objective)
+            yield from experiences.write(view, sources[0], objective)
         for index in range(1, len(sources)):
             yield Lost((("data", "train", index),), "Trinity trains sft and dpo on one data set")
         for index, source in enumerate(view.get("data.eval")):
@@ -311,11 +244,6 @@ def _write_order(view: Writing, root: Any) -> Iterator[Out]:
         yield Flow((*root, "data_selector", "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
 
 
-def _label(source: Mapping[str, Any], fallback: str) -> str:
-    stem = str(source["path"]).rstrip("/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    return source["name"] or (stem if stem and "${" not in stem and "}" not in stem else fallback)
-
-
 def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
     def used(field: str) -> tuple[Any, ...]:
         return ((*place, field),)
@@ -323,7 +251,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     evaluation = place[1] == "eval"
     yield Flow(
         (*root, "name"),
-        _label(source, f"{place[1]}_{place[2]}"),
+        label(source, f"{place[1]}_{place[2]}"),
         used("name"),
         same=source["name"] is not None,
         always=True,
@@ -417,64 +345,6 @@ def _lost_columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, An
         yield Lost(((*place, "audio_key"),), "Trinity's task sets have no audio")
 
 
-def _write_experiences(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
-    place, root = ("data", "train", 0), view.path(B)
-
-    def used(field: str) -> tuple[Any, ...]:
-        return ((*place, field),)
-
-    yield Flow(
-        (*root, "name"), _label(source, f"{objective}_data"), used("name"), same=source["name"] is not None, always=True
-    )
-    guessed = source["format"] not in ("auto", "sql")
-    how: How = "derived" if guessed else "mapped"
-    yield Flow(
-        (*root, "storage_type"), "sql" if source["format"] == "sql" else "file", used("format"), how, always=True
-    )
-    yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
-    yield Flow((*root, "split"), source["split"] or "train", used("split"))
-    if source["subset"]:
-        yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
-    form = (*root, "format")
-    messages = source["messages_key"]
-    text = source["prompt_type"] in ("text", "raw") or (messages is None and source["response_key"] is not None)
-    if objective == "sft" and messages is None and not text:
-        messages = "messages"
-    if text or objective == "dpo":
-        how = "derived" if source["prompt_type"] == "raw" else "mapped"
-        yield Flow((*form, "prompt_type"), "plaintext" if text else "messages", used("prompt_type"), how, always=True)
-        yield Flow((*form, "prompt_key"), source["prompt_key"], used("prompt_key"), same=True, always=True)
-    else:
-        yield Flow((*form, "prompt_type"), "messages", used("prompt_type"), always=True)
-        yield Flow(
-            (*form, "messages_key"),
-            messages,
-            used("messages_key"),
-            same=source["messages_key"] is not None,
-            always=True,
-        )
-        yield Flow((), None, used("prompt_key"))
-    if text and objective == "sft":
-        yield Flow(
-            (*form, "response_key"), source["response_key"] or "response", used("response_key"), same=True, always=True
-        )
-    for key in ("chosen_key", "rejected_key"):
-        yield (
-            Flow((*form, key), source[key], used(key), same=True, always=objective == "dpo")
-            if objective == "dpo"
-            else Flow((), None, used(key))
-        )
-    for key in ("tools_key", "system_prompt", "system_prompt_key"):
-        if source[key] is not None:
-            yield Flow((*form, key), source[key], used(key), same=True)
-    for field in ("max_samples", "image_key", "video_key", "audio_key"):
-        neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
-        if source[field] not in (None, neutral):
-            yield Lost(used(field), f"Trinity's sft and dpo have no {field}")
-    for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
-        yield Flow((), None, used(field))
-
-
 def _write_eval(view: Writing) -> Iterator[Out]:
     if view.config.algorithm.objective.choice in ("sft", "dpo"):
         return
@@ -483,178 +353,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
         yield from _write_source(view, root, ("data", "eval", index), source)
 
 
-# Rewards
-
-
-def _read_rewards(view: Reading) -> Iterator[Flow]:
-    if supervised(view):
-        return
-    places = _tasksets(view)
-    inside = view.inside(places[0], ()) if places else None
-    own = inside.get("default_reward_fn_type", None) if inside else None
-    name = own or view.get(f"{E}.default_reward_fn_type")
-    used = tuple(
-        item
-        for item in (
-            inside.path("default_reward_fn_type") if inside else None,
-            view.path(f"{E}.default_reward_fn_type"),
-        )
-        if item
-    )
-    to = ("rewards", 0)
-    if not name:
-        yield Flow((*to, "type"), "rule", ())
-        yield Flow((*to, "rule"), "auto", ())
-        return
-    if name in REWARDS:
-        yield Flow((*to, "type"), "rule", used)
-        yield Flow((*to, "rule"), REWARDS[name], used)
-    else:
-        yield Flow((*to, "type"), "external", used)
-        yield Flow((*to, "kind"), name, used, same=True)
-    if inside is None:
-        return
-    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
-    args = inside.get("reward_fn_args", None)
-    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
-    if rest:
-        yield Flow((*to, "args"), rest, tuple((*inside.path("reward_fn_args"), key) for key in rest))
-
-
-def _write_rewards(view: Writing) -> Iterator[Out]:
-    rewards = view.get("rewards")
-    if view.config.algorithm.objective.choice in ("sft", "dpo"):
-        yield Flow((), None, (("rewards",), *(("rewards", index) for index in range(len(rewards)))))
-        return
-    for index, reward in enumerate(rewards):
-        place = ("rewards", index)
-        every = tuple((*place, name) for name in reward)
-        if index:
-            yield Lost(every, "Trinity takes one reward function for a task set")
-        else:
-            yield from _write_reward(view, place, reward)
-
-
-def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
-    kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
-    used = ((*place, "type"), (*place, "rule"))
-    if kind == "rule" and reward["rule"] == "auto":
-        note = "Trinity's workflow scores with its own math reward, verl by the data source"
-        yield Flow((), None, used, "mapped", note)
-        if reward["args"]:
-            yield Lost(((*place, "args"),), "Trinity's own math reward takes no arguments")
-        yield from _plain_reward(place, reward)
-        return
-    elif kind == "rule" and reward["rule"] in RULE_NAMES:
-        yield Flow(target, RULE_NAMES[reward["rule"]], used, always=True)
-    elif kind == "rule" and reward["rule"] in NEAREST:
-        yield Flow(target, NEAREST[reward["rule"]], used, always=True)
-        yield Lost(
-            used,
-            f"Trinity has no rule {reward['rule']}; {NEAREST[reward['rule']]} is the nearest, and parses answers its own way",
-        )
-    elif kind == "external":
-        yield Flow(target, reward["kind"], ((*place, "type"), (*place, "kind")), same=False, always=True)
-    else:
-        what = {
-            "function": f"the function {reward.get('function')} of {reward.get('path')}",
-            "model": "a reward model",
-            "sandbox": "a code sandbox",
-            "judge": "a judge",
-        }.get(kind, f"rule {reward.get('rule')}")
-        hint = (
-            "Trinity takes rewards by registered names: call it from a class in a plug-in folder, and name that class"
-        )
-        yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
-        return
-    for key, value in reward["args"].items():
-        if view.config.data.train:
-            yield Flow((*view.path(f"{E}.taskset.reward_fn_args"), key), value, ((*place, "args"),), always=True)
-    yield from _plain_reward(place, reward)
-
-
-def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
-    usual = {
-        "weight": 1.0,
-        "applies_to": None,
-        "timeout": 30.0,
-        "on_error": "stop",
-        "score_right": 1.0,
-        "score_wrong": 0.0,
-    }
-    for name, value in usual.items():
-        if name in reward and reward[name] != value:
-            yield Lost(((*place, name),), f"Trinity's rewards have no {name}")
-        elif name in reward:
-            yield Flow((), None, ((*place, name),))
-    for name in ("name", "workers"):
-        yield Flow((), None, ((*place, name),))
-
-
 WORKFLOWS = {"math_workflow": None}
-FIELDS = [
-    "path",
-    "name",
-    "format",
-    "split",
-    "subset",
-    "weight",
-    "max_samples",
-    "prompt_key",
-    "prompt_type",
-    "system_prompt",
-    "system_prompt_key",
-    "answer_key",
-    "response_key",
-    "messages_key",
-    "tools_key",
-    "chosen_key",
-    "rejected_key",
-    "source_key",
-    "tag_key",
-    "extra_key",
-    "image_key",
-    "video_key",
-    "audio_key",
-    "workflow",
-    "workflow_args",
-    "reward",
-    "reward_args",
-    "sampling",
-]
-REWARD_FIELDS = [
-    "name",
-    "weight",
-    "applies_to",
-    "timeout",
-    "workers",
-    "on_error",
-    "rule",
-    "args",
-    "score_right",
-    "score_wrong",
-    "path",
-    "function",
-    "signature",
-    "tokenizer",
-    "chat_template",
-    "max_tokens",
-    "micro_per_replica",
-    "trust_remote_code",
-    "overrides",
-    "url",
-    "max_concurrent",
-    "memory_limit_mb",
-    "continuous",
-    "base_url",
-    "model",
-    "api_key",
-    "prompt",
-    "sampling",
-    "replicas",
-    "tensor",
-    "kind",
-]
 TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("name", ""),
     ("storage_type", "file"),
@@ -688,29 +387,12 @@ def taskset(root: str, *, evaluation: bool = False) -> tuple[K, ...]:
     return tuple(K(f"{root}.{name}", default) for name, default in names)
 
 
-EXPERIENCE_KEYS = tuple(
-    K(f"{B}.{name}", default)
-    for name, default in (
-        ("format.prompt_type", "messages"),
-        ("format.prompt_key", "prompt"),
-        ("format.response_key", "response"),
-        ("format.messages_key", "message"),
-        ("format.tools_key", "tools"),
-        ("format.chosen_key", "chosen"),
-        ("format.rejected_key", "rejected"),
-        ("format.system_prompt", None),
-        ("format.system_prompt_key", None),
-        ("format.chat_template", None),
-        ("split", "train"),
-        ("subset_name", None),
-    )
-)
 RULES: list[Rule] = [
     Code(
         "training data",
-        (*taskset(f"{E}.taskset"), *taskset(f"{E}.tasksets.*"), *EXPERIENCE_KEYS),
+        (*taskset(f"{E}.taskset"), *taskset(f"{E}.tasksets.*"), *experiences.KEYS),
         (
-            *(f"data.train[].{field}" for field in FIELDS),
+            *(f"data.train[].{field}" for field in SOURCE_FIELDS),
             "data.curriculum.order",
             "data.curriculum.keys",
             "data.curriculum.args",
@@ -725,7 +407,7 @@ RULES: list[Rule] = [
         "evaluation data",
         (K(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
         (
-            *(f"data.eval[].{field}" for field in FIELDS),
+            *(f"data.eval[].{field}" for field in SOURCE_FIELDS),
             *(
                 f"data.eval[].{field}"
                 for field in (
@@ -740,17 +422,6 @@ RULES: list[Rule] = [
         _read_eval,
         _write_eval,
     ),
-    Code(
-        "rewards",
-        (K(f"{E}.default_reward_fn_type", None),),
-        ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
-        _read_rewards,
-        _write_rewards,
-        "default_reward_fn_type",
-    ),
-    Dropped("reward_loop.manager", "Trinity's workflows call their rewards", "naive"),
-    Dropped("reward_loop.overlap_with_rollout", "Trinity's workflows call their rewards"),
-    Dropped("reward_loop.max_queued", "Trinity's workflows call their rewards"),
     Dropped("data.overlong_prompts", "Trinity drops no prompts: leave them out of the data beforehand"),
     Dropped("data.truncation", "Trinity cuts overlong prompts from the right, and leaves them out of training"),
     Dropped("data.shuffle_evaluation", "Trinity evaluates in file order"),

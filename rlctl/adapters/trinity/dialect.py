@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect, File, Taken, replace_extensions, stage_parts
+from rlctl.adapters.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
 from rlctl.adapters.known import known_keys
 from rlctl.adapters.reading import Read
 from rlctl.adapters.rules import Lost
 from rlctl.adapters.stages import joined_stages
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.tree import remove
-from rlctl.adapters.trinity import algorithm, batch, critic, data, model, notes, output, rollout, train
+from rlctl.adapters.trinity import algorithm, batch, critic, data, losses, model, notes, output, rewards, rollout, train
 from rlctl.adapters.writing import Given, Written
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
@@ -23,7 +23,16 @@ from rlctl.report import Origin
 BLOCKS = ("mode", "algorithm", "buffer", "data_processor", "explorer", "trainer")
 """What a stage may hold; each replaces the whole block of the base."""
 RULES = joined(
-    algorithm.RULES, model.TOP, train.TRAINER, critic.CRITIC, rollout.EXPLORER, output.OUTPUT, batch.RULES, data.RULES
+    algorithm.RULES,
+    losses.LOSS,
+    model.TOP,
+    train.TRAINER,
+    critic.CRITIC,
+    rollout.EXPLORER,
+    output.OUTPUT,
+    batch.RULES,
+    data.RULES,
+    rewards.REWARD,
 )
 
 
@@ -217,4 +226,5 @@ TRINITY = Trinity(
         "log",
         "stages",
     ),
+    programs={"trinity": Program("file", "run"), "trinity.cli.launcher": Program("file", "run")},
 )

@@ -1,0 +1,146 @@
+"""Trinity: the data set of sft and dpo, which stands where experiences stand otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import Flow, How, K, Lost, Out, Reading, Writing
+
+B = "buffer.trainer_input.experience_buffer"
+STORAGE = {"file": "auto", "sql": "sql"}
+
+
+def label(source: Mapping[str, Any], fallback: str) -> str:
+    """The name of a source: its own, or its file's."""
+    stem = str(source["path"]).rstrip("/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return source["name"] or (stem if stem and "${" not in stem and "}" not in stem else fallback)
+
+
+def read(view: Reading) -> Iterator[Flow]:
+    """The data set of sft and dpo, which stands where experiences stand otherwise."""
+    if not view.written(B):
+        return
+    to = ("data", "train", 0)
+    inside = view.inside(B, ())
+    for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
+        if inside.written(key):
+            yield Flow((*to, field), inside.get(key) or ("" if key == "path" else None), (inside.path(key),), same=True)
+    if not inside.written("split"):
+        yield Flow((*to, "split"), "train", ())
+    yield Flow(
+        (*to, "format"), STORAGE.get(str(inside.get("storage_type", "file")), "auto"), (inside.path("storage_type"),)
+    )
+    kind = str(inside.get("format.prompt_type", "messages")).lower()
+    yield Flow(
+        (*to, "prompt_type"), "text" if kind == "plaintext" else "messages", (inside.path("format.prompt_type"),)
+    )
+    columns = {
+        "prompt_key": "prompt",
+        "system_prompt": None,
+        "system_prompt_key": None,
+        "chosen_key": "chosen",
+        "rejected_key": "rejected",
+        "tools_key": "tools",
+    }
+    for key, default in columns.items():
+        yield Flow((*to, key), inside.get(f"format.{key}", default), (inside.path(f"format.{key}"),), same=True)
+    if kind == "messages" and view.get("algorithm.algorithm_type") == "sft":
+        yield Flow(
+            (*to, "messages_key"),
+            inside.get("format.messages_key", "message"),
+            (inside.path("format.messages_key"),),
+            same=True,
+        )
+    elif kind == "plaintext":
+        yield Flow(
+            (*to, "response_key"),
+            inside.get("format.response_key", "response"),
+            (inside.path("format.response_key"),),
+            same=True,
+        )
+    if inside.written("format.chat_template"):
+        yield Flow(
+            ("model", "chat_template"),
+            inside.get("format.chat_template"),
+            (inside.path("format.chat_template"),),
+            same=True,
+        )
+    yield Flow(("data", "curriculum", "order"), "sequential", ())
+
+
+def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
+    place, root = ("data", "train", 0), view.path(B)
+
+    def used(field: str) -> tuple[Any, ...]:
+        return ((*place, field),)
+
+    yield Flow(
+        (*root, "name"), label(source, f"{objective}_data"), used("name"), same=source["name"] is not None, always=True
+    )
+    guessed = source["format"] not in ("auto", "sql")
+    how: How = "derived" if guessed else "mapped"
+    yield Flow(
+        (*root, "storage_type"), "sql" if source["format"] == "sql" else "file", used("format"), how, always=True
+    )
+    yield Flow((*root, "path"), source["path"], used("path"), same=True, always=True)
+    yield Flow((*root, "split"), source["split"] or "train", used("split"))
+    if source["subset"]:
+        yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
+    form = (*root, "format")
+    messages = source["messages_key"]
+    text = source["prompt_type"] in ("text", "raw") or (messages is None and source["response_key"] is not None)
+    if objective == "sft" and messages is None and not text:
+        messages = "messages"
+    if text or objective == "dpo":
+        how = "derived" if source["prompt_type"] == "raw" else "mapped"
+        yield Flow((*form, "prompt_type"), "plaintext" if text else "messages", used("prompt_type"), how, always=True)
+        yield Flow((*form, "prompt_key"), source["prompt_key"], used("prompt_key"), same=True, always=True)
+    else:
+        yield Flow((*form, "prompt_type"), "messages", used("prompt_type"), always=True)
+        yield Flow(
+            (*form, "messages_key"),
+            messages,
+            used("messages_key"),
+            same=source["messages_key"] is not None,
+            always=True,
+        )
+        yield Flow((), None, used("prompt_key"))
+    if text and objective == "sft":
+        yield Flow(
+            (*form, "response_key"), source["response_key"] or "response", used("response_key"), same=True, always=True
+        )
+    for key in ("chosen_key", "rejected_key"):
+        yield (
+            Flow((*form, key), source[key], used(key), same=True, always=objective == "dpo")
+            if objective == "dpo"
+            else Flow((), None, used(key))
+        )
+    for key in ("tools_key", "system_prompt", "system_prompt_key"):
+        if source[key] is not None:
+            yield Flow((*form, key), source[key], used(key), same=True)
+    for field in ("max_samples", "image_key", "video_key", "audio_key"):
+        neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
+        if source[field] not in (None, neutral):
+            yield Lost(used(field), f"Trinity's sft and dpo have no {field}")
+    for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
+        yield Flow((), None, used(field))
+
+
+KEYS = tuple(
+    K(f"{B}.{name}", default)
+    for name, default in (
+        ("format.prompt_type", "messages"),
+        ("format.prompt_key", "prompt"),
+        ("format.response_key", "response"),
+        ("format.messages_key", "message"),
+        ("format.tools_key", "tools"),
+        ("format.chosen_key", "chosen"),
+        ("format.rejected_key", "rejected"),
+        ("format.system_prompt", None),
+        ("format.system_prompt_key", None),
+        ("format.chat_template", None),
+        ("split", "train"),
+        ("subset_name", None),
+    )
+)

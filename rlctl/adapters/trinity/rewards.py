@@ -1,0 +1,147 @@
+"""Trinity: rewards, which task sets name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.data import E, tasksets
+from rlctl.adapters.values import REWARD_FIELDS
+
+REWARDS = {
+    "math_reward": "math",
+    "math_boxed_reward": "boxed",
+    "math_dapo_reward": "dapo_math",
+    "countdown_reward": "countdown",
+    "format_reward": "format",
+    "accuracy_reward": "number",
+}
+RULE_NAMES = {
+    "math": "math_reward",
+    "boxed": "math_boxed_reward",
+    "dapo_math": "math_dapo_reward",
+    "countdown": "countdown_reward",
+}
+NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward", "format": "format_reward"}
+
+
+def _read_rewards(view: Reading) -> Iterator[Flow]:
+    if supervised(view):
+        return
+    places = tasksets(view)
+    inside = view.inside(places[0], ()) if places else None
+    own = inside.get("default_reward_fn_type", None) if inside else None
+    name = own or view.get(f"{E}.default_reward_fn_type")
+    used = tuple(
+        item
+        for item in (
+            inside.path("default_reward_fn_type") if inside else None,
+            view.path(f"{E}.default_reward_fn_type"),
+        )
+        if item
+    )
+    to = ("rewards", 0)
+    if not name:
+        yield Flow((*to, "type"), "rule", ())
+        yield Flow((*to, "rule"), "auto", ())
+        return
+    if name in REWARDS:
+        yield Flow((*to, "type"), "rule", used)
+        yield Flow((*to, "rule"), REWARDS[name], used)
+    else:
+        yield Flow((*to, "type"), "external", used)
+        yield Flow((*to, "kind"), name, used, same=True)
+    if inside is None:
+        return
+    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
+    args = inside.get("reward_fn_args", None)
+    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
+    if rest:
+        yield Flow((*to, "args"), rest, tuple((*inside.path("reward_fn_args"), key) for key in rest))
+
+
+def _write_rewards(view: Writing) -> Iterator[Out]:
+    rewards = view.get("rewards")
+    if view.config.algorithm.objective.choice in ("sft", "dpo"):
+        yield Flow((), None, (("rewards",), *(("rewards", index) for index in range(len(rewards)))))
+        return
+    for index, reward in enumerate(rewards):
+        place = ("rewards", index)
+        every = tuple((*place, name) for name in reward)
+        if index:
+            yield Lost(every, "Trinity takes one reward function for a task set")
+        else:
+            yield from _write_reward(view, place, reward)
+
+
+def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
+    used = ((*place, "type"), (*place, "rule"))
+    if kind == "rule" and reward["rule"] == "auto":
+        note = "Trinity's workflow scores with its own math reward, verl by the data source"
+        yield Flow((), None, used, "mapped", note)
+        if reward["args"]:
+            yield Lost(((*place, "args"),), "Trinity's own math reward takes no arguments")
+        yield from _plain_reward(place, reward)
+        return
+    elif kind == "rule" and reward["rule"] in RULE_NAMES:
+        yield Flow(target, RULE_NAMES[reward["rule"]], used, always=True)
+    elif kind == "rule" and reward["rule"] in NEAREST:
+        yield Flow(target, NEAREST[reward["rule"]], used, always=True)
+        yield Lost(
+            used,
+            f"Trinity has no rule {reward['rule']}; {NEAREST[reward['rule']]} is the nearest, and parses answers its own way",
+        )
+    elif kind == "external":
+        yield Flow(target, reward["kind"], ((*place, "type"), (*place, "kind")), same=False, always=True)
+    else:
+        what = {
+            "function": f"the function {reward.get('function')} of {reward.get('path')}",
+            "model": "a reward model",
+            "sandbox": "a code sandbox",
+            "judge": "a judge",
+        }.get(kind, f"rule {reward.get('rule')}")
+        hint = (
+            "Trinity takes rewards by registered names: call it from a class in a plug-in folder, and name that class"
+        )
+        yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
+        return
+    for key, value in reward["args"].items():
+        if view.config.data.train:
+            yield Flow((*view.path(f"{E}.taskset.reward_fn_args"), key), value, ((*place, "args"),), always=True)
+    yield from _plain_reward(place, reward)
+
+
+def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    usual = {
+        "weight": 1.0,
+        "applies_to": None,
+        "timeout": 30.0,
+        "on_error": "stop",
+        "score_right": 1.0,
+        "score_wrong": 0.0,
+    }
+    for name, value in usual.items():
+        if name in reward and reward[name] != value:
+            yield Lost(((*place, name),), f"Trinity's rewards have no {name}")
+        elif name in reward:
+            yield Flow((), None, ((*place, name),))
+    for name in ("name", "workers"):
+        yield Flow((), None, ((*place, name),))
+
+
+REWARD: list[Rule] = [
+    Code(
+        "rewards",
+        (K(f"{E}.default_reward_fn_type", None),),
+        ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
+        _read_rewards,
+        _write_rewards,
+        "default_reward_fn_type",
+    ),
+    Dropped("reward_loop.manager", "Trinity's workflows call their rewards", "naive"),
+    Dropped("reward_loop.overlap_with_rollout", "Trinity's workflows call their rewards"),
+    Dropped("reward_loop.max_queued", "Trinity's workflows call their rewards"),
+]
