@@ -57,6 +57,8 @@ class Program:
     """Overrides of a config that the program has, or the name of a config file."""
     kind: str = ""
     """The kind of file it takes; empty where its keys have to tell."""
+    of_launcher: Mapping[str, str] = field(default_factory=dict)
+    """Keys that an option of torchrun decides instead, by the option, as ``nproc-per-node``."""
 
 
 @dataclass(frozen=True)

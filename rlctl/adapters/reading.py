@@ -199,7 +199,10 @@ class Reader:
 
     def _silent(self, leaf: KeyPath, value: Any) -> bool:
         """Whether a written leaf only repeats the default of a composed file."""
-        if not self.composed:
+        explicit = self.document.explicit
+        if explicit is not None and any(leaf[: len(path)] == path or path[: len(leaf)] == leaf for path in explicit):
+            return False
+        if not self.composed and explicit is None:
             return False
         default = TextView(self.table, self.version, {}, {}).get(dotted_key(leaf), ABSENT)
         resolved = find(self.resolved.values, leaf)

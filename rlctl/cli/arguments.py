@@ -1,7 +1,7 @@
 """What commands share: how files, overrides and assignments are told apart, and reading them into a config.
 
 An argument with ``=`` in it, or ``+`` or ``~`` before it, is an override in the file's own dialect; anything else, and any
-file that exists, is a file. ``-`` is standard input.
+file that exists, is a file. ``-`` is standard input. What follows a launch script is given to the script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="Config files ('-' is standard input), then overrides in their own dialect, as [b]key=value[/b].",
+        help="Config files or a launch script ('-' is standard input), then overrides in their own dialect, as "
+        "[b]key=value[/b]; what follows a script is given to it.",
         show_default=False,
     ),
 ]
@@ -46,6 +47,13 @@ Assignments = Annotated[
         help="Change a canonical key; may be repeated.",
         autocompletion=completion.assignments,
     ),
+]
+Trace = Annotated[
+    bool, typer.Option("--trace", help="Run a launch script in isolation to see its command, instead of reading it.")
+]
+Variables = Annotated[
+    list[str],
+    typer.Option("--env", metavar="NAME=VALUE", help="Set a variable for a launch script; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
@@ -112,8 +120,10 @@ def read_inputs(
     dialect: str | None,
     assignments: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
+    trace: bool = False,
+    variables: Sequence[str] = (),
 ) -> tuple[Loaded | None, Report]:
-    """Read one file with overrides, several files as stages, or overrides alone, into a config.
+    """Read one file with overrides, a launch script, several files as stages, or overrides alone, into a config.
 
     Raises:
         UsageError: there is nothing to read, or it cannot be told what it is.
@@ -122,13 +132,36 @@ def read_inputs(
     from rlctl import translate
     from rlctl.documents import Document
 
+    given = pairs(variables, "--env")
+    if inputs and not _are_files(inputs) and translate.is_script_file(inputs[0]):
+        return translate.read(
+            inputs[0],
+            dialect=dialect,
+            overrides=inputs[1:],
+            assignments=assignments,
+            options=options,
+            trace=trace,
+            variables=given,
+        )
     files, overrides = split_inputs(inputs)
     if len(files) > 1:
         if overrides:
             raise UsageError("overrides change one file, and several are named", hint="use --set, with canonical keys")
-        return translate.read_many(files, dialect=dialect, assignments=assignments, options=options)
+        return translate.read_many(
+            files, dialect=dialect, assignments=assignments, options=options, trace=trace, variables=given
+        )
     if files:
-        return translate.read(files[0], dialect=dialect, overrides=overrides, assignments=assignments, options=options)
+        return translate.read(
+            files[0],
+            dialect=dialect,
+            overrides=overrides,
+            assignments=assignments,
+            options=options,
+            trace=trace,
+            variables=given,
+        )
+    if trace or given:
+        raise UsageError("--trace and --env are for a launch script, and none is named")
     if dialect is None:
         raise UsageError("no file is named, only overrides", hint="name a file, or say --from verl to read them alone")
     nothing = Document("command line", {})
@@ -137,9 +170,23 @@ def read_inputs(
     )
 
 
-def must_read(inputs: Sequence[str], *, dialect: str | None, assignments: Sequence[str] = ()) -> tuple[Loaded, Report]:
+def _are_files(inputs: Sequence[str]) -> bool:
+    """Whether all of several arguments are files of configs, so the stages of one run."""
+    return len(inputs) > 1 and all(
+        name.endswith((".sh", ".bash", ".yaml", ".yml")) and _is_file(name) for name in inputs
+    )
+
+
+def must_read(
+    inputs: Sequence[str],
+    *,
+    dialect: str | None,
+    assignments: Sequence[str] = (),
+    trace: bool = False,
+    variables: Sequence[str] = (),
+) -> tuple[Loaded, Report]:
     """As ``read_inputs``, for commands that need the config: shows the findings and ends where there is none."""
-    loaded, report = read_inputs(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = read_inputs(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
     if loaded is None:
         diagnostics.findings(report.findings)
         finish(ExitCode.FAILED)

@@ -22,6 +22,8 @@ def check(
     ] = None,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
     """Check a config before anything starts: units, divisibility, placement, memory, paths.
@@ -40,7 +42,9 @@ def check(
     """
     from rlctl.checks import check as run_checks
 
-    loaded, report = arguments.read_inputs(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = arguments.read_inputs(
+        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    )
     if loaded is not None:
         machines = arguments.cluster_of(cluster) if cluster else None
         symbolic = loaded.expressions.keys()

@@ -28,6 +28,8 @@ def launch(
     *,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Execute this saved plan; refused where it does not fit."),
@@ -60,7 +62,9 @@ def launch(
     from rlctl import runs
     from rlctl.config.baseline import with_baseline
 
-    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = arguments.must_read(
+        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    )
     loaded = _changed(loaded, name, address)
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
     checked(loaded, report.findings, cluster=cluster)

@@ -36,6 +36,8 @@ def plan(
     ] = None,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Save the plan, for `launch --plan`.")
     ] = None,
@@ -58,7 +60,9 @@ def plan(
     """
     from rlctl.plan import make_plan
 
-    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = arguments.must_read(
+        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    )
     diagnostics.findings(report.findings)
     machines = arguments.cluster_of(cluster) if cluster else None
     made = make_plan(loaded.config, cluster=machines, rows=rows)

@@ -17,6 +17,8 @@ def try_out(
     prompts: Annotated[int, typer.Option(min=1, max=64, help="How many prompts are answered.")] = 4,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
     """Try a config: a few real prompts rendered and answered, real rewards, one small step.
@@ -33,7 +35,9 @@ def try_out(
     from rlctl import runs
     from rlctl.cli.launch import checked
 
-    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = arguments.must_read(
+        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    )
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
     checked(loaded, report.findings, cluster=cluster)
     made = runs.prepare(loaded, cluster)

@@ -38,6 +38,8 @@ class Document:
     """The comments by key; those of the document itself under ``()``."""
     text: str = ""
     """What was read."""
+    explicit: frozenset[KeyPath] | None = None
+    """The keys that a person wrote, where the text is a composed config and something beside it says so; None: not known."""
 
     def at(self, path: KeyPath) -> Location:
         """Return where ``path`` stands, or else its nearest ancestor that has a place."""

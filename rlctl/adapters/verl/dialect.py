@@ -15,18 +15,20 @@ from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.errors import TranslationError
 
+TORCHRUN = {"nproc-per-node": "trainer.n_gpus_per_node", "nnodes": "trainer.nnodes"}
 PROGRAMS = {
     "verl.trainer.main_ppo": Program("hydra", "ppo"),
     "verl.trainer.main_ppo_sync": Program("hydra", "ppo"),
-    "verl.trainer.sft_trainer": Program("hydra", "sft_engine"),
+    "verl.trainer.sft_trainer": Program("hydra", "sft_engine", TORCHRUN),
     "verl.trainer.sft_trainer_ray": Program("hydra", "sft_engine"),
-    "verl.trainer.fsdp_sft_trainer": Program("hydra", "sft"),
+    "verl.trainer.fsdp_sft_trainer": Program("hydra", "sft", TORCHRUN),
     "verl.trainer.main_generation": Program("hydra", "generation"),
     "verl.trainer.main_generation_server": Program("hydra", "ppo"),
     "verl.trainer.main_eval": Program("hydra", "evaluation"),
-    "verl.experimental.*": Program("hydra", "ppo"),
-    "verl.*": Program("hydra"),
-    "recipe.*": Program("hydra"),
+    "verl.experimental.*main*": Program("hydra", "ppo"),
+    "verl.trainer.main_*": Program("hydra"),
+    "recipe.*main*": Program("hydra", "ppo"),
+    "recipe.*sft*": Program("hydra"),
 }
 CONFIGS = {
     "ppo_trainer": Shipped("ppo"),

@@ -1,0 +1,173 @@
+"""Commands whose effect is known without running them: what they print, and whether they succeed."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlctl.documents.shell_conditions import Status
+from rlctl.documents.shell_state import State
+from rlctl.documents.shell_text import Text, changed, joined, literal, plain, problem, unknown
+from rlctl.errors import DocumentError, Location
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a command does."""
+
+    status: Status = True
+    output: Text | None = None
+
+
+_QUIET_NAMES = (
+    "set trap ulimit shopt mkdir rm cp mv ln touch chmod chown sleep wait kill pkill killall pip pip3 uv-pip conda mamba apt "
+    "apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee clear sync umask alias local readonly declare "
+    "typeset nvidia-cuda-mps-control module modprobe sysctl rsync scp printf-log true : enable bind env-update"
+)
+_QUIET = frozenset(_QUIET_NAMES.split())
+"""Commands that change no variable; that they succeed is taken for granted."""
+_PROBES = frozenset({"torch_npu"})
+"""Python modules whose import a script tries to find out where it is; they are taken for missing."""
+_IMPORT = re.compile(r"\s*import (\w+)\s*;?\s*")
+
+
+def call(state: State, words: list[Text], at: Location) -> Known | None:
+    """What a command does; None where it is a program that would have to be run."""
+    name = plain(words[0])
+    arguments = words[1:]
+    if name == "set":
+        flags = "".join(plain(word)[1:] for word in arguments if plain(word).startswith("-"))
+        state.strict = state.strict or "u" in flags or "nounset" in [plain(word) for word in arguments]
+        if any(plain(word).startswith("+") and "u" in plain(word) for word in arguments):
+            state.strict = False
+        if arguments and plain(arguments[0]) == "--":
+            state.arguments = arguments[1:]
+        return Known()
+    if name == "cd":
+        return _cd(state, arguments, at)
+    if name == "false":
+        return Known(False)
+    if name == "eval":
+        raise DocumentError("'eval' is not read here", at=at, hint="run the script in isolation with --trace")
+    if name in ("read", "mapfile", "readarray"):
+        for word in arguments:
+            if re.fullmatch(r"[A-Za-z_]\w*", plain(word)):
+                state.variables[plain(word)] = unknown(f"'{name}' takes it from outside of the script", at)
+        return Known()
+    if name in _QUIET:
+        return Known()
+    printer = _PRINTERS.get(name)
+    if printer is None:
+        return None
+    for word in arguments:
+        if (piece := problem(word)) is not None:
+            return Known(True, (piece,))
+    return Known(True, printer(state, arguments, at))
+
+
+def status_of(state: State, words: list[Text], at: Location) -> Status:
+    """Whether a program that is not run succeeds: trainers do, questions about the machine cannot be answered."""
+    texts = [plain(word) for word in words]
+    if re.fullmatch(r"python[\d.]*", texts[0]) and texts[1:2] == ["-c"]:
+        match = _IMPORT.fullmatch(texts[2]) if len(texts) == 3 else None
+        if match is None or match[1] not in _PROBES:
+            return None
+        state.assumed.setdefault(f"that the Python module {match[1]} is not installed where this runs", at)
+        return False
+    if re.fullmatch(
+        r"python[\d.]*|torchrun|uv|ray|trinity|accelerate|deepspeed|bash|sh|nohup|exec|env|srun|time", texts[0]
+    ):
+        return True
+    return None
+
+
+def _cd(state: State, arguments: list[Text], at: Location) -> Known:
+    words = [word for word in arguments if plain(word) != "--"]
+    target = plain(words[0]) if words else plain(state.text("HOME", at))
+    if target == "-":
+        state.folder, state.before = state.before, state.folder
+    elif not words or problem(words[0]) is None:
+        state.before = state.folder
+        state.folder = os.path.normpath(Path(state.folder) / Path(target).expanduser())
+    return Known()
+
+
+def _echo(state: State, arguments: list[Text], at: Location) -> Text:
+    while arguments and re.fullmatch(r"-[neE]+", plain(arguments[0])):
+        arguments = arguments[1:]
+    return joined(arguments, " ", at)
+
+
+def _printf(state: State, arguments: list[Text], at: Location) -> Text:
+    if not arguments:
+        return ()
+    pattern = plain(arguments[0]).replace("\\n", "\n")
+    if pattern in ("%s", "%s\n") and len(arguments) == 2:
+        return arguments[1]
+    if "%" not in pattern:
+        return changed(arguments[0], pattern, at)
+    return unknown("what printf prints here is not worked out", at)
+
+
+def _date(state: State, arguments: list[Text], at: Location) -> Text:
+    texts = [plain(word) for word in arguments]
+    utc = "-u" in texts
+    wanted = [text for text in texts if text.startswith("+")]
+    if len(wanted) != 1 or set(texts) - {"-u", *wanted}:
+        return unknown("what date prints here is not worked out", at)
+    pattern = wanted[0][1:].replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S").replace("%s", str(int(time.time())))
+    return changed(arguments[-1], time.strftime(pattern, time.gmtime() if utc else time.localtime()), at)
+
+
+def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Location], Text]:
+    def printer(state: State, arguments: list[Text], at: Location) -> Text:
+        words = [word for word in arguments if not plain(word).startswith("-")]
+        if len(words) != 1:
+            return unknown("a command of several paths is not worked out", at)
+        return changed(words[0], change(plain(words[0])), at)
+
+    return printer
+
+
+def _basename(state: State, arguments: list[Text], at: Location) -> Text:
+    words = [word for word in arguments if not plain(word).startswith("-")]
+    if not words:
+        return ()
+    name = plain(words[0]).rstrip("/").rpartition("/")[2]
+    suffix = plain(words[1]) if len(words) > 1 else ""
+    return changed(words[0], name.removesuffix(suffix) if suffix else name, at)
+
+
+def _pwd(state: State, arguments: list[Text], at: Location) -> Text:
+    return literal(str(Path(state.folder).resolve()), at)
+
+
+def _seq(state: State, arguments: list[Text], at: Location) -> Text:
+    texts = [plain(word) for word in arguments]
+    if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d+", text) for text in texts):
+        return unknown("what seq prints here is not worked out", at)
+    first, step, last = {1: (1, 1, 0), 2: (0, 1, 1), 3: (0, 1, 2)}[len(texts)]
+    numbers = [int(text) for text in texts]
+    begin = numbers[0] if len(texts) > 1 else first
+    by = numbers[step] if len(texts) == 3 else 1
+    if not by:
+        return unknown("seq with a step of 0", at)
+    found = range(begin, numbers[last] + (1 if by > 0 else -1), by)
+    return changed(arguments[0], "\n".join(str(number) for number in found[:1000]), at)
+
+
+_PRINTERS: dict[str, Callable[[State, list[Text], Location], Text]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "date": _date,
+    "pwd": _pwd,
+    "dirname": _one_path(lambda path: str(Path(path).parent)),
+    "realpath": _one_path(lambda path: str(Path(path).resolve())),
+    "readlink": _one_path(lambda path: str(Path(path).resolve())),
+    "basename": _basename,
+    "seq": _seq,
+}

@@ -1,0 +1,606 @@
+"""Reading a shell script as bash would run it, without running anything: assignments, conditions, and the commands it starts.
+
+Whatever only running could tell (what a program prints, whether a file is there) is not guessed: what depends on it is a
+value that is not known, with the line. A check that only prints and exits is taken for passed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlctl.documents import shell_builtins
+from rlctl.documents.files import read_text
+from rlctl.documents.shell_conditions import Conditions, Status
+from rlctl.documents.shell_state import State, never
+from rlctl.documents.shell_syntax import Script, parse
+from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
+from rlctl.documents.shell_words import Words, as_regex
+from rlctl.errors import DocumentError, Location
+
+_MAX_STEPS = 20_000
+_MAX_TURNS = 1_000
+_MAX_DEPTH = 30
+_HINT = "say what decides it with --env NAME=VALUE, or run the script in isolation with --trace"
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?(?P<sign>\+?=)")
+_QUESTIONS = ("grep", "egrep", "awk", "test")
+"""Programs at the end of a pipeline that answer with their status."""
+_ENDS = frozenset(
+    {"exit", "return", "echo", "printf", ":", "true", "false", "usage", "help", "cat", "sleep", "kill", "trap"}
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program that the script starts."""
+
+    words: tuple[Text, ...]
+    at: Location
+    folder: str
+
+
+@dataclass
+class Reading:
+    """What a script does."""
+
+    state: State
+    commands: list[Command] = field(default_factory=list)
+    """The programs that are started, in order."""
+    ended: Location | None = None
+    """Where the script ends itself, if it does."""
+
+
+class _End(Exception):
+    """``exit``."""
+
+
+class _Return(Exception):
+    """``return``, ``break`` and ``continue``."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def read_script(
+    text: str,
+    name: str,
+    *,
+    arguments: Sequence[Text] = (),
+    environment: Mapping[str, str],
+    given: Mapping[str, str] | None = None,
+    is_secret: Callable[[str], bool] = never,
+) -> Reading:
+    """Read a script to its end.
+
+    Args:
+        text: the script.
+        name: its file name, for messages and ``$0``.
+        arguments: what follows the script on the command line.
+        environment: what a variable is that the script does not set.
+        given: variables given for this reading, which win.
+        is_secret: whether the value of a variable must not be shown.
+
+    Raises:
+        DocumentError: it is no bash script, or says something that reading alone cannot decide.
+    """
+    state = State(name, list(arguments), environment, given or {}, is_secret)
+    reader = _Reader(state)
+    script = parse(text, name)
+    try:
+        reader.block(script, script.root)
+    except _End:
+        pass
+    except _Return:
+        pass
+    return Reading(state, reader.commands, reader.ended)
+
+
+class _Reader:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.commands: list[Command] = []
+        self.ended: Location | None = None
+        self.words = Words(state, self.substitute)
+        self.conditions = Conditions(state, self.words)
+        self.output: list[Text] | None = None
+        """What commands print inside of ``$( )``; None outside."""
+        self._steps = 0
+        self._depth = 0
+
+    # Statements
+
+    def block(self, script: Script, node: Any) -> Status:
+        """The statements of a node, in order; the status of the last."""
+        status: Status = True
+        children = [child for child in node.children if child.is_named and child.type != "comment"]
+        for child in children:
+            status = self.statement(script, child)
+        return status
+
+    def statement(self, script: Script, node: Any) -> Status:
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise DocumentError(f"the script takes more than {_MAX_STEPS} steps", at=script.at(node), hint=_HINT)
+        handler = getattr(self, f"_{node.type}", None)
+        if handler is None:
+            raise DocumentError(
+                f"'{script.text(node).splitlines()[0][:60]}' ({node.type.replace('_', ' ')}) is not read here",
+                at=script.at(node),
+                hint=_HINT,
+            )
+        status: Status = handler(script, node)
+        return status
+
+    def _program(self, script: Script, node: Any) -> Status:
+        return self.block(script, node)
+
+    _else_clause = _do_group = _program
+
+    def _compound_statement(self, script: Script, node: Any) -> Status:
+        if node.children and node.children[0].type == "((":
+            inside = script.between(node.children[0].end_byte, node.children[-1].start_byte)
+            return self._arithmetic_statement(inside, script.at(node))
+        return self.block(script, node)
+
+    def _subshell(self, script: Script, node: Any) -> Status:
+        kept = dict(self.state.variables), self.state.folder
+        status = self.block(script, node)
+        self.state.variables, self.state.folder = kept
+        return status
+
+    def _variable_assignment(self, script: Script, node: Any) -> Status:
+        self._assign(script, node)
+        return True
+
+    def _variable_assignments(self, script: Script, node: Any) -> Status:
+        return self.block(script, node)
+
+    def _declaration_command(self, script: Script, node: Any) -> Status:
+        kind = script.text(node.children[0])
+        flags = ""
+        for child in node.children[1:]:
+            text = script.text(child)
+            if child.type == "variable_assignment":
+                name = self._assign(script, child)
+                if kind == "export":
+                    self.state.exported[name] = script.at(child)
+            elif text.startswith("-"):
+                flags += text
+            elif kind == "export" or "x" in flags:
+                self.state.exported[text] = script.at(child)
+            elif "a" in flags or "A" in flags:
+                self.state.variables.setdefault(text, [])
+        if "A" in flags:
+            self._taint(script, node, f"'{kind} -A' makes a table, which is not read here")
+        return True
+
+    def _unset_command(self, script: Script, node: Any) -> Status:
+        for child in node.children[1:]:
+            if child.is_named:
+                for name in self.words.fields(script.text(child), script.at(child)):
+                    self.state.variables.pop(plain(name), None)
+        return True
+
+    def _function_definition(self, script: Script, node: Any) -> Status:
+        name = script.text(node.child_by_field_name("name"))
+        self.state.functions[name] = (script, node.child_by_field_name("body"))
+        return True
+
+    def _assign(self, script: Script, node: Any) -> str:
+        source = script.text(node)
+        match = _ASSIGNMENT.match(source)
+        if match is None:
+            raise DocumentError(f"the assignment {source[:40]!r} is not read here", at=script.at(node), hint=_HINT)
+        name, value = match["name"], node.child_by_field_name("value")
+        append = match["sign"] == "+="
+        if value is not None and value.type == "array":
+            items = [
+                item
+                for text, at in self._word_sources(script, value.children[1:-1])
+                for item in self.words.fields(text, at)
+            ]
+            self.state.assign(name, items, append=append)
+            return name
+        at = script.at(value) if value is not None else script.at(node)
+        text = self.words.text(source[match.end() :], at)
+        if match["index"] is not None:
+            self._assign_item(name, match["index"], text, script.at(node), append=append)
+        else:
+            self.state.assign(name, text, append=append)
+        return name
+
+    def _assign_item(self, name: str, index: str, text: Text, at: Location, *, append: bool) -> None:
+        items = self.state.items(name, at)
+        where = self.words.arithmetic(index, at)
+        number = int(plain(where)) if problem(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
+        if not 0 <= number <= len(items):
+            self.state.variables[name] = [
+                unknown(f"{name}[{index}] is set at line {at.line}, which is not read here", at)
+            ]
+            return
+        if number == len(items):
+            items.append(())
+        items[number] = (*items[number], *text) if append else text
+        self.state.variables[name] = items
+
+    def _word_sources(self, script: Script, nodes: Sequence[Any]) -> list[tuple[str, Location]]:
+        """The source of each word; nodes without a blank between them are one word."""
+        spans: list[tuple[int, int, Location]] = []
+        for node in nodes:
+            if node.type == "comment" or not node.end_byte > node.start_byte or node.type == "\n":
+                continue
+            if spans and spans[-1][1] == node.start_byte:
+                spans[-1] = (spans[-1][0], node.end_byte, spans[-1][2])
+            else:
+                spans.append((node.start_byte, node.end_byte, script.at(node)))
+        return [(script.between(start, end), at) for start, end, at in spans]
+
+    # Control flow
+
+    def _if_statement(self, script: Script, node: Any) -> Status:
+        if (decided := self._branch(script, node)) is not False:
+            return decided
+        for child in node.children:
+            if child.type == "elif_clause" and (decided := self._branch(script, child)) is not False:
+                return decided
+            if child.type == "else_clause":
+                return self.block(script, child)
+        return True
+
+    def _branch(self, script: Script, node: Any) -> Status:
+        """Run a branch whose condition holds; False where it does not. What cannot be decided taints what it changes."""
+        split = next(index for index, child in enumerate(node.children) if child.type == "then")
+        conditions = [child for child in node.children[1:split] if child.is_named and child.type != "comment"]
+        status: Status = True
+        for condition in conditions:
+            status = self.statement(script, condition)
+        body = [
+            child
+            for child in node.children[split + 1 :]
+            if child.is_named and child.type not in ("comment", "elif_clause", "else_clause")
+        ]
+        if status is None:
+            whole = [child for child in node.children[split + 1 :] if child.is_named]
+            self._undecided(script, conditions[-1], whole)
+            return False if not any(child.type in ("elif_clause", "else_clause") for child in whole) else None
+        if not status:
+            return False
+        for child in body:
+            self.statement(script, child)
+        return True
+
+    def _undecided(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
+        """Nobody knows whether these are run: what they set is not known."""
+        shown = " ".join(script.text(condition).split())[:60]
+        why = f"it depends on '{shown}', which only running the script can decide"
+        for branch in branches:
+            if (launch := self._program_in(script, branch)) is not None:
+                raise DocumentError(
+                    f"whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                    at=script.at(branch),
+                    hint=_HINT,
+                )
+            self._taint(script, branch, why)
+
+    def _taint(self, script: Script, node: Any, why: str) -> None:
+        if node.type == "variable_assignment":
+            match = _ASSIGNMENT.match(script.text(node))
+            value = node.child_by_field_name("value")
+            if match is not None:
+                bad = unknown(why, script.at(node))
+                is_array = value is not None and value.type == "array"
+                self.state.assign(match["name"], [bad] if is_array else bad, append=match["sign"] == "+=")
+        for child in node.children:
+            self._taint(script, child, why)
+
+    def _program_in(self, script: Script, node: Any) -> str | None:
+        """The first command in a node that starts a trainer, as far as its source shows."""
+        if node.type == "command":
+            text = " ".join(script.text(node).split())
+            if re.search(r"(^|\s)(python3?\s+(-u\s+)?(-m\s+\S|\S+\.py)|torchrun|trinity\s+run|ray\s+job)", text):
+                return text[:60]
+            return None
+        return next((found for child in node.children if (found := self._program_in(script, child)) is not None), None)
+
+    def _case_statement(self, script: Script, node: Any) -> Status:
+        subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
+        items = [child for child in node.children if child.type == "case_item"]
+        if problem(subject) is not None:
+            self._undecided(script, node.child_by_field_name("value"), items)
+            return None
+        for item in items:
+            end = next(index for index, child in enumerate(item.children) if child.type == ")")
+            patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
+            if any(self._matches(subject, script, pattern) for pattern in patterns):
+                for child in item.children[end + 1 :]:
+                    if child.is_named and child.type != "comment":
+                        self.statement(script, child)
+                return True
+        return True
+
+    def _matches(self, subject: Text, script: Script, pattern: Any) -> bool:
+        source = script.text(pattern)
+        glob = plain(self.words.text(source, script.at(pattern)))
+        if source[:1] in "\"'":
+            return plain(subject) == glob
+        return re.fullmatch(as_regex(glob), plain(subject), re.DOTALL) is not None
+
+    def _for_statement(self, script: Script, node: Any) -> Status:
+        variable = script.text(node.child_by_field_name("variable"))
+        values = [child for child in node.children if node.field_name_for_child(node.children.index(child)) == "value"]
+        items = [item for text, at in self._word_sources(script, values) for item in self.words.fields(text, at)]
+        if not any(child.type == "in" for child in node.children):
+            items = list(self.state.arguments)
+        body = node.child_by_field_name("body")
+        if any(problem(item) is not None for item in items):
+            self._undecided(script, values[0], [body])
+            return None
+        for item in items[:_MAX_TURNS]:
+            self.state.assign(variable, item)
+            if not self._turn(script, body):
+                break
+        return True
+
+    def _turn(self, script: Script, body: Any) -> bool:
+        """One turn of a loop; whether it goes on."""
+        try:
+            self.block(script, body)
+        except _Return as end:
+            if end.kind == "return":
+                raise
+            return end.kind == "continue"
+        return True
+
+    def _while_statement(self, script: Script, node: Any) -> Status:
+        until = script.text(node.children[0]) == "until"
+        body = node.child_by_field_name("body")
+        end = next(index for index, child in enumerate(node.children) if child.type == "do_group")
+        conditions = [child for child in node.children[1:end] if child.is_named and child.type != "comment"]
+        for _ in range(_MAX_TURNS):
+            status: Status = True
+            for condition in conditions:
+                status = self.statement(script, condition)
+            if status is None:
+                self._undecided(script, conditions[-1], [body])
+                return None
+            if bool(status) is until or not self._turn(script, body):
+                return True
+        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+
+    def _c_style_for_statement(self, script: Script, node: Any) -> Status:
+        self._undecided(script, node.children[0], [node.child_by_field_name("body")])
+        return None
+
+    def _list(self, script: Script, node: Any) -> Status:
+        left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
+        status = self.statement(script, left)
+        if status is None:
+            if self._only_ends(script, right):
+                return True if sign == "||" else None
+            self._undecided(script, left, [right])
+            return None
+        if status is (sign == "||"):
+            return status
+        return self.statement(script, right)
+
+    def _only_ends(self, script: Script, node: Any) -> bool:
+        """Whether a statement only prints and ends the script, as a check does that has failed."""
+        if node.type == "command":
+            return script.text(node.child_by_field_name("name")) in _ENDS
+        if node.type in ("compound_statement", "subshell", "list", "redirected_statement"):
+            return all(
+                self._only_ends(script, child)
+                for child in node.children
+                if child.is_named and "redirect" not in child.type
+            )
+        return bool(node.type == "comment")
+
+    def _negated_command(self, script: Script, node: Any) -> Status:
+        status = self.statement(script, node.children[-1])
+        return None if status is None else not status
+
+    def _pipeline(self, script: Script, node: Any) -> Status:
+        stages = [child for child in node.children if child.is_named]
+        if self.output is None:
+            kept = dict(self.state.variables)
+            for stage in stages:
+                self.statement(script, stage)
+            self.state.variables = kept
+            return None if len(stages) > 1 and self._asks(script, stages[-1]) else True
+        shown = " ".join(script.text(node).split())[:60]
+        self.output.append(unknown(f"what '{shown}' prints can only be known by running it", script.at(node)))
+        return None
+
+    def _asks(self, script: Script, node: Any) -> bool:
+        return str(script.text(node)).split()[0].rpartition("/")[2] in _QUESTIONS
+
+    def _redirected_statement(self, script: Script, node: Any) -> Status:
+        body = node.child_by_field_name("body")
+        if body is None:
+            return True
+        here = next((child for child in node.children if child.type == "heredoc_redirect"), None)
+        to = next((child for child in node.children if child.type == "file_redirect"), None)
+        if here is not None:
+            to = to or next((child for child in here.children if child.type == "file_redirect"), None)
+            if body.type == "command" and script.text(body.child_by_field_name("name")) == "cat" and to is not None:
+                self._write_file(script, here, to)
+                return True
+            piped = next((child for child in here.children if child.type in ("pipeline", "list", "command")), None)
+            if piped is not None:
+                self.statement(script, body)
+                return self.statement(script, piped)
+        return self.statement(script, body)
+
+    def _write_file(self, script: Script, here: Any, to: Any) -> None:
+        """A file that the script writes with ``cat > FILE <<EOF``."""
+        start = next(child for child in here.children if child.type == "heredoc_start")
+        body = next((child for child in here.children if child.type == "heredoc_body"), None)
+        source = script.text(body) if body is not None else ""
+        name = plain(self.words.text(script.text(to.child_by_field_name("destination")), script.at(to)))
+        at = script.at(body) if body is not None else script.at(here)
+        is_raw = script.text(start)[:1] in "\"'\\"
+        text = literal(source, at) if is_raw else self.words.text('"' + source.replace('"', '\\"') + '"', at)
+        self.state.files[name] = plain(text) if problem(text) is None else ""
+
+    # Conditions
+
+    def _test_command(self, script: Script, node: Any) -> Status:
+        if script.text(node.children[0]) == "((":
+            inside = script.between(node.children[0].end_byte, node.children[-1].start_byte)
+            return self._arithmetic_statement(inside, script.at(node))
+        return self.conditions.test(script, node)
+
+    def _arithmetic_statement(self, source: str, at: Location) -> Status:
+        if match := re.fullmatch(r"\s*(\w+)\s*(\+\+|--|[-+*]?=(?!=))\s*(.*?)\s*", source, re.DOTALL):
+            name, sign, rest = match.groups()
+            expression = (
+                f"{name} {sign[0]} (1)"
+                if sign in ("++", "--")
+                else rest
+                if sign == "="
+                else f"{name} {sign[0]} ({rest})"
+            )
+            value = self.words.arithmetic(expression, at)
+            self.state.assign(name, value)
+        else:
+            value = self.words.arithmetic(source, at)
+        return None if problem(value) is not None else plain(value) != "0"
+
+    # Commands
+
+    def _command(self, script: Script, node: Any) -> Status:
+        name = node.child_by_field_name("name")
+        before = [
+            child
+            for child in node.children
+            if child.type == "variable_assignment" and (name is None or child.start_byte < name.start_byte)
+        ]
+        kept = dict(self.state.variables)
+        for child in before:
+            self._assign(script, child)
+        if name is None:
+            return True
+        skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
+        nodes = [child for child in node.children if child not in before and child.type not in skipped]
+        words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
+        if before:
+            self.state.variables = kept
+        return self._call(words, script.at(node)) if words else True
+
+    def _call(self, words: list[Text], at: Location) -> Status:
+        name = plain(words[0])
+        if name in self.state.functions:
+            return self._function(name, words[1:], at)
+        if name in ("exit", "return", "break", "continue"):
+            if name != "exit":
+                raise _Return(name)
+            self.ended = at
+            raise _End
+        if name in ("source", "."):
+            return self._source(words, at)
+        if name in ("bash", "sh") and len(words) > 1:
+            return self._shell(words[1:], at)
+        if name == "shift":
+            count = int(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
+            if count > len(self.state.arguments):
+                return False
+            del self.state.arguments[:count]
+            return True
+        if name == "test":
+            return self.conditions.words(words[1:], at)
+        known = shell_builtins.call(self.state, words, at)
+        if known is not None:
+            if known.output is not None and self.output is not None:
+                self.output.append(known.output)
+            return known.status
+        self.commands.append(Command(tuple(words), at, self.state.folder))
+        status = shell_builtins.status_of(self.state, words, at)
+        if self.output is not None and status is not False:
+            shown = " ".join(plain(word) for word in words)[:60]
+            self.output.append(unknown(f"what '{shown}' prints can only be known by running it", at))
+        return status
+
+    def _function(self, name: str, arguments: list[Text], at: Location) -> Status:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError(f"the function {name} calls itself too often", at=at)
+        script, body = self.state.functions[name]
+        kept, self.state.arguments = self.state.arguments, arguments
+        try:
+            return self.statement(script, body)
+        except _Return:
+            return None
+        finally:
+            self.state.arguments = kept
+            self._depth -= 1
+
+    def _source(self, words: list[Text], at: Location) -> Status:
+        name = plain(words[1]) if len(words) > 1 else ""
+        found = self._script_file(name)
+        if found is None or problem(words[1]) is not None:
+            raise DocumentError(
+                f"the script reads '{name}', which is not there: what it sets is not known",
+                at=at,
+                hint="put the file beside the script, or run the script in isolation with --trace",
+            )
+        self._run_file(found)
+        return True
+
+    def _shell(self, arguments: list[Text], at: Location) -> Status:
+        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script."""
+        options = [plain(word) for word in arguments if plain(word).startswith("-")]
+        rest = [word for word in arguments if not plain(word).startswith("-")]
+        kept = dict(self.state.variables), self.state.arguments
+        try:
+            if any("c" in option for option in options) and rest:
+                script = parse(plain(rest[0]), at.file, at.line)
+                self.state.arguments = rest[2:]
+                return self.block(script, script.root)
+            found = self._script_file(plain(rest[0])) if rest else None
+            if found is None:
+                self.commands.append(Command((literal("bash", at) or (), *arguments), at, self.state.folder))
+                return True
+            self.state.arguments = rest[1:]
+            self._run_file(found)
+            return True
+        finally:
+            self.state.variables, self.state.arguments = kept
+
+    def _script_file(self, name: str) -> Path | None:
+        beside = Path(self.state.script).parent
+        places = (Path(self.state.folder) / name, beside / name, Path(name).expanduser())
+        return next((place for place in places if name and place.is_file()), None)
+
+    def _run_file(self, path: Path) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError("scripts read each other too often", at=Location(str(path)))
+        script = parse(read_text(path), os.path.normpath(path))
+        self.block(script, script.root)
+        self._depth -= 1
+
+    def substitute(self, source: str, at: Location) -> Text:
+        """What ``$( )`` stands for."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError("'$( )' is nested too deep", at=at)
+        kept = self.output, self.state.folder, dict(self.state.variables), len(self.commands)
+        self.output = []
+        try:
+            script = parse(source, at.file, at.line)
+            self.block(script, script.root)
+            found = joined(self.output, "\n", at)
+        except (_End, _Return):
+            found = joined(self.output, "\n", at)
+        finally:
+            self.output, self.state.folder, self.state.variables, count = kept
+            del self.commands[count:]
+            self._depth -= 1
+        if found and not found[-1].symbol and not found[-1].problem:
+            found = (*found[:-1], replace(found[-1], text=found[-1].text.rstrip("\n")))
+        return found

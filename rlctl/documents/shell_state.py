@@ -1,0 +1,120 @@
+"""What a shell script knows at one moment: variables, arguments, environment; and what reading it noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlctl.documents.shell_text import Piece, Text, from_environment, literal
+from rlctl.errors import DocumentError, Location
+
+Value = Text | list[Text]
+"""A variable's value: a text, or the items of an array."""
+
+NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
+"""Variables that have another value each time."""
+
+
+def never(name: str) -> bool:
+    """The usual answer to whether a variable is a secret."""
+    return False
+
+
+@dataclass
+class State:
+    """The variables of a script while it is read."""
+
+    script: str
+    """The script's name, as the user gave it."""
+    arguments: list[Text]
+    environment: Mapping[str, str]
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Variables given for this reading; they are what they are, and no symbol stands for them."""
+    is_secret: Callable[[str], bool] = never
+    """Whether the value of a variable of this name must not be shown."""
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The body of each function, and the source it is in."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that the script writes from its own text, by name."""
+    folder: str = "."
+    """Where the script is, after ``cd``."""
+    before: str = "."
+    """Where it was before the last ``cd``."""
+    strict: bool = False
+    """Whether a variable that is not set ends the script (``set -u``)."""
+    wants_arguments: bool = False
+    """Whether the script looks at what follows it on the command line."""
+    exported: dict[str, Location] = field(default_factory=dict)
+    unset: dict[str, Location] = field(default_factory=dict)
+    """Variables that nobody set, and which the script used as empty."""
+    assumed: dict[str, Location] = field(default_factory=dict)
+    """What was taken for granted, in words."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Values of secrets that the script holds, by the name of the variable."""
+
+    def look_up(self, name: str, at: Location) -> Value | None:
+        """The value of a variable; None where it is not set."""
+        if name in self.variables:
+            return self.variables[name]
+        if name in NEVER:
+            return (Piece("", at, problem=f"${name} has another value each time"),)
+        if name in self.given:
+            return literal(self.given[name], Location(f"--env {name}")) or ()
+        if name == "PWD":
+            here = str(Path(self.folder).resolve())
+            return from_environment("PWD", here, None, at) if self.folder == "." else literal(here, at)
+        if name in self.environment:
+            return from_environment(name, self.environment[name], None, at)
+        return None
+
+    def text(self, name: str, at: Location) -> Text:
+        """The value of a variable as a text, an array's first item; empty where it is not set.
+
+        Raises:
+            DocumentError: it is not set, and the script says that this ends it.
+        """
+        value = self.look_up(name, at)
+        if value is None:
+            if self.strict:
+                raise DocumentError(
+                    f"${name} is not set, which ends the script here (set -u)",
+                    at=at,
+                    hint=f"give it with --env {name}=VALUE",
+                )
+            self.unset.setdefault(name, at)
+            return ()
+        if isinstance(value, list):
+            return value[0] if value else ()
+        return value
+
+    def items(self, name: str, at: Location) -> list[Text]:
+        """The items of an array; a plain variable is an array of one."""
+        value = self.look_up(name, at)
+        if value is None:
+            return []
+        return list(value) if isinstance(value, list) else [value]
+
+    def assign(self, name: str, value: Value, *, append: bool = False) -> None:
+        """Set a variable, or add to it."""
+        if append:
+            old = self.variables.get(name, ())
+            if isinstance(value, list):
+                value = [*(old if isinstance(old, list) else [old] if old else []), *value]
+            elif isinstance(old, list):
+                value = [(*old[0], *value), *old[1:]] if old else [value]
+            else:
+                value = (*old, *value)
+        elif not isinstance(value, list) and self.is_secret(name):
+            value = self._hidden(name, value)
+        self.variables[name] = value
+
+    def _hidden(self, name: str, value: Text) -> Text:
+        """A literal secret as the variable that holds it."""
+        text = "".join(piece.text for piece in value)
+        if not text or any(piece.symbol or piece.problem for piece in value):
+            return value
+        self.secrets[name] = text
+        return (Piece(text, value[0].at, f"${{oc.env:{name}}}", frozenset({name})),)

@@ -1,0 +1,363 @@
+"""A launch script as an input: the one command of it that starts a trainer, with the file and line each override was written on.
+
+A program that a dialect names decides the kind of file; another one that takes overrides is left to its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters import names as dialect_names
+from rlctl.adapters import secrets
+from rlctl.adapters.dialect import Program as KnownProgram
+from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
+from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
+from rlctl.documents.shell_run import Command, Reading, read_script
+from rlctl.documents.shell_text import Piece, Text, literal, plain
+from rlctl.errors import DocumentError, Location, RlctlError, UsageError
+from rlctl.report import Finding, Level
+from rlctl.sources.files import composed
+from rlctl.sources.given import Input, Script
+
+COMMAND_LINE = "command line"
+_NAME_OPTIONS = ("config-name", "cn", "config_name")
+_PATH_OPTIONS = ("config-path", "cp", "config-dir", "cd", "config_path")
+_FILE_OPTIONS = ("config", "c", "config_file", "config-file")
+_PARENTS = 4
+"""How far above the script a config is looked for that its command names by a relative path."""
+_MIN_SECRET = 6
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command that starts a trainer, and what is known of its program."""
+
+    program: Program
+    dialect: str
+    known: KnownProgram
+
+
+def read_launch(text: str, name: str, how: Script) -> Input:
+    """The trainer's command line in a launch script.
+
+    Raises:
+        DocumentError: the script starts no trainer, or several, or what it starts depends on what only running it could tell.
+    """
+    arguments = [literal(word, Location(COMMAND_LINE, place)) for place, word in enumerate(how.arguments, 1)]
+    reading = _traced(text, name, how, arguments) if how.traced else _read(text, name, how, arguments)
+    launch = _the_one([found for command in reading.commands if (found := _launch(command))], reading, name)
+    words = told(launch.program)
+    _refuse_sweeps(words, launch.program)
+    given = _base(launch, words, reading, name)
+    environment = {**how.variables, **reading.state.secrets}
+    keeps = _Keeps({**how.environment, **environment})
+    lines = [(keeps.text(word), place_of(word, launch.program.at)) for word in words.overrides]
+    overrides = read_overrides([*_of_launcher(launch, words), *lines], name)
+    taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
+    _refuse_unused(how.arguments, taken, reading, name)
+    notes = [*given.findings, *_notes(reading, launch, words, keeps, how)]
+    reason = f"line {launch.program.at.line} starts {launch.program.name}"
+    return replace(
+        given,
+        overrides=[*given.overrides, *overrides],
+        dialect=launch.dialect or given.dialect,
+        kind=given.kind or launch.known.kind,
+        reason=reason,
+        findings=[Finding("launch", Level.NOTE, _told(launch, how), at=launch.program.at), *notes],
+        environment=environment,
+        taken=taken,
+    )
+
+
+def _told(launch: Launch, how: Script) -> str:
+    way = "run in isolation" if how.traced else "read, not run"
+    of = f", of {launch.dialect}" if launch.dialect else ", which no dialect knows"
+    return f"the script was {way}; it starts {launch.program.name}{of}"
+
+
+def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+    return read_script(
+        text,
+        name,
+        arguments=arguments,
+        environment=how.environment,
+        given=how.variables,
+        is_secret=_is_secret,
+    )
+
+
+def _is_secret(name: str) -> bool:
+    return secrets.is_secret((name,))
+
+
+def _is_given(piece: Piece) -> bool:
+    return piece.at.file == COMMAND_LINE
+
+
+# Running the script in isolation
+
+
+def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+    """What the script started when it ran; what reading it tells of the places is added."""
+    from rlctl.tracing import trace
+
+    if name.startswith("<"):
+        raise UsageError(
+            "--trace runs a file, and the script comes from standard input", hint="save it, and name the file"
+        )
+    ran = trace(name, [plain(word) for word in arguments], {**how.environment, **how.variables})
+    try:
+        reading = _read(text, name, how, arguments)
+    except RlctlError:
+        reading = read_script("", name, environment=how.environment, given=how.variables, is_secret=_is_secret)
+    hidden = {key: value for key, value in {**how.environment, **how.variables}.items() if _is_secret(key)}
+    hidden |= reading.state.secrets
+    known = {plain(word): word for command in reading.commands for word in command.words if word}
+    known |= {plain(word): word for word in arguments if word}
+    reading.commands = [
+        Command(tuple(_as_written(word, known, hidden, name) for word in call), _place(call, reading, name), ".")
+        for call in ran.calls
+    ]
+    if not any(_launch(command) for command in reading.commands):
+        said = (ran.said.strip().splitlines() or ["it said nothing"])[-1]
+        how_it_ended = "its time was over" if ran.status is None else f"it ended with status {ran.status}"
+        raise DocumentError(
+            f"started no trainer when it was run in isolation: {how_it_ended}: {said[:200]}",
+            at=Location(name),
+            hint="give what it wants as arguments after its name, or with --env NAME=VALUE",
+        )
+    return reading
+
+
+def _as_written(word: str, known: dict[str, Text], hidden: dict[str, str], name: str) -> Text:
+    """A word of a command line that was seen, at the place where it was written as far as reading the script tells."""
+    if word in known:
+        return known[word]
+    for variable, value in hidden.items():
+        if len(value) >= _MIN_SECRET and value in word:
+            symbol = word.replace(value, f"${{oc.env:{variable}}}")
+            return (Piece(word, Location(name), symbol, frozenset({variable})),)
+    return (Piece(word, Location(name)),)
+
+
+def _place(call: Sequence[str], reading: Reading, name: str) -> Location:
+    """Where a command line that was seen stands in the script."""
+    wanted = set(call)
+    best = max(
+        reading.commands, key=lambda command: len(wanted & {plain(word) for word in command.words}), default=None
+    )
+    return best.at if best is not None else Location(name)
+
+
+# Which command it is
+
+
+def _launch(command: Command) -> Launch | None:
+    """The trainer that a command starts."""
+    program = program_of(command.words, command.at, command.folder)
+    if program is None:
+        return None
+    file = program.name.rpartition("/")[2]
+    for dialect in dialect_names():
+        for pattern, known in dialect_called(dialect).programs.items():
+            if fnmatchcase(program.name, pattern) or fnmatchcase(file, pattern):
+                return Launch(program, dialect, known)
+    is_python = program.name.endswith(".py") or "." in program.name
+    if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
+        return Launch(program, "", KnownProgram("hydra"))
+    return None
+
+
+def _the_one(found: Sequence[Launch], reading: Reading, name: str) -> Launch:
+    known = [launch for launch in found if launch.dialect] or list(found)
+    if not known:
+        where = f": it ends itself at line {reading.ended.line}" if reading.ended is not None else ""
+        raise DocumentError(
+            f"starts no trainer that is known here{where}",
+            at=reading.ended or Location(name),
+            hint="give what it wants as arguments after its name, or with --env NAME=VALUE"
+            if reading.ended
+            else "it needs a line as: python3 -m verl.trainer.main_ppo key=value ...",
+        )
+    if len(known) > 1:
+        lines = ", ".join(f"line {launch.program.at.line} ({launch.program.name})" for launch in known[:5])
+        raise DocumentError(
+            f"starts {len(known)} trainers: {lines}",
+            at=known[1].program.at,
+            hint="a config is one run; put each command into a script of its own",
+        )
+    return known[0]
+
+
+def _refuse_sweeps(words: Told, program: Program) -> None:
+    for sweep in SWEEPS:
+        if sweep.lstrip("-") in words.options:
+            raise DocumentError(
+                f"{sweep} starts one run for each combination of values; rlctl reads one run",
+                at=program.at,
+                hint="leave it out and give each key one value",
+            )
+
+
+def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Reading, name: str) -> None:
+    """Words that the script was given and does not look at are a mistake; overrides are applied on top of it."""
+    wanted = reading.state.wants_arguments
+    unused = [word for word in arguments if word not in taken and not is_override(word)]
+    if unused and not wanted:
+        raise DocumentError(
+            f"takes no arguments, and {' '.join(unused)!r} stands after it",
+            at=Location(name),
+            hint="several files are read as stages where each is a YAML file or a script",
+        )
+
+
+# What it runs
+
+
+def _base(launch: Launch, words: Told, reading: Reading, name: str) -> Input:
+    """The config that the overrides change: a file that the command names, or the program's own."""
+    options = {option: plain(word) for option, word in words.options.items()}
+    config = next((options[key] for key in _NAME_OPTIONS if key in options), "")
+    folder = next((options[key] for key in _PATH_OPTIONS if key in options), "")
+    file = next((options[key] for key in _FILE_OPTIONS if options.get(key)), "")
+    if launch.known.style == "file" and not (file or config):
+        raise DocumentError(
+            f"{launch.program.name} is started without a config file",
+            at=launch.program.at,
+            hint="expected --config FILE",
+        )
+    if not (config or file):
+        return Input(Document(name, {}, {(): Location(name, 1)}), dialect=launch.dialect)
+    wanted = file or f"{folder}/{config}".lstrip("/" if not folder else "")
+    found = _find(wanted, launch.program, reading, name)
+    if isinstance(found, Document):
+        given = composed(found)
+        note = Finding("base-config", Level.NOTE, f"the command starts from {found.name}", at=launch.program.at)
+        return replace(given, findings=[*given.findings, note], dialect=launch.dialect or given.dialect)
+    stem = config.removesuffix(".yaml").removesuffix(".yml")
+    shipped = dialect_called(launch.dialect).configs.get(stem) if launch.dialect else None
+    if shipped is None:
+        raise DocumentError(
+            f"the command starts from the config '{wanted}', and there is no such file",
+            at=launch.program.at,
+            hint=f"looked in {', '.join(found)}",
+        )
+    message = (
+        f"the command starts from '{stem}', which comes with {launch.dialect}: those are {launch.dialect}'s defaults"
+    )
+    overrides = read_overrides([(text, launch.program.at) for text in shipped.overrides], name)
+    note = Finding("shipped-config", Level.NOTE, message, at=launch.program.at)
+    return Input(Document(name, {}, {(): Location(name, 1)}), overrides, launch.dialect, shipped.kind, findings=[note])
+
+
+def _find(wanted: str, program: Program, reading: Reading, name: str) -> Document | list[str]:
+    """The config file of a command; where it was looked for if there is none."""
+    if wanted in reading.state.files:
+        return read_yaml(reading.state.files[wanted], f"{name}: {wanted}")
+    looked: list[str] = []
+    for folder in dict.fromkeys(_folders(program, name)):
+        for ending in ("", ".yaml", ".yml"):
+            path = folder / f"{wanted}{ending}"
+            if path.is_file():
+                return read_yaml(read_text(path), str(path))
+        looked.append(str(folder))
+    return looked
+
+
+def _folders(program: Program, name: str) -> Iterable[Path]:
+    """Where a relative path of a command can lead: from where it runs, its program, and the folders above the script."""
+    of_program = Path(program.name).parent if program.name.endswith(".py") else Path()
+    here = Path(program.folder)
+    script = Path(name).parent
+    yield here
+    yield here / of_program
+    yield script
+    for above in [script.resolve(), *script.resolve().parents][: _PARENTS + 1]:
+        yield above
+        yield above / of_program
+
+
+def _of_launcher(launch: Launch, words: Told) -> list[tuple[str, Location]]:
+    """What the launcher decides and the program's config also has a key for, where the command does not set that key."""
+    found = []
+    written = {plain(word).lstrip("+").partition("=")[0] for word in words.overrides}
+    for option, key in launch.known.of_launcher.items():
+        value = launch.program.launcher.get(option)
+        if value is not None and plain(value).isdecimal() and key not in written:
+            found.append((f"{key}={plain(value)}", launch.program.at))
+    return found
+
+
+# What stays symbolic, and what is told
+
+
+class _Keeps:
+    """Decides which overrides can say ``${oc.env:...}``: those that mean the same here, so texts, and no numbers."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.resolved: dict[str, set[str]] = {}
+        """The keys that a variable decides and which are written as they are here."""
+
+    def text(self, word: Text) -> str:
+        """An override as it is read."""
+        hides = any(_is_secret(name) for piece in word for name in piece.names)
+        text, whole = symbolic_override(word, (lambda first, second: True) if hides else self._same)
+        if not whole:
+            key = plain(word).lstrip("+").partition("=")[0]
+            for variable in sorted({name for piece in word for name in piece.names}):
+                self.resolved.setdefault(variable, set()).add(key)
+        return text
+
+    def _same(self, symbolic: str, as_is: str) -> bool:
+        try:
+            first, second = (self._value(text) for text in (symbolic, as_is))
+        except RlctlError:
+            return False
+        return first == second and type(first) is type(second)
+
+    def _value(self, text: str) -> object:
+        override = read_overrides([text], "")[0]
+        resolved = resolve(Document("", {"value": override.value}), environment=self.environment)
+        return override.value if not resolved.expressions else resolved.values["value"]
+
+
+def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Script) -> list[Finding]:
+    """What a person should know of how the script was read."""
+    found = []
+    if keeps.resolved:
+        shown = ", ".join(
+            f"{name} ({', '.join(sorted(keys)[:2])}{', ...' if len(keys) > 2 else ''})"
+            for name, keys in list(keeps.resolved.items())[:40]
+        )
+        message = f"taken as they are here, because they are no plain texts: {shown}"
+        found.append(Finding("environment", Level.NOTE, message, hint="--env NAME=VALUE gives another value"))
+    if reading.state.exported:
+        shown = ", ".join(reading.state.exported)
+        message = f"the script sets {shown} for its programs; that is no part of the config"
+        at = next(iter(reading.state.exported.values()))
+        found.append(Finding("exports", Level.NOTE, message, at=at, hint="set them where the run starts"))
+    if not how.traced:
+        found += [
+            Finding("assumed", Level.WARNING, f"assumed {what}", at=at, hint="--trace runs the script instead")
+            for what, at in reading.state.assumed.items()
+        ]
+        for variable, at in reading.state.unset.items():
+            hint = f"--env {variable}=VALUE" if not variable.isdecimal() else "write it after the script's name"
+            found.append(
+                Finding("unset", Level.NOTE, f"${variable} is not set; the script takes it for empty", at=at, hint=hint)
+            )
+    read = (*_NAME_OPTIONS, *_PATH_OPTIONS, *_FILE_OPTIONS)
+    for option in words.options:
+        if option not in read:
+            message = f"the option '{option}' of {launch.program.name} is not read"
+            found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+    others = [plain(word) for word in words.others if not (launch.known.style == "file" and plain(word) == "run")]
+    if others:
+        message = f"{launch.program.name} is given {' '.join(others)[:80]!r}, which is neither an option nor key=value"
+        found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+    return found
