@@ -234,6 +234,8 @@ class Reader:
             self._remember_inside(flow)
         elif expression and flow.same and (text := self._canonical_expression(expression)):
             self.expressions[flow.to] = text
+        elif isinstance(raw, list) and isinstance(flow.value, str) and leaf is not None:
+            self._remember_item(raw, find(self.resolved.values, leaf), flow)
         if told := next((self._comments[place] for place in written if place in self._comments), None):
             self.comments.setdefault(flow.to, told)
 
@@ -261,6 +263,13 @@ class Reader:
         for key in flow.keys:
             for leaf in self._leaves_at(key):
                 self._remember_text(find(self.document.values, leaf), flow.to + leaf[len(key) :], flow)
+
+    def _remember_item(self, raw: Sequence[Any], resolved: Any, flow: Flow) -> None:
+        """The expression of the item of a list that a value is."""
+        items = zip(raw, resolved, strict=True) if isinstance(resolved, list) and len(resolved) == len(raw) else ()
+        found = next((text for text, item in items if item == flow.value and isinstance(text, str)), "")
+        if "${" in found and (text := self._canonical_expression(found)):
+            self.expressions[flow.to] = text
 
     def _remember_text(self, raw: Any, to: KeyPath, flow: Flow) -> None:
         if isinstance(raw, (list, tuple)):

@@ -277,6 +277,8 @@ class Writer:
 
     def _text(self, flow: Flow) -> Any:
         """The value, or the expression that stood for it where that still holds."""
+        if isinstance(flow.value, (list, tuple)) and not flow.same:
+            return [self._item_text(item, flow.keys) for item in flow.value]
         if not flow.same or len(flow.keys) != 1:
             return flow.value
         text = self.given.expressions.get(flow.keys[0])
@@ -286,6 +288,17 @@ class Writer:
         if all(name in self._targets for name in names):
             return _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
         return flow.value
+
+    def _item_text(self, item: Any, keys: Sequence[KeyPath]) -> Any:
+        """An item of a list that was made of several values, or the expression of the value that it is."""
+        if not isinstance(item, str):
+            return item
+        texts = (
+            self.given.expressions[key]
+            for key in keys
+            if key in self.given.expressions and find(self.given.plain, key) == item
+        )
+        return next((text for text in texts if not _NODE.findall(text)), item)
 
     def _with_expressions(self, value: Any, path: KeyPath) -> Any:
         """A mapping or list with the expressions of what is in it."""

@@ -211,6 +211,7 @@ def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPa
 
 
 def _uneven(kind: str, release: str, path: KeyPath) -> Iterator[frozenset[str]]:
+    """The engines that surely have a key, or what is in it, for each entry that says so."""
     for releases, engines, pattern in _uneven_keys().get(f"{kind} {path[0]}", ()):
-        if release in releases and matches(pattern, path):
+        if release in releases and (matches(pattern, path) or pattern[: len(path)] == path):
             yield engines
