@@ -175,51 +175,57 @@ TABLE: tuple[Row, ...] = (
     refused("algorithm", "objective<mix>*", "expert responses are not mixed into rollouts yet"),
     honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
     honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
-    honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon"),
-    refused(
-        "algorithm.advantage<grpo>",
-        "kl_order",
-        "a KL in the reward of grpo is subtracted before the group is normalised",
-    ),
+    honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon kl_order"),
     honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma advantage<reinforce>.whiten"),
     refused("algorithm", "advantage<gae>*", CRITIC),
-    refused("algorithm", "advantage<grpo_passk|remax|opo|opmd>*", "this estimator is not computed yet"),
-    refused("algorithm", "advantage<other>*", OTHER),
-    honoured("algorithm", "policy_loss policy_loss<ppo_clip|gspo|cispo|policy_gradient>"),
+    honoured("algorithm", "advantage<grpo_passk|remax|opo|opmd|other>"),
+    honoured("algorithm.advantage<grpo_passk>", "normalize_by_std epsilon"),
+    honoured("algorithm.advantage<remax>", "gamma"),
+    honoured("algorithm.advantage<opmd>", "baseline tau"),
+    honoured("algorithm.advantage<other>", "kind args"),
+    honoured("algorithm", "policy_loss policy_loss<ppo_clip|gspo|cispo|policy_gradient|topr|sapo|other>"),
     honoured("algorithm.policy_loss<ppo_clip>", "clip_low clip_high dual_clip"),
     honoured("algorithm.policy_loss<gspo|cispo>", "clip_low clip_high"),
     honoured("algorithm.policy_loss<policy_gradient>", "importance_weight weight_bound"),
-    refused("algorithm", "policy_loss<topr|sapo>*", "this loss is not computed yet"),
-    refused("algorithm", "policy_loss<other>*", OTHER),
+    honoured("algorithm.policy_loss<topr>", "positive_weight negative_weight"),
+    honoured("algorithm.policy_loss<sapo>", "tau_positive tau_negative"),
+    honoured("algorithm.policy_loss<other>", "kind args"),
     honoured("algorithm.aggregation", "mode scale_factor"),
     refused("algorithm.aggregation", "follow_source", "a loss never depends on how its mini-batch was split"),
     honoured("algorithm", "kl_in_loss kl_in_loss.estimator kl_in_loss.coefficient"),
     honoured("algorithm", "kl_in_reward kl_in_reward.estimator kl_in_reward.coefficient"),
-    refused(
-        "algorithm", "kl_in_reward.adaptive kl_in_reward.target kl_in_reward.horizon", "the coefficient stays fixed"
-    ),
+    honoured("algorithm.kl_in_reward", "adaptive target horizon"),
     honoured("algorithm", "entropy_coefficient old_log_probs train_temperature"),
-    refused(
-        "algorithm", "rollout_correction*", "differences between rollout and training engine are not corrected yet"
+    honoured(
+        "algorithm.rollout_correction",
+        "weight weight_upper weight_lower weight_normalize rejection rejection_bounds veto_threshold"
+        " use_policy_gradient",
     ),
-    refused("algorithm", "reward_shaping.overlong_penalty*", "no penalty on length is computed yet"),
+    honoured("algorithm", "rollout_correction"),
     refused(
+        "algorithm.rollout_correction",
+        "detach",
+        "weights carry no gradient, in ROLL neither: they are of log-probs that are constants",
+    ),
+    honoured("algorithm.reward_shaping", "overlong_penalty"),
+    honoured("algorithm.reward_shaping.overlong_penalty", "buffer factor limit clamp"),
+    honoured(
         "algorithm.reward_shaping",
-        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty add_length_reward"
-        " token_reward advantage_clip whiten_advantages group_by",
-        "rewards are used as they are scored",
+        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty advantage_clip"
+        " whiten_advantages group_by",
     ),
+    refused("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
+    refused("algorithm.reward_shaping", "token_reward", "no reward gives a number a token"),
+    honoured("algorithm", "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>"),
+    honoured("algorithm.filters[]<equal_groups>", "metric refill threshold"),
+    honoured("algorithm.filters[]<group_mean>", "low high refill"),
+    honoured("algorithm.filters[]<difficulty_mask>", "low high"),
+    honoured("algorithm.filters[]<error_length>", "max_tokens"),
+    honoured("algorithm.loss_weights", "rl difficulty length"),
+    refused("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
     refused(
-        "algorithm",
-        "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>*",
-        "nothing is filtered yet",
+        "algorithm", "preference_feedback*", "verl draws responses anew for gae only, and no critic is trained yet"
     ),
-    refused(
-        "algorithm.loss_weights",
-        "rl sft l2 difficulty length",
-        "the loss has no further terms and no weights of samples",
-    ),
-    refused("algorithm", "preference_feedback*", "responses are trained on as they were drawn"),
     refused("algorithm", "distillation*", "no teacher is asked"),
     refused("algorithm", "sample_strategy sample_strategy_args", BUFFER),
     refused("algorithm", "experience_operators", OPERATORS),
@@ -253,11 +259,8 @@ TABLE: tuple[Row, ...] = (
         "response retries dynamic*",
         "the built-in engine computes until it is done: there is nothing to wait for",
     ),
-    refused(
-        "rollout.over_rollout",
-        "ratio wait_after_minimum additional_prompts generation_batch_prompts max_generation_batches",
-        "a step rolls out exactly its prompts",
-    ),
+    honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),
+    refused("rollout.over_rollout", "ratio wait_after_minimum additional_prompts", "a round waits for all its prompts"),
     refused_speed("rollout", "max_running_prompts split_groups", "max_running_responses bounds what runs at once"),
     refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
     refused(
@@ -412,6 +415,7 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "data.curriculum.order": {"difficulty": "prompts are not ordered by measured difficulty yet"},
     "data.train[].format": {"sql": "data sets are read from files and hubs"},
     "data.eval[].format": {"sql": "data sets are read from files and hubs"},
+    "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.kl_in_loss.estimator": {"full": "only the log-probs of drawn tokens are compared"},
     "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
     "algorithm.old_log_probs": {"auto": "say recompute or rollout: nothing decides it by itself yet"},
@@ -422,7 +426,14 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     ),
 }
 
-ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {"train.optimizer.name": (("adamw",), "only adamw trains")}
+ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "train.optimizer.name": (("adamw",), "only adamw trains"),
+    "algorithm.advantage<other>.kind": (("asymre", "gpg"), "this estimator is not computed yet"),
+    "algorithm.policy_loss<other>.kind": (
+        ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "sft"),
+        "this loss is not computed yet",
+    ),
+}
 """Keys of free text of which the runtime knows some values, in small letters."""
 
 

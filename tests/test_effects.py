@@ -100,6 +100,7 @@ def loss_and_gradient(config: Config) -> Any:
         "log_probs": log_probs,
         "old_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, -0.5]),
         "reference_log_probs": torch.tensor([-1.0, -1.0, -0.5, -1.5, -1.0, -1.0]),
+        "rollout_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, -0.5]),
         "advantages": torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, -1.0]),
         "entropy": torch.full((6,), 0.7),
         "lengths": lengths,
@@ -109,27 +110,91 @@ def loss_and_gradient(config: Config) -> Any:
     return loss.item(), log_probs.grad.tolist()
 
 
-def advantages(config: Config) -> Any:
-    """Of two groups of two responses."""
+def shaped(config: Config) -> Any:
+    """What the samples of two steps of three groups become: advantages, weights, what is trained on, and what is remembered.
+
+    The groups: rewards 1 and 1/4, the second response cut; 1/2 and 0; 2 and 2, of another tag.
+    """
     import torch
 
-    from rlctl.runtime.experience import Answered, add_advantages, samples_of
+    from rlctl.runtime.experience import Answered, samples_of
+    from rlctl.runtime.rewards.routing import Score
+    from rlctl.runtime.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
-    prompts = [Prompt(index=index, source="s", token_ids=(1, 2), text="") for index in range(2)]
-    answers = [
-        [Response((3, 4, 5), (-1.0, -0.5, -0.2), "stop", 0), Response((6,), (-2.0,), "stop", 0)] for _ in prompts
+    tagged = [("a", 0.25), ("a", 0.5), ("b", 0.75)]
+    prompts = [
+        Prompt(index=i, source="s", token_ids=(1, 2), text="", extra={"tag": tag, "extra_info": {"difficulty": hard}})
+        for i, (tag, hard) in enumerate(tagged)
     ]
-    rewards = [[1.0, 0.25], [0.5, 0.0]]
+    answers = [Response((3, 4, 5), (-1.0, -0.5, -0.2), "stop", 0), Response((6,), (-2.0,), "length", 0)]
+    greedy = Response((7,), (-0.1,), "stop", 0), Score(0.5)
     answered = [
-        Answered(prompt, group, scores) for prompt, group, scores in zip(prompts, answers, rewards, strict=True)
+        Answered(prompt, answers, rewards, [Score(reward, {"format": 1.0}, reward > 0.2) for reward in rewards], greedy)
+        for prompt, rewards in zip(prompts, ([1.0, 0.25], [0.5, 0.0], [2.0, 2.0]), strict=True)
     ]
-    samples = samples_of(answered, train_on_cut_prompts=config.data.truncated_prompts_train)
-    for sample in samples:
-        sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"]
-        sample.columns["reference_log_probs"] = torch.full((len(sample),), -0.75)
-    add_advantages(samples, answered, config)
-    return [sample.columns["advantages"].tolist() for sample in samples]
+    shaping, seen = Shaping.of(config), []
+    for drift in (0.25, 1.0):
+        kept = shaping.kept_groups(answered)
+        samples = samples_of(kept, train_on_cut_prompts=True)
+        for sample in samples:
+            sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"] * (1 - drift)
+            sample.columns["reference_log_probs"] = torch.full((len(sample),), -0.75)
+        shaping.shape(samples, kept)
+        columns = ("advantages", "policy_weights")
+        seen.append(
+            [
+                [sample.columns[name].tolist() for name in columns if name in sample.columns]
+                + [sample.mask.tolist(), sample.counted]
+                for sample in samples
+            ]
+        )
+    return seen, shaping.state(), shaping.refills
+
+
+def drawn_prompts(config: Config) -> Any:
+    """The rounds of prompts that a step of two draws where no group is ever kept but the third and fourth."""
+    from contextlib import nullcontext
+
+    from rlctl.errors import RunError
+    from rlctl.runtime.experience import Answered
+    from rlctl.runtime.gather import RolloutGather
+    from rlctl.runtime.shaping import Shaping
+    from rlctl.runtime.types import Prompt, Response
+
+    class Rounds(RolloutGather):
+        def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
+            rewards = [[1.0, float(prompt.index < 2)] for prompt in prompts]
+            one = Response((1,), (0.0,), "stop", 0)
+            return [Answered(prompt, [one, one], each) for prompt, each in zip(prompts, rewards, strict=True)]
+
+    class Prompts:
+        taken = 0
+
+        def take(self, count: int) -> list[Prompt]:
+            self.taken += count
+            return [Prompt(i, "s", (1,), "") for i in range(self.taken - count, self.taken)]
+
+    none: Any = None
+    stream: Any = Prompts()
+    gather = Rounds(config, "main", stream, none, none, none, none, none, True, Shaping.of(config))
+    try:
+        seen, kept, rounds = gather._answered(1, lambda name: nullcontext())
+    except RunError as error:
+        return error.message
+    return len(seen), len(kept), rounds
+
+
+def wrong_and_long(config: Config) -> Any:
+    """Whether a wrong response of three tokens is trained on."""
+    from rlctl.runtime.experience import Answered, samples_of
+    from rlctl.runtime.shaping import Shaping
+    from rlctl.runtime.types import Prompt, Response
+
+    answered = [Answered(Prompt(0, "s", (1, 2), ""), [Response((3, 4, 5), (0.0,) * 3, "stop", 0)], [0.0])]
+    samples = samples_of(answered, train_on_cut_prompts=True)
+    Shaping.of(config).shape(samples, answered)
+    return samples[0].mask.tolist()
 
 
 def trained_tokens(config: Config) -> Any:
@@ -183,6 +248,13 @@ TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importanc
 SCHEDULE = "train.learning_rate_schedule"
 SAMPLING = "rollout.sampling"
 HELD_OUT = "data.eval[].evaluation_sampling"
+CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
+KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.over_rollout"
+ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
+ASYMRE, GEO_MEAN = {"name": "other", "kind": "asymre"}, {"name": "other", "kind": "geo_mean"}
+REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
+OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
+REFILL = {FILTERS: [{"name": "equal_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
 
 EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.name", "other", plan_name, {}),
@@ -214,17 +286,100 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.kl_in_reward", {"coefficient": 0.1}, plan, {}),
     ("algorithm.kl_in_reward.coefficient", 0.0, plan, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
     ("algorithm.train_temperature", "one", temperature, {"rollout": {"sampling": {"temperature": 0.5}}}),
-    ("algorithm.advantage", "rloo", advantages, {}),
-    ("algorithm.advantage<rloo>", None, advantages, {}),
-    ("algorithm.advantage<grpo>.normalize_by_std", False, advantages, {}),
-    ("algorithm.advantage<grpo>.epsilon", 1.0, advantages, {}),
-    ("algorithm.advantage<reinforce>.gamma", 0.5, advantages, {}),
-    ("algorithm.advantage<reinforce>.whiten", True, advantages, {}),
-    ("algorithm.advantage<reinforce_plus_plus>.gamma", 0.5, advantages, {}),
-    ("algorithm.advantage<reinforce>", None, advantages, {}),
-    ("algorithm.advantage<reinforce_plus_plus>", None, advantages, {}),
-    ("algorithm.advantage<reinforce_plus_plus_baseline>", None, advantages, {}),
-    ("algorithm.kl_in_reward.estimator", "k2", advantages, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
+    ("algorithm.advantage", "rloo", shaped, {}),
+    ("algorithm.advantage<rloo>", None, shaped, {}),
+    ("algorithm.advantage<grpo>.normalize_by_std", False, shaped, {}),
+    ("algorithm.advantage<grpo>.epsilon", 1.0, shaped, {}),
+    ("algorithm.advantage<reinforce>.gamma", 0.5, shaped, {}),
+    ("algorithm.advantage<reinforce>.whiten", True, shaped, {}),
+    ("algorithm.advantage<reinforce_plus_plus>.gamma", 0.5, shaped, {}),
+    ("algorithm.advantage<reinforce>", None, shaped, {}),
+    ("algorithm.advantage<reinforce_plus_plus>", None, shaped, {}),
+    ("algorithm.advantage<reinforce_plus_plus_baseline>", None, shaped, {}),
+    ("algorithm.kl_in_reward.estimator", "k2", shaped, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
+    ("algorithm.kl_in_reward.adaptive", True, shaped, {"algorithm": {"kl_in_reward": {"coefficient": 0.1}}}),
+    ("algorithm.kl_in_reward.target", 0.5, shaped, ADAPTIVE),
+    ("algorithm.kl_in_reward.horizon", 20, shaped, ADAPTIVE),
+    ("algorithm.advantage<grpo>.kl_order", "after_normalisation", shaped, {KL_IN_REWARD: {"coefficient": 0.1}}),
+    ("algorithm.advantage<grpo_passk>", None, shaped, {}),
+    ("algorithm.advantage<grpo_passk>.normalize_by_std", False, shaped, {}),
+    ("algorithm.advantage<grpo_passk>.epsilon", 1.0, shaped, {}),
+    ("algorithm.advantage<remax>", None, shaped, {}),
+    ("algorithm.advantage<remax>.gamma", 0.5, shaped, {}),
+    ("algorithm.advantage<opo>", None, shaped, {}),
+    ("algorithm.advantage<opmd>", None, shaped, {}),
+    ("algorithm.advantage<opmd>.baseline", "logavgexp", shaped, {}),
+    (
+        "algorithm.advantage<opmd>.tau",
+        2.0,
+        shaped,
+        {"algorithm": {"advantage": {"name": "opmd", "baseline": "logavgexp"}}},
+    ),
+    (
+        "algorithm.advantage<other>.kind",
+        "gpg",
+        shaped,
+        {"algorithm": {"advantage": {"name": "other", "kind": "asymre"}}},
+    ),
+    ("algorithm.advantage<other>.args", {"baseline_shift": 0.5}, shaped, {"algorithm": {"advantage": ASYMRE}}),
+    (f"{CORRECTION}.weight", "token", shaped, {}),
+    (f"{CORRECTION}.weight_upper", 1.1, shaped, {CORRECTION: {"weight": "token"}}),
+    (f"{CORRECTION}.weight_lower", 1.5, shaped, {CORRECTION: {"weight": "token"}}),
+    (f"{CORRECTION}.weight_normalize", True, shaped, {CORRECTION: {"weight": "token"}}),
+    (f"{CORRECTION}.rejection", ["token_k2"], shaped, {CORRECTION: {"rejection_bounds": ["0.1"]}}),
+    (f"{CORRECTION}.rejection_bounds", ["9"], shaped, {CORRECTION: REJECT}),
+    (f"{CORRECTION}.veto_threshold", 2.0, shaped, {}),
+    (f"{CORRECTION}.use_policy_gradient", True, loss_and_gradient, {"algorithm": {"old_log_probs": "rollout"}}),
+    (CORRECTION, {"weight": "sequence"}, shaped, {}),
+    (f"{SHAPING}.shift", 0.5, shaped, {"algorithm.advantage": {"name": "reinforce"}}),
+    (f"{SHAPING}.scale", 2.0, shaped, {"algorithm.advantage": {"name": "rloo"}}),
+    (f"{SHAPING}.clip", 0.1, shaped, {}),
+    (f"{SHAPING}.normalize.mean", "batch", shaped, {"algorithm.advantage": {"name": "reinforce"}}),
+    (f"{SHAPING}.normalize.std", "running", shaped, {"algorithm.advantage": {"name": "reinforce"}}),
+    (f"{SHAPING}.normalize_per_domain", True, shaped, {SHAPING: {"whiten_advantages": True}}),
+    (
+        f"{SHAPING}.group_by",
+        "tags",
+        shaped,
+        {SHAPING: {"normalize": {"mean": "group"}}, "algorithm.advantage": {"name": "reinforce"}},
+    ),
+    (f"{SHAPING}.whiten", True, shaped, {}),
+    (f"{SHAPING}.length_penalty", 0.5, shaped, {"rollout.max_response_tokens": 4}),
+    (f"{SHAPING}.advantage_clip", 0.1, shaped, {}),
+    (f"{SHAPING}.whiten_advantages", True, shaped, {}),
+    (f"{SHAPING}.overlong_penalty", {"buffer": 2}, shaped, {"rollout.max_response_tokens": 4}),
+    (f"{SHAPING}.overlong_penalty.buffer", 3, shaped, OVERLONG),
+    (f"{SHAPING}.overlong_penalty.factor", 0.5, shaped, OVERLONG),
+    (f"{SHAPING}.overlong_penalty.limit", 3, shaped, OVERLONG),
+    (f"{SHAPING}.overlong_penalty.clamp", True, shaped, {**OVERLONG, "rollout.max_response_tokens": 2}),
+    (FILTERS, ["overlong"], shaped, {}),
+    (f"{FILTERS}[]<equal_groups>.metric", "format", shaped, {FILTERS: [{"name": "equal_groups"}]}),
+    (f"{FILTERS}[]<equal_groups>.refill", False, shaped, {FILTERS: [{"name": "equal_groups"}]}),
+    (f"{FILTERS}[]<equal_groups>.threshold", 0.5, shaped, {FILTERS: [{"name": "equal_groups"}]}),
+    (f"{FILTERS}[]<group_mean>.low", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
+    (f"{FILTERS}[]<group_mean>.high", 0.5, shaped, {FILTERS: [{"name": "group_mean"}]}),
+    (f"{FILTERS}[]<group_mean>.refill", True, shaped, {FILTERS: [{"name": "group_mean"}]}),
+    (f"{FILTERS}[]<difficulty_mask>.low", 0.6, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
+    (f"{FILTERS}[]<difficulty_mask>.high", 0.4, shaped, {FILTERS: [{"name": "difficulty_mask"}]}),
+    (
+        f"{FILTERS}[]<error_length>.max_tokens",
+        3,
+        wrong_and_long,
+        {FILTERS: [{"name": "error_length", "max_tokens": 2}]},
+    ),
+    ("algorithm.loss_weights.difficulty", True, shaped, {}),
+    ("algorithm.loss_weights.length", True, shaped, {}),
+    ("algorithm.loss_weights.rl", 0.5, loss_and_gradient, {}),
+    (f"{OVER}.generation_batch_prompts", 6, drawn_prompts, REFILL),
+    (f"{OVER}.max_generation_batches", 1, drawn_prompts, REFILL),
+    ("algorithm.policy_loss<topr>", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<topr>.positive_weight", 2.0, loss_and_gradient, {}),
+    ("algorithm.policy_loss<topr>.negative_weight", 2.0, loss_and_gradient, {}),
+    ("algorithm.policy_loss<sapo>", None, loss_and_gradient, {}),
+    ("algorithm.policy_loss<sapo>.tau_positive", 2.0, loss_and_gradient, {}),
+    ("algorithm.policy_loss<sapo>.tau_negative", 2.0, loss_and_gradient, {}),
+    ("algorithm.policy_loss<other>.kind", "kimi15", loss_and_gradient, {"algorithm.policy_loss": GEO_MEAN}),
+    ("algorithm.policy_loss<other>.args", {"clip_low": 2.0}, loss_and_gradient, {"algorithm.policy_loss": GEO_MEAN}),
     ("algorithm.policy_loss", "gspo", loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>", None, loss_and_gradient, {}),
     ("algorithm.policy_loss<cispo>", None, loss_and_gradient, {}),
@@ -370,7 +525,9 @@ data.overlong_prompts data.truncation data.curriculum.keys data.shuffle_evaluati
 data.max_sequence_tokens data.sequence_truncation data.multi_turn_loss data.trust_remote_code
 batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica batch.balance
 algorithm.old_log_probs algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>
-algorithm.policy_loss<ppo_clip>
+algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage<other>
+algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
+algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
 rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
 rollout.engine<transformers>
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy

@@ -46,7 +46,8 @@ def test_a_config_of_defaults_is_not_refused() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {}}, "critic"),
     ({"algorithm": {"advantage": "gae"}}, "algorithm.advantage"),
-    ({"algorithm": {"advantage": {"name": "grpo", "kl_order": "after_normalisation"}}}, "algorithm.advantage.kl_order"),
+    ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
+    ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_cov"}}}, "algorithm.policy_loss.kind"),
     ({"model": {"lora": {"rank": 8}}}, "model.lora"),
     ({"run": {"mode": "train_only"}}, "run.mode"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
@@ -71,7 +72,8 @@ def test_honoured_choices_with_options_are_not_refused() -> None:
         {
             "algorithm": {
                 "advantage": {"name": "reinforce", "gamma": 0.9},
-                "policy_loss": {"name": "gspo", "clip_low": 0.1},
+                "policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4}},
+                "filters": [{"name": "equal_groups", "metric": "acc"}, "overlong"],
             },
             "rewards": [{"type": "function", "path": "reward.py", "workers": 2}],
             "tracking": ["console", {"name": "tensorboard", "folder": "tb"}],

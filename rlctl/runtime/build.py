@@ -25,13 +25,15 @@ from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
 from rlctl.runtime.group import Calls, RayGroup, together
 from rlctl.runtime.placement import Placement
 from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
+from rlctl.runtime.selection import corrects
+from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
-from rlctl.runtime.workers.trainer import Place, Trainer
+from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
 
 Groups = Mapping[str, RayGroup]
 
@@ -52,11 +54,14 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
 
     Raises:
         RunError: something cannot be read.
-        PlanError: the stage has no end.
+        PlanError: the stage has no end, or nothing computes its algorithm.
     """
     config = stage.config
     if plan.role("reward"):
         _check_reward_files(config)
+    if plan.objective == "rl" and plan.role("policy"):
+        Shaping.of(config)
+        make_loss(config)
     tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
@@ -268,6 +273,7 @@ def _gather(
         policy=policy,
         reference=ReferencePolicy(groups["reference"]) if "reference" in groups else None,
         old_is_current=current,
+        shaping=Shaping.of(stage.config),
     )
 
 
@@ -278,7 +284,8 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     """
     algorithm = config.algorithm
     single = plan.batch.optimizer_steps_per_step == 1
-    return algorithm.old_log_probs == "recompute" and single and algorithm.kl_in_reward is None
+    read_before = algorithm.kl_in_reward is not None or corrects(algorithm)
+    return algorithm.old_log_probs == "recompute" and single and not read_before
 
 
 def _stop_tokens(tokenizer: Any) -> tuple[int, ...]:

@@ -1,11 +1,10 @@
 """From prompts to training samples: what a step's responses become before the policy is trained on them.
 
-prompts ──requests──▶ rollout ──▶ responses ──▶ rewards ──▶ samples ──add_advantages──▶ samples with advantages
+prompts ──requests──▶ rollout ──▶ responses ──▶ rewards ──▶ samples ──shaping──▶ samples with advantages
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,13 +12,9 @@ import torch
 
 from rlctl.config import Config
 from rlctl.config.sections.data import EvaluationSource
-from rlctl.runtime.algorithms.advantages import estimate
-from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
+from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
-
-_NOT_OPTIONS = {"whiten", "kl_order"}
-"""Settings of an advantage that its function does not read: ``estimate`` whitens, and refuses another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +24,10 @@ class Answered:
     prompt: Prompt
     responses: Sequence[Response]
     rewards: Sequence[float]
+    scores: Sequence[Score] = ()
+    """What the rewards are made of, one a response; empty where nothing asks."""
+    greedy: tuple[Response, Score] | None = None
+    """The greedy response, where the estimator compares with it."""
 
 
 def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampling:
@@ -85,33 +84,3 @@ def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> l
         for item in answered
         for response in item.responses
     ]
-
-
-def add_advantages(samples: Sequence[Sample], answered: Sequence[Answered], config: Config) -> None:
-    """Write the column ``advantages`` of every sample, by the estimator and the KL in the reward that the config names."""
-    lengths = torch.tensor([int(sample.mask.sum()) for sample in samples])
-    groups = torch.tensor([group for group, item in enumerate(answered) for _ in item.responses])
-    rewards = torch.tensor([reward for item in answered for reward in item.rewards], dtype=torch.float32)
-    advantage = config.algorithm.advantage
-    options = {key: value for key, value in dataclasses.asdict(advantage).items() if key not in _NOT_OPTIONS}
-    result = estimate(
-        advantage.choice,
-        rewards,
-        lengths,
-        groups=groups,
-        token_penalties=_reward_kl(samples, config),
-        whiten=getattr(advantage, "whiten", None),
-        **options,
-    )
-    for sample, tokens in zip(samples, result.tokens.split(lengths.tolist()), strict=True):
-        sample.columns["advantages"] = torch.zeros(len(sample)).masked_scatter(sample.mask, tokens)
-
-
-def _reward_kl(samples: Sequence[Sample], config: Config) -> torch.Tensor | None:
-    """KL to the reference times its coefficient, [N] over the counted tokens; None where the reward has no KL."""
-    kl = config.algorithm.kl_in_reward
-    if kl is None or kl.coefficient == 0:
-        return None
-    old = torch.cat([sample.columns["old_log_probs"][sample.mask] for sample in samples])
-    reference = torch.cat([sample.columns["reference_log_probs"][sample.mask] for sample in samples])
-    return kl.coefficient * KL_ESTIMATORS[kl.estimator](old, reference)

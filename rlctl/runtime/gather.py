@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlctl.config import Config
+from rlctl.errors import RunError
 from rlctl.runtime.data.open import PromptStream, SftStream
-from rlctl.runtime.experience import Answered, add_advantages, requests_for, samples_of
+from rlctl.runtime.experience import Answered, requests_for, samples_of
 from rlctl.runtime.metrics import group_metrics, response_metrics, reward_metrics
+from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
-from rlctl.runtime.types import Sample, Sampling
+from rlctl.runtime.selection import needs_greedy
+from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
 
 Phase = Callable[[str], AbstractContextManager[None]]
 SHOWN_SAMPLES = 4
@@ -96,18 +102,11 @@ class RolloutGather:
     reference: ReferencePolicy | None
     old_is_current: bool
     """Whether the pass for the old policy's log-probs is left out (see ``build.old_is_current``)."""
+    shaping: Shaping
 
     def gather(self, step: int, phase: Phase) -> Gathered:
-        with phase("rollout"):
-            prompts = self.stream.next_batch()
-            answers = self.rollout.generate(self._requests(prompts, step))
-        with phase("reward"):
-            scores = self.rewards.score(prompts, answers)
-        answered = [
-            Answered(prompt, responses, [score.total for score in group])
-            for prompt, responses, group in zip(prompts, answers, scores, strict=True)
-        ]
-        samples = samples_of(answered, train_on_cut_prompts=self.config.data.truncated_prompts_train)
+        answered, kept, rounds = self._answered(step, phase)
+        samples = samples_of(kept, train_on_cut_prompts=self.config.data.truncated_prompts_train)
         if not self.old_is_current:
             with phase("old_log_probs"):
                 self._add_old_log_probs(samples)
@@ -115,22 +114,64 @@ class RolloutGather:
             with phase("reference"):
                 self.reference.add_log_probs(samples)
         with phase("advantages"):
-            add_advantages(samples, answered, self.config)
-        flat = [score for group in scores for score in group]
-        metrics = self._metrics(answered) | reward_metrics(
-            [score.total for score in flat], [score.components for score in flat], [score.error for score in flat]
-        )
-        return Gathered(samples, metrics, self._shown(answered))
+            shaped = self.shaping.shape(samples, kept)
+        metrics = self._metrics(answered) | shaped
+        if self.config.algorithm.filters:
+            metrics |= {"filter/kept_groups_share": len(kept) / len(answered), "filter/rounds": float(rounds)}
+        return Gathered(samples, metrics, self._shown(kept or answered))
 
-    def _requests(self, prompts: list[Any], step: int) -> list[Any]:
-        seed = self.config.rollout.sampling.seed
-        return requests_for(
-            prompts,
-            self.sampling,
-            n=self.config.batch.responses_per_prompt,
-            seed=self.config.run.seed if seed is None else seed,
-            purpose=f"{self.stage}:{step}",
+    def _answered(self, step: int, phase: Phase) -> tuple[list[Answered], list[Answered], int]:
+        """All groups of a step, those that its filters keep, and in how many rounds they were drawn.
+
+        Raises:
+            RunError: filters left too few groups in as many rounds as the config allows.
+        """
+        wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.over_rollout
+        size = (limits.generation_batch_prompts or wanted) if self.shaping.refills else wanted
+        answered: list[Answered] = []
+        kept: list[Answered] = []
+        for rounds in itertools.count(1):
+            found = self._round(self.stream.take(size), f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
+            answered += found
+            kept += self.shaping.kept_groups(found)
+            if not self.shaping.refills or len(kept) >= wanted:
+                return answered, kept[:wanted], rounds
+            if rounds == limits.max_generation_batches:
+                break
+        raise RunError(
+            f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step takes {wanted}",
+            hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
         )
+
+    def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[Answered]:
+        """Answer and score prompts; greedily too where the estimator compares with that."""
+        greedy = needs_greedy(self.config.algorithm)
+        with phase("rollout"):
+            answers = self.rollout.generate(self._requests(prompts, purpose))
+            best = self.rollout.generate(self._greedy_requests(prompts, purpose)) if greedy else []
+        with phase("reward"):
+            scores = self.rewards.score(prompts, answers)
+            best_scores = self.rewards.score(prompts, best) if greedy else []
+        baselines: list[tuple[Response, Score] | None] = [None] * len(prompts)
+        if greedy:
+            baselines = [(responses[0], found[0]) for responses, found in zip(best, best_scores, strict=True)]
+        return [
+            Answered(prompt, responses, [score.total for score in group], group, baseline)
+            for prompt, responses, group, baseline in zip(prompts, answers, scores, baselines, strict=True)
+        ]
+
+    def _requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
+        n = self.config.batch.responses_per_prompt
+        return requests_for(prompts, self.sampling, n=n, seed=self._seed, purpose=purpose)
+
+    def _greedy_requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
+        sampling = dataclasses.replace(self.sampling, temperature=0.0)
+        return requests_for(prompts, sampling, n=1, seed=self._seed, purpose=f"{purpose}:greedy")
+
+    @property
+    def _seed(self) -> int:
+        seed = self.config.rollout.sampling.seed
+        return self.config.run.seed if seed is None else seed
 
     def _add_old_log_probs(self, samples: list[Sample]) -> None:
         if self.config.algorithm.old_log_probs == "rollout":
@@ -145,10 +186,12 @@ class RolloutGather:
         rewards = [reward for item in answered for reward in item.rewards]
         lengths = [len(response.token_ids) for response in responses]
         truncated = [response.finish_reason == "length" for response in responses]
+        scores = [score for item in answered for score in item.scores]
         return {
             "data/epoch": float(self.stream.epoch),
             **response_metrics(lengths, truncated),
             **group_metrics(rewards, groups),
+            **reward_metrics(rewards, [s.components for s in scores], [s.error for s in scores]),
         }
 
     def _shown(self, answered: list[Answered]) -> list[dict[str, Any]]:
@@ -166,7 +209,8 @@ class RolloutGather:
         ]
 
     def state(self) -> dict[str, Any]:
-        return self.stream.state()
+        return {**self.stream.state(), "shaping": self.shaping.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.stream.restore(dict(state))
+        self.shaping.restore(state["shaping"])

@@ -11,12 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
 from rlctl.config import Config
-from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.group import Group
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
@@ -38,16 +36,16 @@ class Policy:
         _add_log_probs(self._group, Trainer.log_probs, samples, "old_log_probs")
 
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
-        """All optimizer steps on a step's samples. Returns their metrics: means over the optimizer steps."""
+        """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
         parts = mini_batches(len(samples), self._config.batch, seed=self._config.run.seed, step=step)
         shares = [self._shares([samples[index] for index in part]) for part in parts]
         by_rank = [([share[rank] for share in shares], old_is_current) for rank in range(len(self._group))]
         metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, by_rank)[0]
-        return {f"policy/{name}": fmean(each[name] for each in metrics) for name in metrics[0]}
+        return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
     def _shares(self, samples: Sequence[Sample]) -> list[Share]:
         """The share of every worker in one mini-batch."""
-        totals = Totals.of(torch.tensor([int(sample.mask.sum()) for sample in samples]))
+        totals = totals_of(samples)
         split = split_over_replicas(
             [len(sample) for sample in samples], len(self._group), balance=self._config.batch.balance
         )

@@ -97,6 +97,8 @@ class Sample:
     """bool [T]: the tokens that the loss counts. Position 0 is never counted: nothing predicts it."""
     columns: dict[str, torch.Tensor] = field(default_factory=dict)
     """Per-token float32 [T]: ``rollout_log_probs``, ``old_log_probs``, ``reference_log_probs``, ``advantages``, ..."""
+    counted: bool = True
+    """Whether it counts as a sequence in means over sequences: not where a filter left it out. Workers are not told."""
 
     def __len__(self) -> int:
         return self.token_ids.numel()

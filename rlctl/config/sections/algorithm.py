@@ -238,11 +238,11 @@ class RolloutCorrection:
     weight_lower: Positive | None = None
     """Weights below this become 0 (IcePop); null keeps them."""
     weight_normalize: bool = False
-    """Scale weights to mean 1 over the batch."""
+    """Scale weights to mean 1 over the step."""
     rejection: tuple[str, ...] = ()
     """Rejection rules, each ``LEVEL_STATISTIC`` as verl names them (``token_k1``, ``seq_mean_k1``, ``seq_max_k2``)."""
     rejection_bounds: tuple[str, ...] = ()
-    """One ``low_high`` or ``high`` for each rule."""
+    """One ``low_high`` or ``high`` for each rule, or one for all; for k1 they bound the ratio rollout / training."""
     veto_threshold: Positive | None = None
     """A response with a token whose ratio is below this is dropped whole; null is off."""
     use_policy_gradient: bool = False
@@ -277,24 +277,25 @@ class OverlongPenalty:
 
 @section
 class RewardShaping:
-    """What happens to response rewards before they become advantages, in this order."""
+    """What happens to response rewards before they become advantages: penalties on length, shift, scale, normalize, clip; then,
+    token by token, KL in the reward, clip, whiten."""
 
     shift: float = 0.0
     """Added to each reward."""
     scale: float = 1.0
-    """Each reward is multiplied by this."""
+    """Each reward is multiplied by this, after the shift."""
     clip: Annotated[float, Range(above=0)] | None = None
-    """Rewards are cut to plus and minus this; null is off."""
+    """Rewards are cut to plus and minus this, after normalize, and token rewards again after their KL (ROLL); null is off."""
     normalize: Normalization = Normalization()
     """Shift and scale by statistics."""
     normalize_per_domain: bool = False
-    """Take batch statistics for each source or tag alone (ROLL)."""
+    """Take every statistic, and move the KL coefficient, for each tag alone, or source where there is no tag (ROLL)."""
     whiten: bool = False
     """Whiten token rewards over the batch."""
     overlong_penalty: OverlongPenalty | None = None
     """Soft penalty on long responses; null is off."""
     length_penalty: NonNegative = 0.0
-    """Taken from the reward for each response, in proportion to its share of the length limit."""
+    """Taken from the reward of a response as long as the limit, and less in proportion from a shorter one."""
     add_length_reward: bool = False
     """Add a reward for length (ROLL's ``add_len_reward``)."""
     token_reward: bool = False
@@ -317,7 +318,7 @@ class EqualGroups(Filter, name="equal_groups"):
     """Leave out groups whose responses all score alike (DAPO's dynamic sampling)."""
 
     metric: str = "reward"
-    """What is compared: the reward, its sequence sum, accuracy, or another reward component."""
+    """What is compared: reward, score (without length penalties), acc (whether it is right), or a reward's name."""
     refill: bool = True
     """Roll out further prompts until the batch is full; false trains on what is left."""
     threshold: NonNegative = 0.0
@@ -329,9 +330,9 @@ class GroupMean(Filter, name="group_mean"):
     """Leave out groups whose mean reward is outside of bounds (difficulty)."""
 
     low: float = 0.1
-    """Lowest mean reward kept. Raised, more hard prompts are left out."""
+    """Groups at or below this mean reward are left out. Raised, more hard prompts are left out."""
     high: float = 0.95
-    """Highest mean reward kept. Lowered, more easy prompts are left out."""
+    """Groups at or above this mean reward are left out. Lowered, more easy prompts are left out."""
     refill: bool = False
     """Roll out further prompts until the batch is full."""
 
@@ -346,9 +347,9 @@ class DifficultyMask(Filter, name="difficulty_mask"):
     """Leave responses of prompts that are too easy or too hard out of the loss (ROLL)."""
 
     low: Fraction = 0.1
-    """Lowest success share kept."""
+    """Prompts with a success share at or below this are left out."""
     high: Fraction = 0.95
-    """Highest success share kept."""
+    """Prompts with a success share at or above this are left out."""
 
 
 @section
@@ -370,7 +371,7 @@ class LossWeights:
     l2: NonNegative = 0.0
     """Weight of the squared distance to the start weights (ROLL's ``l2``)."""
     difficulty: bool = False
-    """Weight samples by difficulty (ROLL's ``difficulty_loss_weight``)."""
+    """Weight samples by the number ``difficulty`` of their extra info (ROLL's ``difficulty_loss_weight``)."""
     length: bool = False
     """Weight samples by length (ROLL's ``length_loss_weight``)."""
 

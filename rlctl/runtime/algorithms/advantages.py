@@ -3,7 +3,8 @@
 Two grains. An estimator that reads ``rewards`` [B] gives one advantage a response; one that reads ``token_rewards`` [N]
 gives one a token. ``estimate`` calls either by name and returns tokens. Statistics (a group's mean, whitening) are over
 the batch handed in, so hand in the whole step, never a micro-batch. Small sums are taken in float64: a group of equal
-rewards has advantages of 0, not the rounding noise of its mean over the epsilon.
+rewards has advantages of 0, not the rounding noise of its mean over the epsilon. A group of one has a baseline of 0, as
+in verl and Trinity.
 
 To add one: see ``rlctl.runtime.algorithms``.
 """
@@ -11,11 +12,12 @@ To add one: see ``rlctl.runtime.algorithms``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from rlctl.errors import ConfigError
 from rlctl.runtime.algorithms.packed import discounted_sum, last_tokens, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
@@ -34,6 +36,32 @@ def grpo(rewards: Tensor, groups: Tensor, *, normalize_by_std: bool = True, epsi
         std = torch.where(counts > 1, variance.sqrt(), 1.0)
         centered = centered / (std[inverse] + epsilon)
     return centered.to(rewards.dtype)
+
+
+def grpo_passk(rewards: Tensor, groups: Tensor, *, normalize_by_std: bool = True, epsilon: float = 1e-6) -> Tensor:
+    """Return for the best response of a group its lead over the second best, over the group's std + epsilon; else 0. [B].
+
+    Of equal best responses the first counts, with a lead of 0. The std is the unbiased one.
+
+    Raises:
+        ConfigError: a group has one response only.
+
+    Source: Pass@k policy optimisation, arXiv:2503.19595; std and epsilon as in verl's core_algos.py.
+    """
+    centered, counts, inverse = _centered(rewards, groups)
+    if bool((counts < 2).any()):
+        raise ConfigError(
+            "grpo_passk compares the two best responses of a group", hint="set batch.responses_per_prompt"
+        )
+    wide = rewards.double()
+    order = torch.argsort(wide, descending=True, stable=True)
+    by_group = order[torch.argsort(inverse[order], stable=True)]  # group after group, the best of each first
+    starts = counts.cumsum(0) - counts
+    best, second = by_group[starts], by_group[starts + 1]
+    lead = wide[best] - wide[second]
+    if normalize_by_std:
+        lead = lead / ((_group_sum(centered**2, inverse, counts) / (counts - 1)).sqrt() + epsilon)
+    return torch.zeros_like(wide).index_copy(0, best, lead).to(rewards.dtype)
 
 
 def rloo(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -56,6 +84,59 @@ def reinforce_plus_plus_baseline(rewards: Tensor, groups: Tensor) -> Tensor:
     return grpo(rewards, groups, normalize_by_std=False)
 
 
+def gpg(rewards: Tensor, groups: Tensor) -> Tensor:
+    """Return A = (B / responses with a reward other than 0) * (r - mean of its group). [B].
+
+    The factor stands in for the responses that teach nothing; B is the batch handed in.
+
+    Source: Group Policy Gradient, arXiv:2504.02546; the factor as in verl's core_algos.py.
+    """
+    telling = int(torch.count_nonzero(rewards))
+    return grpo(rewards, groups, normalize_by_std=False) * (len(rewards) / max(telling, 1))
+
+
+def opo(rewards: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
+    """Return A = r - (sum of length * r) / (sum of lengths) over its group: the long responses set the baseline. [B].
+
+    Source: On-Policy RL with Optimal Reward Baseline, arXiv:2505.23585; lengths are counted tokens, as in verl.
+    """
+    wide, weights = rewards.double(), lengths.double()
+    _, counts, inverse = _centered(rewards, groups)
+    baselines = _group_sum(wide * weights, inverse, counts) / _group_sum(weights, inverse, counts).clamp(min=1)
+    return (wide - torch.where(counts > 1, baselines, 0.0)[inverse]).to(rewards.dtype)
+
+
+def opmd(
+    rewards: Tensor, groups: Tensor, *, baseline: Literal["mean", "logavgexp"] = "mean", tau: float = 1.0
+) -> Tensor:
+    """Return A = r - mean of its group, or for logavgexp r - tau * log(mean of exp(r / tau)). [B].
+
+    Source: online policy mirror descent, Trinity-RFT's opmd_advantage.py; Kimi k1.5, arXiv:2501.12599, section 2.3.
+
+    Raises:
+        ConfigError: tau is not above 0.
+    """
+    if tau <= 0:
+        raise ConfigError(f"the tau of opmd is {tau}; expected above 0")
+    if baseline == "mean":
+        return grpo(rewards, groups, normalize_by_std=False)
+    _, counts, inverse = _centered(rewards, groups)
+    scaled = rewards.double() / tau
+    highest = scaled.new_full((len(counts),), -torch.inf).scatter_reduce(0, inverse, scaled, "amax")
+    soft = highest + (_group_sum((scaled - highest[inverse]).exp(), inverse, counts) / counts).log()
+    return (rewards.double() - torch.where(counts > 1, tau * soft, 0.0)[inverse]).to(rewards.dtype)
+
+
+def asymre(rewards: Tensor, groups: Tensor, *, baseline_shift: float = -0.1) -> Tensor:
+    """Return A = r - (mean of its group + ``baseline_shift``): below 0, good responses weigh more than bad ones. [B].
+
+    Source: Asymmetric REINFORCE, arXiv:2506.20520; a group of one keeps its reward, as in Trinity-RFT.
+    """
+    _, counts, inverse = _centered(rewards, groups)
+    shift = torch.where(counts > 1, baseline_shift, 0.0)[inverse]
+    return (grpo(rewards.double(), groups, normalize_by_std=False) - shift).to(rewards.dtype)
+
+
 def reinforce(token_rewards: Tensor, lengths: Tensor, *, gamma: float = 1.0) -> Tensor:
     """Return the discounted return A_t = sum_k gamma^k r_{t+k}, no baseline. [N].
 
@@ -63,6 +144,14 @@ def reinforce(token_rewards: Tensor, lengths: Tensor, *, gamma: float = 1.0) -> 
     so) it is REINFORCE++, arXiv:2501.03262.
     """
     return discounted_sum(token_rewards, lengths, gamma)
+
+
+def remax(token_rewards: Tensor, baselines: Tensor, lengths: Tensor, *, gamma: float = 1.0) -> Tensor:
+    """Return A_t = sum_k gamma^k r_{t+k} - b with b the reward of the prompt's greedy response, ``baselines`` [B]. [N].
+
+    Source: ReMax, arXiv:2310.10505.
+    """
+    return discounted_sum(token_rewards, lengths, gamma) - spread(baselines, lengths)
 
 
 def gae(token_rewards: Tensor, values: Tensor, lengths: Tensor, *, gamma: float = 1.0, lambda_: float = 1.0) -> Tensor:
@@ -95,17 +184,28 @@ class Estimator(Algorithm):
         return "values" in self.reads
 
     @property
+    def needs_greedy(self) -> bool:
+        """Whether each prompt is to be answered greedily too."""
+        return "baselines" in self.reads
+
+    @property
     def needs_groups(self) -> bool:
         """Whether it compares the responses of a prompt."""
         return "groups" in self.reads
 
 
 ADVANTAGES: dict[str, Estimator] = {
+    "asymre": Estimator(asymre),
     "gae": Estimator(gae, whiten=True),
+    "gpg": Estimator(gpg),
     "grpo": Estimator(grpo),
+    "grpo_passk": Estimator(grpo_passk),
+    "opmd": Estimator(opmd),
+    "opo": Estimator(opo),
     "reinforce": Estimator(reinforce),
     "reinforce_plus_plus": Estimator(reinforce, whiten=True),
     "reinforce_plus_plus_baseline": Estimator(reinforce_plus_plus_baseline, whiten=True),
+    "remax": Estimator(remax),
     "rloo": Estimator(rloo),
 }
 
@@ -128,32 +228,62 @@ def estimate(
     *,
     groups: Tensor | None = None,
     values: Tensor | None = None,
+    baselines: Tensor | None = None,
     token_penalties: Tensor | None = None,
+    penalties_last: bool = False,
+    token_clip: float | None = None,
+    whiten_rewards: bool = False,
     whiten: bool | None = None,
+    trained: Tensor | None = None,
     **options: Any,
 ) -> Advantages:
     """Return the advantages of every token of a step, by the estimator called ``name``.
 
-    ``rewards`` [B] are the responses' rewards, ``token_penalties`` [N] what each token costs (the KL in the reward):
-    subtracted before any statistic, a response's reward counts at its last token. ``groups`` [B] int64: equal for
-    responses to one prompt. ``values`` [N]: the critic's. ``whiten`` None: as the estimator's source does.
+    Args:
+        name: of ``ADVANTAGES``.
+        rewards: [B], of the responses; each counts at its response's last token.
+        lengths: [B], counted tokens.
+        groups: int64 [B], equal for responses to one prompt.
+        values: [N], the critic's.
+        baselines: [B], the reward of the greedy response to the same prompt.
+        token_penalties: [N], what each token costs (the KL in the reward): subtracted before any statistic.
+        penalties_last: subtract them from the estimator's result instead, summed from each token to the end (ROLL's grpo).
+        token_clip: cut each token's reward, penalties taken off, to plus and minus this.
+        whiten_rewards: whiten token rewards.
+        whiten: the advantages; None as the estimator's source does.
+        trained: bool [N], the tokens that statistics over tokens (whitening) are taken from; None is all.
+        options: of the estimator.
 
     Raises:
         ConfigError: no such estimator, or a tensor that it reads is missing.
     """
     estimator = lookup(ADVANTAGES, name, "advantage estimator")
     penalties = rewards.new_zeros(int(lengths.sum())) if token_penalties is None else token_penalties
+    early = torch.zeros_like(penalties) if penalties_last else penalties
+    per_token = token_rewards(rewards, early, lengths)
+    response = rewards - sequence_sum(early, lengths)
+    if token_clip is not None:
+        per_token = per_token.clamp(-token_clip, token_clip)
+    if whiten_rewards:
+        per_token = whitened(per_token, trained)
+    if token_clip is not None or whiten_rewards:
+        response = torch.where(lengths > 0, sequence_sum(per_token, lengths), response)
     tensors = {
-        "rewards": rewards - sequence_sum(penalties, lengths),
-        "token_rewards": token_rewards(rewards, penalties, lengths),
+        "rewards": response,
+        "token_rewards": per_token,
         "lengths": lengths,
         "groups": groups,
         "values": values,
+        "baselines": baselines,
     }
     result = estimator(tensors, **options)
     advantages = result if estimator.per_token else spread(result, lengths)
+    if penalties_last:
+        advantages = advantages - discounted_sum(penalties, lengths, 1.0)
     returns = advantages + values if estimator.needs_values and values is not None else None
-    return Advantages(whitened(advantages) if (estimator.whiten if whiten is None else whiten) else advantages, returns)
+    if estimator.whiten if whiten is None else whiten:
+        advantages = whitened(advantages, trained)
+    return Advantages(advantages, returns)
 
 
 def token_rewards(rewards: Tensor, token_penalties: Tensor, lengths: Tensor) -> Tensor:
@@ -163,14 +293,18 @@ def token_rewards(rewards: Tensor, token_penalties: Tensor, lengths: Tensor) -> 
     return result
 
 
-def whitened(values: Tensor) -> Tensor:
+def whitened(values: Tensor, counted: Tensor | None = None) -> Tensor:
     """Return (x - mean) / sqrt(unbiased variance + 1e-8). [N]; a single number gives 0.
+
+    The statistics are over the values that ``counted`` (bool [N]) marks, or all.
 
     Source: masked_whiten in verl's torch_functional.py, where a single number is an error.
     """
-    centered = values.double() - values.double().mean()
-    variance = (centered**2).sum() / max(centered.numel() - 1, 1)
-    return (centered * torch.rsqrt(variance + 1e-8)).to(values.dtype)
+    wide = values.double()
+    sample = wide if counted is None else wide[counted]
+    mean = sample.sum() / max(sample.numel(), 1)
+    variance = (sample - mean).square().sum() / max(sample.numel() - 1, 1)
+    return ((wide - mean) * torch.rsqrt(variance + 1e-8)).to(values.dtype)
 
 
 def _centered(rewards: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,9 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from rlctl.errors import ConfigError
+from rlctl.runtime.algorithms.packed import sequence_sum
+from rlctl.runtime.algorithms.table import lookup
 
 KLEstimator = Callable[[Tensor, Tensor], Tensor]
 """(log_probs [N], reference_log_probs [N]) to the estimate [N]."""
@@ -55,6 +58,10 @@ def k3(log_probs: Tensor, reference_log_probs: Tensor) -> Tensor:
     return (log_ratio.exp() - log_ratio - 1).clamp(max=K3_LIMIT)
 
 
+CORRECTION_LIMIT = 2.0
+"""Largest ratio to the old policy that ``estimate`` weighs k3_corrected with, as in Trinity-RFT."""
+
+
 def straight_through(estimator: KLEstimator) -> KLEstimator:
     """Return an estimator with the value of ``estimator`` and the gradient of k2. Source: kl_penalty in verl."""
 
@@ -74,8 +81,35 @@ KL_ESTIMATORS: dict[str, KLEstimator] = {
     "k2+": k2,
     "k3": k3,
     "k3+": straight_through(k3),
+    "k3_corrected": k3_unclamped,
     "k3_unclamped": k3_unclamped,
 }
+"""``k3_corrected`` is k3_unclamped where the tokens are the policy's own; ``estimate`` weighs it where they are older."""
+
+
+def estimate(name: str, log_probs: Tensor, reference_log_probs: Tensor, old_log_probs: Tensor | None = None) -> Tensor:
+    """Return the estimate called ``name``, all [N].
+
+    With ``old_log_probs``, k3_corrected is min(policy / old policy, 2) * k3_unclamped, the weight with its gradient:
+    tokens drawn from the old policy stand for the new one.
+
+    Raises:
+        ConfigError: no such estimator.
+
+    Source: CorrectedK3Fn in Trinity-RFT's kl_fn.py.
+    """
+    result = lookup(KL_ESTIMATORS, name, "KL estimator")(log_probs, reference_log_probs)
+    if name == "k3_corrected" and old_log_probs is not None:
+        return (log_probs - old_log_probs).exp().clamp(max=CORRECTION_LIMIT) * result
+    return result
+
+
+@torch.no_grad()
+def mean_over_responses(values: Tensor, lengths: Tensor) -> float:
+    """Return the mean over responses of the means of their tokens, [N] and [B]: the KL that the controller steers."""
+    if not len(lengths):
+        return 0.0
+    return float((sequence_sum(values.double(), lengths) / lengths.clamp(min=1)).mean())
 
 
 class KLController(Protocol):

@@ -49,12 +49,12 @@ def ppo_clip(
     """
     if dual_clip is not None and dual_clip <= 1.0:
         raise ConfigError(f"dual_clip is {dual_clip}; expected above 1", hint="null turns it off")
-    log_ratio = _log_ratio(log_probs, old_log_probs)
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     ratio = log_ratio.exp()
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
     values = torch.maximum(plain, clipped)
-    metrics = _metrics(log_ratio, ratio, clipped > plain)
+    metrics = ratio_metrics(log_ratio, ratio, clipped > plain)
     if dual_clip is not None:
         bound = -advantages * dual_clip
         bounded = (advantages < 0) & (values > bound)
@@ -85,7 +85,7 @@ def gspo(
     ratio = log_ratio.exp()
     plain = -advantages * ratio
     clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
-    return PerTokenLoss(torch.maximum(plain, clipped), _metrics(token_log_ratio, ratio, clipped > plain))
+    return PerTokenLoss(torch.maximum(plain, clipped), ratio_metrics(token_log_ratio, ratio, clipped > plain))
 
 
 def cispo(
@@ -100,10 +100,10 @@ def cispo(
 
     Source: MiniMax-M1, arXiv:2506.13585.
     """
-    log_ratio = _log_ratio(log_probs, old_log_probs)
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     ratio = log_ratio.exp().detach()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    return PerTokenLoss(-clipped * advantages * log_probs, _metrics(log_ratio, ratio, clipped != ratio))
+    return PerTokenLoss(-clipped * advantages * log_probs, ratio_metrics(log_ratio, ratio, clipped != ratio))
 
 
 def policy_gradient(
@@ -120,14 +120,63 @@ def policy_gradient(
 
     Source: Williams, Simple statistical gradient-following algorithms, 1992; truncation, IMPALA, arXiv:1802.01561.
     """
-    log_ratio = _log_ratio(log_probs, old_log_probs)
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     ratio = log_ratio.exp().detach()
     if importance_weight == "none":
-        return PerTokenLoss(-advantages * log_probs, _metrics(log_ratio, ratio))
+        return PerTokenLoss(-advantages * log_probs, ratio_metrics(log_ratio, ratio))
     if importance_weight == "ratio":
-        return PerTokenLoss(-ratio * advantages * log_probs, _metrics(log_ratio, ratio))
+        return PerTokenLoss(-ratio * advantages * log_probs, ratio_metrics(log_ratio, ratio))
     weight = ratio.clamp(max=weight_bound)
-    return PerTokenLoss(-weight * advantages * log_probs, _metrics(log_ratio, ratio, weight != ratio))
+    return PerTokenLoss(-weight * advantages * log_probs, ratio_metrics(log_ratio, ratio, weight != ratio))
+
+
+def topr(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    *,
+    positive_weight: float = 1.0,
+    negative_weight: float = 1.0,
+) -> PerTokenLoss:
+    """Return -w A log new with w = ``positive_weight`` where A > 0, else ``negative_weight`` * min(r, 1), r a constant.
+
+    Good responses are imitated whatever policy drew them, bad ones taper off as they become unlikely.
+
+    Metric ``clip_fraction``: 1 where a bad token's ratio was cut.
+
+    Source: Le Roux et al., arXiv:2503.14286, equation 8 with the advantage for the reward, as in Trinity-RFT's
+    topr_policy_loss.py; the weights of the two parts are ROLL's (actor_pg_worker.py).
+    """
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
+    ratio = log_ratio.exp().detach()
+    good = advantages > 0
+    weight = torch.where(good, positive_weight, negative_weight * ratio.clamp(max=1.0))
+    return PerTokenLoss(-weight * advantages * log_probs, ratio_metrics(log_ratio, ratio, ~good & (ratio > 1)))
+
+
+def sapo(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    *,
+    tau_positive: float = 1.0,
+    tau_negative: float = 1.05,
+) -> PerTokenLoss:
+    """Return -A (4 / tau) sigmoid(tau (r - 1)), tau = ``tau_positive`` where A > 0, else ``tau_negative``.
+
+    At r = 1 its slope in r is that of the plain surrogate; away from 1 the gate closes softly.
+
+    Raises:
+        ConfigError: a tau is not above 0.
+
+    Source: Soft Adaptive Policy Optimization, arXiv:2511.20347; as in verl's core_algos.py (compute_policy_loss_sapo).
+    """
+    if min(tau_positive, tau_negative) <= 0:
+        raise ConfigError(f"the taus of sapo are {tau_positive} and {tau_negative}; expected above 0")
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
+    ratio = log_ratio.exp()
+    tau = torch.where(advantages > 0, ratio.new_tensor(tau_positive), ratio.new_tensor(tau_negative))
+    return PerTokenLoss(-advantages * torch.sigmoid(tau * (ratio - 1)) * (4 / tau), ratio_metrics(log_ratio, ratio))
 
 
 POLICY_LOSSES: dict[str, Algorithm] = {
@@ -135,15 +184,19 @@ POLICY_LOSSES: dict[str, Algorithm] = {
     "gspo": Algorithm(gspo),
     "policy_gradient": Algorithm(policy_gradient),
     "ppo_clip": Algorithm(ppo_clip),
+    "sapo": Algorithm(sapo),
+    "topr": Algorithm(topr),
 }
 """Called as ``POLICY_LOSSES[name](tensors, **options)``; ``tensors`` has ``log_probs`` and so on by name, ``lengths`` [B]."""
 
 
-def _log_ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
+def bounded_log_ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
+    """Return log(new / old) within +-20. [N]."""
     return (log_probs - old_log_probs).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
-def _metrics(log_ratio: Tensor, ratio: Tensor, clipped: Tensor | None = None) -> dict[str, Tensor]:
+def ratio_metrics(log_ratio: Tensor, ratio: Tensor, clipped: Tensor | None = None) -> dict[str, Tensor]:
+    """Return the metrics that losses have in common, each [N]."""
     metrics = {"ratio": ratio.detach(), "approx_kl": -log_ratio.detach()}
     if clipped is not None:
         metrics["clip_fraction"] = clipped.to(ratio.dtype)

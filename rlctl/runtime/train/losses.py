@@ -5,7 +5,6 @@ Per-token values come from ``runtime.algorithms``; here they are chosen by confi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,25 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlctl.config.sections.algorithm import Algorithm, Cispo, Gspo, PolicyGradient, PpoClip
-from rlctl.config.sections.algorithm import PolicyLoss as PolicyLossChoice
+from rlctl.config.sections.algorithm import Algorithm, RolloutCorrection
 from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
+from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch
+from rlctl.runtime.algorithms.correction import weights as importance_weights
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
+from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.algorithms.packed import PerTokenLoss
-from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.supervised import negative_log_likelihood
+from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
+from rlctl.runtime.selection import corrects, has_weights, loss_of
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.types import Sample
 
-FUNCTIONS: dict[type[PolicyLossChoice], str] = {
-    PpoClip: "ppo_clip",
-    Gspo: "gspo",
-    Cispo: "cispo",
-    PolicyGradient: "policy_gradient",
-}
-"""Which entry of ``POLICY_LOSSES`` computes a choice; the choice's fields are its options."""
+SEQUENCE_MEANS = ("geo_mean",)
+"""Kinds of the loss ``other`` that their framework averages over responses, whatever ``aggregation`` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +49,64 @@ TOKEN_MEAN = Weights("token_mean")
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyLoss:
-    """Policy loss + coefficient * KL to the reference - coefficient * entropy."""
+class LiveCorrection:
+    """Correction by the log-probs of the moment, where those of the rollout engine stand for the old policy's.
 
-    function: str
+    Tokens are rejected; weights are for the plain policy gradient only, as a clipped ratio to the rollout engine corrects
+    by itself. Source: compute_policy_loss_bypass_mode in verl's core_algos.py.
+    """
+
+    rules: tuple[Rejection, ...]
+    chosen: RolloutCorrection
+
+    @classmethod
+    def of(cls, chosen: RolloutCorrection) -> LiveCorrection:
+        """Read the section ``algorithm.rollout_correction``.
+
+        Raises:
+            PlanError: it asks for something that takes more than a micro-batch to know.
+        """
+        weighted = chosen.use_policy_gradient and chosen.weight != "none"
+        for key, wanted in (("weight_normalize", chosen.weight_normalize), ("weight", chosen.weight == "segment")):
+            if weighted and wanted:
+                raise PlanError(
+                    f"algorithm.rollout_correction.{key} is {getattr(chosen, key)} with old_log_probs rollout; "
+                    "weights by the log-probs of the moment know one micro-batch only",
+                    hint="set algorithm.old_log_probs to recompute",
+                )
+        return cls(Rejection.parse(chosen.rejection, chosen.rejection_bounds), chosen)
+
+    def factors(self, log_ratio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """What multiplies the policy loss of each token, and whether it is kept: [N], bool [N]."""
+        chosen = self.chosen
+        kept = keeps(log_ratio, lengths, self.rules, chosen.veto_threshold)
+        weights = torch.ones_like(log_ratio)
+        if chosen.use_policy_gradient and chosen.weight != "none":
+            weights = importance_weights(
+                log_ratio, lengths, chosen.weight, upper=chosen.weight_upper, lower=chosen.weight_lower
+            )
+        return weights * kept, kept
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLoss:
+    """Weight * (policy loss + coefficient * KL to the reference) - coefficient * entropy."""
+
+    function: Function
     options: Mapping[str, Any]
     weights: Weights
+    """Of KL and entropy."""
+    policy_weights: Weights
     kl_estimator: str | None
     kl_coefficient: float
     entropy_coefficient: float
     old_is_current: bool
+    old_is_rollout: bool = False
+    """Whether the rollout engine's log-probs stand for the old policy's."""
+    weight: float = 1.0
+    has_token_weights: bool = False
+    """Whether samples have the column ``policy_weights``."""
+    live: LiveCorrection | None = None
 
     @classmethod
     def of(cls, algorithm: Algorithm, *, max_response_tokens: int, old_is_current: bool = False) -> PolicyLoss:
@@ -76,21 +121,27 @@ class PolicyLoss:
         Raises:
             PlanError: no function computes this loss.
         """
-        choice = algorithm.policy_loss
-        if type(choice) not in FUNCTIONS:
-            known = ", ".join(kind.choice for kind in FUNCTIONS)
-            raise PlanError(f"no function computes algorithm.policy_loss {choice.choice}; expected one of {known}")
+        function, options = loss_of(algorithm)
         kl = algorithm.kl_in_loss
         if kl is not None:
             lookup(KL_ESTIMATORS, kl.estimator, "KL estimator")
+        rollout = algorithm.old_log_probs == "rollout"
+        correction = algorithm.rollout_correction
+        weights = _weights(algorithm, max_response_tokens)
+        by_sequence = getattr(algorithm.policy_loss, "kind", "") in SEQUENCE_MEANS
         return cls(
-            function=FUNCTIONS[type(choice)],
-            options={item.name: getattr(choice, item.name) for item in dataclasses.fields(choice)},
-            weights=_weights(algorithm, max_response_tokens),
+            function=function,
+            options=options,
+            weights=weights,
+            policy_weights=Weights("seq_mean_token_mean") if by_sequence else weights,
             kl_estimator=kl.estimator if kl and kl.coefficient else None,
             kl_coefficient=kl.coefficient if kl else 0.0,
             entropy_coefficient=algorithm.entropy_coefficient,
             old_is_current=old_is_current,
+            old_is_rollout=rollout,
+            weight=algorithm.loss_weights.rl,
+            has_token_weights=has_weights(algorithm),
+            live=LiveCorrection.of(correction) if correction and rollout and corrects(algorithm) else None,
         )
 
     @property
@@ -98,20 +149,34 @@ class PolicyLoss:
         """The columns of a sample that it reads."""
         old = () if self.old_is_current else ("old_log_probs",)
         reference = ("reference_log_probs",) if self.kl_estimator else ()
-        return ("advantages", *old, *reference)
+        weights = ("policy_weights",) if self.has_token_weights else ()
+        return ("advantages", "rollout_log_probs", *old, *reference, *weights)
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
-        """See ``LossFunction``. Metrics: policy_loss, kl_loss, entropy, and those of the policy loss."""
+        """See ``LossFunction``. Metrics: policy_loss, kl_loss, entropy, mismatch_*, and those of the policy loss."""
         log_probs, lengths = tensors["log_probs"], tensors["lengths"]
         if self.old_is_current:
             tensors = {**tensors, "old_log_probs": log_probs.detach()}
-        policy: PerTokenLoss = POLICY_LOSSES[self.function](tensors, **self.options)
-        losses = {"policy_loss": (1.0, policy.values)}
+        policy: PerTokenLoss = self.function(tensors, **self.options)
+        trained = log_probs.detach() if self.old_is_rollout else tensors["old_log_probs"]
+        indicators = {
+            "entropy": tensors["entropy"].detach(),
+            **policy.metrics,
+            **mismatch(trained, tensors["rollout_log_probs"]),
+        }
+        values = policy.values
+        if self.has_token_weights:
+            values = values * tensors["policy_weights"]
+        if self.live is not None:
+            factors, kept = self.live.factors(trained - tensors["rollout_log_probs"], lengths)
+            values = values * factors
+            indicators["rejected_share"] = (~kept).to(values.dtype)
+        losses = {"policy_loss": (self.weight, values)}
         if self.kl_estimator is not None:
-            kl = KL_ESTIMATORS[self.kl_estimator](log_probs, tensors["reference_log_probs"])
-            losses["kl_loss"] = (self.kl_coefficient, kl)
-        indicators = {"entropy": tensors["entropy"].detach(), **policy.metrics}
-        terms = {name: self.weights.total(values, lengths, totals) for name, (_, values) in losses.items()}
+            kl = estimate_kl(self.kl_estimator, log_probs, tensors["reference_log_probs"], tensors["old_log_probs"])
+            losses["kl_loss"] = (self.weight * self.kl_coefficient, kl)
+        weights = {"policy_loss": self.policy_weights, "kl_loss": self.weights}
+        terms = {name: weights[name].total(values, lengths, totals) for name, (_, values) in losses.items()}
         loss = sum((losses[name][0] * term for name, term in terms.items()), log_probs.new_zeros(()))
         if self.entropy_coefficient != 0:
             loss = loss - self.entropy_coefficient * self.weights.total(tensors["entropy"], lengths, totals)
@@ -147,5 +212,6 @@ def _weights(algorithm: Algorithm, max_response_tokens: int) -> Weights:
 
 
 def totals_of(samples: Sequence[Sample]) -> Totals:
-    """Count a whole mini-batch, over all its replicas."""
-    return Totals.of(torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64))
+    """Count a whole mini-batch, over all its replicas; a sample that a filter left out is no sequence of it."""
+    counted = [int(sample.mask.sum()) for sample in samples if sample.counted]
+    return Totals.of(torch.tensor(counted, dtype=torch.int64))

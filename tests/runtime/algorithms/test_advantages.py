@@ -171,7 +171,7 @@ def test_a_response_without_tokens_still_counts_in_its_group() -> None:
     assert_close(result.tokens, tensor(2, 2))
 
 
-@given(st.permutations(range(12)), st.sampled_from(["grpo", "rloo", "reinforce_plus_plus_baseline"]))
+@given(st.permutations(range(12)), st.sampled_from(["grpo", "rloo", "opmd", "gpg", "asymre"]))
 def test_order_does_not_matter(order: list[int], name: str) -> None:
     generator = torch.Generator().manual_seed(5)
     groups = torch.randint(0, 4, (12,), generator=generator)
@@ -182,7 +182,7 @@ def test_order_does_not_matter(order: list[int], name: str) -> None:
     assert_close(estimator(shuffled), estimator(tensors)[order], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce_plus_plus_baseline"])
+@pytest.mark.parametrize("name", ["gpg", "grpo", "opmd", "rloo", "reinforce_plus_plus_baseline"])
 def test_a_groups_advantages_sum_to_zero(name: str) -> None:
     advantages = ADVANTAGES[name]({"rewards": REWARDS, "groups": GROUPS})
     assert_close(advantages[GROUPS == 7].sum(), tensor(0)[0], atol=1e-12, rtol=0.0)
@@ -195,8 +195,9 @@ def test_every_estimator_gives_each_token_a_finite_float32_advantage(name: str) 
         name,
         torch.tensor([0.0, 1.0, 1.0, 0.5]),
         lengths,
-        groups=torch.tensor([0, 0, 1, 2]),
+        groups=torch.tensor([0, 0, 1, 1] if name == "grpo_passk" else [0, 0, 1, 2]),
         values=torch.linspace(0, 1, 6),
+        baselines=torch.tensor([0.5, 0.5, 0.0, 1.0]),
     )
     assert result.tokens.shape == (6,)
     assert result.tokens.dtype == torch.float32
@@ -208,3 +209,97 @@ def test_what_is_missing_is_refused() -> None:
         estimate("gae", tensor(1), torch.tensor([1]))
     with pytest.raises(ConfigError, match="unknown advantage estimator 'gea'"):
         estimate("gea", tensor(1), torch.tensor([1]))
+
+
+def test_passk_gives_the_best_its_lead_over_the_second() -> None:
+    groups = torch.tensor([7, 3, 7, 3, 7])
+    rewards = tensor(1, 4, 8, 2, 3)
+    # group 7: 8 leads 3 by 5, std of 1, 8, 3 with n - 1 is sqrt(13); group 3: 4 leads 2 by 2, std sqrt(2)
+    expected = tensor(0, 2 / math.sqrt(2), 5 / math.sqrt(13), 0, 0)
+    assert_close(ADVANTAGES["grpo_passk"]({"rewards": rewards, "groups": groups}, epsilon=0.0), expected)
+    plain = ADVANTAGES["grpo_passk"]({"rewards": rewards, "groups": groups}, normalize_by_std=False)
+    assert_close(plain, tensor(0, 2, 5, 0, 0))
+    tie = ADVANTAGES["grpo_passk"]({"rewards": tensor(1, 1, 0), "groups": torch.zeros(3, dtype=torch.int64)})
+    assert tie.tolist() == [0, 0, 0]
+
+
+def test_passk_of_one_response_is_refused() -> None:
+    with pytest.raises(ConfigError, match="two best responses"):
+        ADVANTAGES["grpo_passk"]({"rewards": REWARDS, "groups": GROUPS})
+
+
+def test_opo_by_hand() -> None:
+    lengths = torch.tensor([1, 5, 2, 3, 4, 1])
+    # group 7: (1*1 + 2*3 + 1*8) / 4 = 3.75; group 3: (5*2 + 3*4) / 8 = 2.75; alone: 0
+    expected = tensor(-2.75, -0.75, -0.75, 1.25, 5, 4.25)
+    assert_close(ADVANTAGES["opo"]({"rewards": REWARDS, "groups": GROUPS, "lengths": lengths}), expected)
+
+
+def test_opmd_by_hand() -> None:
+    assert_close(ADVANTAGES["opmd"]({"rewards": REWARDS, "groups": GROUPS}), tensor(-3, -1, -1, 1, 5, 4))
+    soft7 = 2 * math.log((math.exp(0.5) + math.exp(1.5) + math.exp(4)) / 3)
+    soft3 = 2 * math.log((math.exp(1) + math.exp(2)) / 2)
+    expected = tensor(1 - soft7, 2 - soft3, 3 - soft7, 4 - soft3, 5, 8 - soft7)
+    assert_close(ADVANTAGES["opmd"]({"rewards": REWARDS, "groups": GROUPS}, baseline="logavgexp", tau=2.0), expected)
+
+
+def test_a_soft_baseline_does_not_overflow_and_nears_the_mean() -> None:
+    tensors = {"rewards": tensor(1000, 0), "groups": torch.zeros(2, dtype=torch.int64)}
+    hard = ADVANTAGES["opmd"](tensors, baseline="logavgexp", tau=1.0)
+    assert_close(hard, tensor(math.log(2), -1000 + math.log(2)))
+    assert_close(ADVANTAGES["opmd"](tensors, baseline="logavgexp", tau=1e9), tensor(500, -500), rtol=1e-3, atol=0)
+
+
+def test_gpg_by_hand() -> None:
+    # 4 responses, 2 of them with a reward: twice the deviation from the mean of 1/2
+    result = ADVANTAGES["gpg"]({"rewards": tensor(1, 0, 1, 0), "groups": torch.tensor([0, 0, 1, 1])})
+    assert_close(result, tensor(1, -1, 1, -1))
+    nothing = ADVANTAGES["gpg"]({"rewards": tensor(0, 0), "groups": torch.tensor([0, 0])})
+    assert nothing.tolist() == [0, 0]
+
+
+def test_asymre_by_hand() -> None:
+    # the mean of each group less 0.5; alone: the reward
+    result = ADVANTAGES["asymre"]({"rewards": REWARDS, "groups": GROUPS}, baseline_shift=-0.5)
+    assert_close(result, tensor(-2.5, -0.5, -0.5, 1.5, 5, 4.5))
+
+
+def test_remax_by_hand() -> None:
+    # rewards 1 and 0 after 2 and 1 tokens, greedy 0.25 and 0.5, gamma 0.5
+    result = estimate("remax", tensor(1, 0), torch.tensor([2, 1]), baselines=tensor(0.25, 0.5), gamma=0.5)
+    assert_close(result.tokens, tensor(0.25, 0.75, -0.5))
+    with pytest.raises(ConfigError, match="got no baselines"):
+        estimate("remax", tensor(1), torch.tensor([1]))
+
+
+def test_penalties_may_come_after_the_group() -> None:
+    # advantages 1, -1 of rewards 1, -1; the first response then pays 0.5 + 0.25 from its first token on, 0.25 from its second
+    result = estimate(
+        "grpo",
+        tensor(1, -1),
+        torch.tensor([2, 1]),
+        groups=torch.tensor([4, 4]),
+        token_penalties=tensor(0.5, 0.25, 0),
+        penalties_last=True,
+        normalize_by_std=False,
+    )
+    assert_close(result.tokens, tensor(0.25, 0.75, -1))
+
+
+def test_token_rewards_are_cut_and_whitened() -> None:
+    # token rewards -0.5, 3 - 0.25 and -1: cut at 2 to -0.5, 2, -1; undiscounted returns 1.5, 2, -1
+    common: dict[str, Any] = {"token_penalties": tensor(0.5, 0.25, 0)}
+    cut = estimate("reinforce", tensor(3, -1), torch.tensor([2, 1]), token_clip=2.0, **common)
+    assert_close(cut.tokens, tensor(1.5, 2, -1))
+    # whitened: mean 1/6, unbiased variance 31/12; the returns are sums of whitened rewards
+    white = [(x - 1 / 6) / math.sqrt(31 / 12) for x in (-0.5, 2, -1)]
+    both = estimate("reinforce", tensor(3, -1), torch.tensor([2, 1]), token_clip=2.0, whiten_rewards=True, **common)
+    assert_close(both.tokens, tensor(white[0] + white[1], white[1], white[2]), rtol=1e-6, atol=1e-6)
+
+
+def test_statistics_may_leave_tokens_out() -> None:
+    # of 1, 2, 9 the first two count: mean 1.5, unbiased variance 0.5
+    result = estimate(
+        "reinforce", tensor(1, 2, 9), torch.tensor([1, 1, 1]), whiten=True, trained=torch.tensor([1, 1, 0]) > 0
+    )
+    assert_close(result.tokens, tensor(-0.5, 0.5, 7.5) / math.sqrt(0.5), rtol=1e-6, atol=0)

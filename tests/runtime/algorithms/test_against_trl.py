@@ -9,14 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
+from trl.experimental.gmpo.gmpo_trainer import GMPOTrainer
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import nanstd, selective_log_softmax_and_entropy
 
+from rlctl.config.sections.algorithm import Algorithm, KlInLoss, OtherLoss, PpoClip, RolloutCorrection
 from rlctl.runtime.algorithms.advantages import grpo
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.entropy import log_probs_and_entropy
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
+from rlctl.runtime.train.losses import PolicyLoss
 
 WIDTH = 9
 LENGTHS = torch.tensor([9, 4, 1, 6])
@@ -39,7 +42,9 @@ def test_group_advantages() -> None:
     assert_close(grpo(rewards.flatten(), groups, epsilon=1e-4), expected.flatten())
 
 
-def trl_loss(log_probs: Tensor, inputs: dict[str, Tensor], **settings: object) -> tuple[Tensor, dict[str, list[float]]]:
+def trl_loss(
+    log_probs: Tensor, inputs: dict[str, Tensor], kind: type[GRPOTrainer] = GRPOTrainer, **settings: object
+) -> tuple[Tensor, dict[str, list[float]]]:
     """Return the loss and metrics of TRL's own method, told one process, one accumulation step, and the log-probs."""
     metrics: dict[str, dict[str, list[float]]] = {"train": defaultdict(list)}
     defaults = {
@@ -49,6 +54,7 @@ def trl_loss(log_probs: Tensor, inputs: dict[str, Tensor], **settings: object) -
         "top_entropy_quantile": 1.0,
         "off_policy_mask_threshold": None,
         "use_vllm": False,
+        "vllm_importance_sampling_correction": True,
         "aux_loss_enabled": False,
         "_entropy_bonus_enabled": False,
         "current_gradient_accumulation_steps": 1,
@@ -57,12 +63,18 @@ def trl_loss(log_probs: Tensor, inputs: dict[str, Tensor], **settings: object) -
     trainer = SimpleNamespace(
         **(defaults | settings),
         model=SimpleNamespace(training=True),
-        args=SimpleNamespace(delta=None, use_bias_correction_kl=False, steps_per_generation=1),
+        args=SimpleNamespace(
+            delta=None,
+            use_bias_correction_kl=settings.get("use_bias_correction_kl", False),
+            steps_per_generation=1,
+            sapo_temperature_pos=1.0,
+            sapo_temperature_neg=1.0625,  # exact in float32, which TRL takes it in
+        ),
         accelerator=SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x),
         _metrics=metrics,
         _get_per_token_logps_and_entropies=lambda *_, **__: (log_probs, torch.zeros_like(log_probs), None),
     )
-    return GRPOTrainer._compute_loss(trainer, None, inputs), metrics["train"]
+    return kind._compute_loss(trainer, None, inputs), metrics["train"]
 
 
 def case() -> tuple[Tensor, dict[str, Tensor]]:
@@ -95,6 +107,7 @@ def case() -> tuple[Tensor, dict[str, Tensor]]:
         ("dr_grpo", "token", "ppo_clip", "seq_mean_token_sum_norm", float(WIDTH)),
         ("grpo", "sequence", "gspo", "seq_mean_token_mean", None),
         ("cispo", "token", "cispo", "token_mean", None),
+        ("sapo", "token", "sapo", "seq_mean_token_mean", None),
     ],
 )
 def test_loss_gradient_and_clip_fraction(
@@ -113,6 +126,8 @@ def test_loss_gradient_and_clip_fraction(
     options = {"clip_low": 1.0 if loss_type == "cispo" else 0.2, "clip_high": 0.3}
     if policy_loss == "ppo_clip":
         options["dual_clip"] = None  # type: ignore[assignment]
+    if policy_loss == "sapo":
+        options = {"tau_negative": 1.0625}
     ours = POLICY_LOSSES[policy_loss](tensors, **options)
     kl = KL_ESTIMATORS["k3"](log_probs[counted], inputs["ref_per_token_logps"][counted])
     totals = Totals.of(LENGTHS)
@@ -131,3 +146,60 @@ def test_loss_gradient_and_clip_fraction(
         fraction = float(aggregate(ours.metrics["clip_fraction"], by_token, LENGTHS))
         assert fraction > 0
         assert fraction == pytest.approx(metrics["clip_ratio/region_mean"][0])
+
+
+def packed_case(log_probs: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What our losses read, of the same tokens."""
+    counted = MASK.bool()
+    return {
+        "log_probs": log_probs[counted],
+        "old_log_probs": inputs["old_per_token_logps"][counted],
+        "reference_log_probs": inputs["ref_per_token_logps"][counted],
+        "rollout_log_probs": inputs["old_per_token_logps"][counted],
+        "advantages": inputs["advantages"].repeat_interleave(LENGTHS),
+        "entropy": torch.zeros(int(LENGTHS.sum()), dtype=torch.float64),
+        "lengths": LENGTHS,
+    }
+
+
+def assert_same(log_probs: Tensor, ours: Tensor, theirs: Tensor) -> None:
+    """Value and gradient."""
+    assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    gradients = [torch.autograd.grad(x, log_probs)[0] for x in (ours, theirs)]
+    assert gradients[0].abs().sum() > 0
+    assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
+def test_geometric_mean_loss() -> None:
+    log_probs, inputs = case()
+    other = OtherLoss(kind="geo_mean", args={"clip_low": 0.1, "clip_high": 0.2})
+    loss = PolicyLoss.of(Algorithm(policy_loss=other), max_response_tokens=WIDTH)
+    theirs, _ = trl_loss(log_probs, inputs, GMPOTrainer, loss_type="grpo", beta=0.0, epsilon_low=0.1, epsilon_high=0.2)
+    assert_same(log_probs, loss(packed_case(log_probs, inputs), Totals.of(LENGTHS)).loss, theirs)
+
+
+def test_importance_weights_of_the_rollout_engine_multiply_the_policy_loss_and_not_the_kl() -> None:
+    log_probs, inputs = case()
+    inputs["importance_sampling_ratio"] = torch.rand(4, WIDTH, dtype=torch.float64) + 0.5
+    algorithm = Algorithm(
+        policy_loss=PpoClip(dual_clip=None, clip_high=0.3),
+        kl_in_loss=KlInLoss(estimator="k3_unclamped", coefficient=0.1),
+        rollout_correction=RolloutCorrection(weight="token"),
+    )
+    tensors = packed_case(log_probs, inputs)
+    tensors["policy_weights"] = inputs["importance_sampling_ratio"][MASK.bool()]
+    loss = PolicyLoss.of(algorithm, max_response_tokens=WIDTH)(tensors, Totals.of(LENGTHS)).loss
+    theirs, _ = trl_loss(log_probs, inputs, loss_type="dapo", beta=0.1, use_vllm=True)
+    assert_same(log_probs, loss, theirs)
+
+
+def test_a_kl_corrected_by_the_ratio() -> None:
+    log_probs, inputs = case()
+    inputs["old_per_token_logps"] = log_probs.detach() + 0.1 * torch.randn(4, WIDTH, dtype=torch.float64)
+    algorithm = Algorithm(
+        policy_loss=PpoClip(dual_clip=None, clip_high=0.3),
+        kl_in_loss=KlInLoss(estimator="k3_corrected", coefficient=0.1),
+    )
+    loss = PolicyLoss.of(algorithm, max_response_tokens=WIDTH)(packed_case(log_probs, inputs), Totals.of(LENGTHS)).loss
+    theirs, _ = trl_loss(log_probs, inputs, loss_type="dapo", beta=0.1, use_bias_correction_kl=True)
+    assert_same(log_probs, loss, theirs)

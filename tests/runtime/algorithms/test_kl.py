@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from rlctl.errors import ConfigError
-from rlctl.runtime.algorithms.kl import KL_ESTIMATORS, AdaptiveKL, FixedKL, KLController
+from rlctl.runtime.algorithms.kl import KL_ESTIMATORS, AdaptiveKL, FixedKL, KLController, estimate, mean_over_responses
 
 LOG_PROBS = st.lists(st.tuples(st.floats(-60, 0), st.floats(-60, 0)), min_size=1, max_size=20)
 
@@ -124,3 +124,22 @@ def test_fixed_controller_stays() -> None:
 def test_a_controller_that_would_divide_by_zero_is_refused(target: float, horizon: int, wrong: str) -> None:
     with pytest.raises(ConfigError, match=wrong):
         AdaptiveKL(coefficient=0.1, target=target, horizon=horizon)
+
+
+def test_a_corrected_k3_is_weighted_by_the_ratio_to_the_old_policy() -> None:
+    """x = 0, so k3 = 0 for the first token; for the others e - 2, times 1.5 and min(4, 2)."""
+    new = tensor(-1.0, -2.0, -2.0).requires_grad_()
+    reference, old = tensor(-1.0, -1.0, -1.0), tensor(-3.0, -2.0 - math.log(1.5), -2.0 - math.log(4))
+    result = estimate("k3_corrected", new, reference, old)
+    each = math.e - 2
+    assert_close(result, tensor(0, 1.5 * each, 2 * each))
+    # d k3 / d log new = 1 - e^-x = 1 - e; the weight 1.5 moves too, the one cut at 2 does not
+    [gradient] = torch.autograd.grad(result.sum(), new)
+    assert_close(gradient, tensor(0, 1.5 * (1 - math.e) + 1.5 * each, 2 * (1 - math.e)))
+    assert_close(estimate("k3_corrected", new, reference), estimate("k3_unclamped", new, reference))
+
+
+def test_the_steered_kl_is_a_mean_over_responses() -> None:
+    # means 2 and 4, and 0 for the response without a token
+    assert mean_over_responses(tensor(1, 3, 4), torch.tensor([2, 1, 0])) == pytest.approx(2)
+    assert mean_over_responses(torch.zeros(0), torch.zeros(0, dtype=torch.int64)) == 0

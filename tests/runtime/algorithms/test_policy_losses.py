@@ -18,6 +18,8 @@ from rlctl.runtime.algorithms.policy_losses import (
     gspo,
     policy_gradient,
     ppo_clip,
+    sapo,
+    topr,
 )
 
 
@@ -118,6 +120,28 @@ def test_policy_gradient_by_hand(weight: ImportanceWeight, expected: tuple[float
     assert_close(gradient(loss, new), -tensor(*expected))
     cut = loss.metrics.get("clip_fraction")
     assert (cut.tolist() if cut is not None else None) == ([1, 0] if weight == "truncated_ratio" else None)
+
+
+def test_topr_by_hand() -> None:
+    new, old = with_ratios(4.0, 4.0, 0.5, 4.0)
+    loss = topr(new, old, tensor(2, -2, -2, 0), positive_weight=3.0, negative_weight=0.5)
+    # log new is -1: w A with w = 3 for the good token, 0.5 * min(r, 1) for the others; the gradient is -w A
+    assert_close(loss.values, tensor(6, -1, -0.5, 0))
+    assert_close(gradient(loss, new), tensor(-6, 1, 0.5, 0))
+    assert loss.metrics["clip_fraction"].tolist() == [0, 1, 0, 1]
+
+
+def test_sapo_by_hand() -> None:
+    new, old = with_ratios(1.5, 1.5, 0.5)
+    loss = sapo(new, old, tensor(2, -2, 2), tau_positive=2.0, tau_negative=4.0)
+    # -A 4 / tau sigmoid(tau (r - 1)): gates 2 sigmoid(1), sigmoid(2), 2 sigmoid(-1)
+    s1, s2 = 1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-2))
+    assert_close(loss.values, tensor(-4 * s1, 2 * s2, -4 * (1 - s1)))
+    # d / d log new = -A * 4 sigmoid' r
+    expected = tensor(-12 * s1 * (1 - s1), 12 * s2 * (1 - s2), -4 * s1 * (1 - s1))
+    assert_close(gradient(loss, new), expected)
+    with pytest.raises(ConfigError, match="taus of sapo"):
+        sapo(new, old, tensor(1, 1, 1), tau_negative=0.0)
 
 
 @pytest.mark.parametrize("name", sorted(POLICY_LOSSES))

@@ -10,12 +10,16 @@ import pytest
 
 from rlctl.config.sections import algorithm as schema
 from rlctl.config.sections.train import ValueLoss
+from rlctl.runtime.algorithms import correction, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS
+from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES, ImportanceWeight
 from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
+from rlctl.runtime.selection import FURTHER_ESTIMATORS
+from rlctl.support import ONLY_VALUES
 
 ADVANTAGE_SECTIONS = {section().name_: section() for section in schema.Advantage.__subclasses__()}
 LOSS_SECTIONS = {section().name_: section() for section in schema.PolicyLoss.__subclasses__()}
@@ -26,7 +30,7 @@ def defaults(algorithm: Algorithm) -> dict[str, object]:
     return {name: parameters[name].default for name in algorithm.options}
 
 
-@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+@pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - set(FURTHER_ESTIMATORS)))
 def test_advantage_options(name: str) -> None:
     options = asdict(ADVANTAGE_SECTIONS[name])
     options.pop("kl_order", None)  # where the caller subtracts the penalty
@@ -43,11 +47,22 @@ def test_policy_loss_options(name: str) -> None:
 def test_closed_sets() -> None:
     modes = get_args(inspect.get_annotations(schema.Aggregation, eval_str=True)["mode"])
     assert set(modes) == set(AGGREGATIONS)
-    # the logits of both models, and the old policy's log-probs: neither is at hand where these are computed
-    assert set(get_args(schema.KlEstimator)) - set(KL_ESTIMATORS) == {"full", "k3_corrected"}
+    # the logits of both models are not at hand where estimates are computed
+    assert set(get_args(schema.KlEstimator)) - set(KL_ESTIMATORS) == {"full"}
     assert set(KL_ESTIMATORS) <= set(get_args(schema.KlEstimator))
     weights = inspect.get_annotations(schema.PolicyGradient, eval_str=True)["importance_weight"]
     assert get_args(weights) == get_args(ImportanceWeight)
+    assert get_args(schema.Scope) == get_args(rewards.Scope)
+    levels = inspect.get_annotations(schema.RolloutCorrection, eval_str=True)["weight"]
+    assert set(get_args(levels)) == {"none", *get_args(correction.Level)}
+
+
+def test_kinds_of_other_that_are_computed_are_those_that_are_honoured() -> None:
+    kinds = {name: set(known) for name, (known, _) in ONLY_VALUES.items()}
+    assert kinds["algorithm.advantage<other>.kind"] == set(FURTHER_ESTIMATORS) <= set(ADVANTAGES)
+    assert kinds["algorithm.policy_loss<other>.kind"] == set(FURTHER_LOSSES)
+    assert not set(FURTHER_ESTIMATORS) & set(ADVANTAGE_SECTIONS)
+    assert not set(FURTHER_LOSSES) & set(LOSS_SECTIONS)
 
 
 def test_value_clip() -> None:

@@ -18,14 +18,20 @@ def test_an_entry_knows_its_tensors_and_options() -> None:
 
 
 def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
-    needs = {name: (e.per_token, e.needs_values, e.needs_groups) for name, e in ADVANTAGES.items()}
+    needs = {name: (e.per_token, e.needs_values, e.needs_groups, e.needs_greedy) for name, e in ADVANTAGES.items()}
     assert needs == {
-        "gae": (True, True, False),
-        "grpo": (False, False, True),
-        "reinforce": (True, False, False),
-        "reinforce_plus_plus": (True, False, False),
-        "reinforce_plus_plus_baseline": (False, False, True),
-        "rloo": (False, False, True),
+        "asymre": (False, False, True, False),
+        "gae": (True, True, False, False),
+        "gpg": (False, False, True, False),
+        "grpo": (False, False, True, False),
+        "grpo_passk": (False, False, True, False),
+        "opmd": (False, False, True, False),
+        "opo": (False, False, True, False),
+        "reinforce": (True, False, False, False),
+        "reinforce_plus_plus": (True, False, False, False),
+        "reinforce_plus_plus_baseline": (False, False, True, False),
+        "remax": (True, False, False, True),
+        "rloo": (False, False, True, False),
     }
 
 

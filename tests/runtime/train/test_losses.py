@@ -17,9 +17,11 @@ from rlctl.config.sections.algorithm import (
     Cispo,
     Gspo,
     KlInLoss,
+    LossWeights,
+    OtherLoss,
     PolicyGradient,
     PpoClip,
-    Sapo,
+    RolloutCorrection,
     Topr,
 )
 from rlctl.errors import ConfigError, PlanError
@@ -37,6 +39,7 @@ def tensors() -> dict[str, Tensor]:
         "log_probs": log_probs,
         "old_log_probs": log_probs.detach() - torch.tensor([2.0, 1.0, 0.5]).log(),
         "reference_log_probs": log_probs.detach() + torch.tensor([0.0, 1.0, -1.0]),
+        "rollout_log_probs": log_probs.detach() - torch.tensor([2.0, 1.0, 0.5]).log(),
         "advantages": torch.tensor([1.0, -1.0, 2.0]),
         "entropy": torch.tensor([0.3, 0.6, 0.9], requires_grad=True),
         "lengths": torch.tensor([2, 1]),
@@ -59,6 +62,11 @@ def loss_of(**algorithm: Any) -> PolicyLoss:
         ({"policy_loss": Cispo()}, [1.28, -2.0, 0.5]),
         ({"policy_loss": PolicyGradient()}, [1.0, -2.0, 1.0]),
         ({"policy_loss": PolicyGradient(importance_weight="truncated_ratio")}, [1.0, -2.0, 0.5]),
+        # -w A log p with w 3 for good tokens, min(r, 1) for the bad one
+        ({"policy_loss": Topr(positive_weight=3.0)}, [3.0, -2.0, 3.0]),
+        ({"policy_loss": OtherLoss(kind="opmd", args={"tau": 3.0})}, [0.25, -0.5, 0.25]),
+        # verl carries the arguments of its other losses along
+        ({"policy_loss": OtherLoss(kind="kimi15", args={"tau": 0.0, "clip_cov_lb": 1.0})}, [1.0, -2.0, 1.0]),
     ],
 )
 def test_policy_losses_by_hand(algorithm: dict[str, Any], values: list[float]) -> None:
@@ -99,7 +107,7 @@ def test_the_current_policy_may_stand_for_the_old_one() -> None:
     other = tensors()
     del other["old_log_probs"]
     loss = PolicyLoss.of(Algorithm(), max_response_tokens=10, old_is_current=True)
-    assert loss.columns == ("advantages",)
+    assert loss.columns == ("advantages", "rollout_log_probs")
     [found] = torch.autograd.grad(loss(other, TOTALS).loss, other["log_probs"])
     assert torch.equal(found, expected)
 
@@ -109,10 +117,81 @@ def test_sft_is_the_mean_negative_log_likelihood() -> None:
     assert terms.loss.item() == pytest.approx(3.5 / 6)
 
 
-@pytest.mark.parametrize("choice", [Topr(), Sapo()])
-def test_losses_that_no_function_computes_are_refused(choice: Any) -> None:
-    with pytest.raises(PlanError, match=f"policy_loss {choice.choice}"):
+@pytest.mark.parametrize(
+    ("choice", "wrong"),
+    [
+        (OtherLoss(kind="clip_cov"), "kind 'clip_cov'; expected one of dppo_kl"),
+        (OtherLoss(), "kind ''; expected"),
+        (OtherLoss(kind="opmd", args={"tua": 1}), "no argument tua"),
+    ],
+)
+def test_losses_that_no_function_computes_are_refused(choice: OtherLoss, wrong: str) -> None:
+    with pytest.raises(PlanError, match=wrong):
         loss_of(policy_loss=choice)
+
+
+def test_a_geometric_mean_counts_once_a_response_whatever_the_aggregation() -> None:
+    """Cut at log(1.2): the first response's mean log ratio is (log 1.2 + 0) / 2 with A = 0; the second's loss is -2 * 0.5."""
+    loss = loss_of(policy_loss=OtherLoss(kind="geo_mean", args={"clip_low": 1.0}), entropy_coefficient=1.0)
+    terms = loss(tensors(), TOTALS)
+    assert terms.metrics["policy_loss"].item() == pytest.approx(-1.0 / 4)
+    assert terms.loss.item() == pytest.approx(-1.0 / 4 - 1.8 / 6)  # entropy stays a mean over tokens
+
+
+def test_the_weight_of_rl_is_on_policy_loss_and_kl_not_on_entropy() -> None:
+    terms = loss_of(
+        kl_in_loss=KlInLoss(estimator="k2", coefficient=0.1),
+        entropy_coefficient=0.5,
+        loss_weights=LossWeights(rl=0.25),
+    )(tensors(), TOTALS)
+    assert terms.loss.item() == pytest.approx((0.25 * (-1.2 + 0.1 * 1.0) - 0.5 * 1.8) / 6)
+
+
+def test_token_weights_are_on_the_policy_loss_only() -> None:
+    given = tensors() | {"policy_weights": torch.tensor([0.5, 0.0, 2.0])}
+    loss = loss_of(
+        kl_in_loss=KlInLoss(estimator="k2", coefficient=0.1), rollout_correction=RolloutCorrection(weight="token")
+    )
+    assert "policy_weights" in loss.columns
+    assert loss(given, TOTALS).loss.item() == pytest.approx((-0.6 - 2.0 + 0.1 * 1.0) / 6)
+
+
+@pytest.mark.parametrize(
+    ("correction", "values", "rejected"),
+    [
+        # new over rollout is 2, 1 and 1/2: the ratio of the clipped loss, which takes no weight
+        (RolloutCorrection(weight="token", weight_upper=1.5), [-1.2, 1.0, -1.0], 0),
+        # the first token's rollout / new is 1/2, below 0.6
+        (RolloutCorrection(rejection=("token_k1",), rejection_bounds=("0.6_4",)), [0.0, 1.0, -1.0], 1),
+        (RolloutCorrection(veto_threshold=0.6), [-1.2, 1.0, 0.0], 1),
+        # -w A log p with w = min(ratio, 1.5)
+        (RolloutCorrection(weight="token", weight_upper=1.5, use_policy_gradient=True), [1.5, -2.0, 0.5], 0),
+        (RolloutCorrection(use_policy_gradient=True), [1.0, -2.0, 1.0], 0),
+    ],
+)
+def test_with_rollout_log_probs_for_old_ones_the_loss_corrects_by_those_of_the_moment(
+    correction: RolloutCorrection, values: list[float], rejected: int
+) -> None:
+    """Rejected tokens still count in the mean, as in verl: its totals are taken before."""
+    terms = loss_of(old_log_probs="rollout", rollout_correction=correction)(tensors(), TOTALS)
+    assert terms.loss.item() == pytest.approx(sum(values) / 6, rel=1e-6, abs=1e-7)
+    assert terms.metrics.get("rejected_share", torch.tensor(0.0)).item() == pytest.approx(rejected / 6)
+
+
+def test_weights_that_take_the_whole_step_are_refused_where_a_micro_batch_is_seen() -> None:
+    for wanted in ({"weight": "token", "weight_normalize": True}, {"weight": "segment"}):
+        correction = RolloutCorrection(**wanted, use_policy_gradient=True)  # type: ignore[arg-type]
+        with pytest.raises(PlanError, match="one micro-batch only"):
+            loss_of(old_log_probs="rollout", rollout_correction=correction)
+
+
+def test_the_mismatch_of_the_engines_is_always_reported() -> None:
+    """Training over rollout is 1, 1, 1 for the policy that drew, and 2, 1, 1/2 for that of the moment."""
+    for old, expected in (("recompute", 0.0), ("rollout", -(math.log(2) + math.log(0.5)) / 6)):
+        metrics = loss_of(old_log_probs=old)(tensors(), TOTALS).metrics
+        assert metrics["mismatch_kl"].item() == pytest.approx(expected, abs=1e-7)
+        moved = 0.0 if old == "recompute" else (1 - math.log(2) + math.log(2) - 0.5) / 6
+        assert metrics["mismatch_k3"].item() == pytest.approx(moved, abs=1e-7)
 
 
 def test_a_kl_that_counts_nothing_asks_for_no_reference() -> None:

@@ -1,0 +1,93 @@
+"""Which functions of ``runtime.algorithms`` a config's section ``algorithm`` chooses, with which options."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rlctl.config.sections.algorithm import Algorithm, OtherLoss
+from rlctl.config.sections.algorithm import Other as OtherAdvantage
+from rlctl.errors import PlanError
+from rlctl.runtime.algorithms.advantages import ADVANTAGES
+from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
+from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
+from rlctl.runtime.algorithms.table import Algorithm as Function
+from rlctl.runtime.algorithms.table import lookup
+
+FURTHER_ESTIMATORS = ("asymre", "gpg")
+"""Kinds of the advantage ``other`` that are computed."""
+
+_NOT_OPTIONS = {"whiten", "kl_order"}
+"""Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
+
+_CARRIED_ARGS = {
+    *("clip_low", "clip_high", "clip_ratio_c", "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio"),
+    *("ppo_kl_coef", "dro_beta"),
+}
+"""Arguments that verl's config has for every loss; one that does not read them is not changed by them."""
+
+
+def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
+    """The name of the advantage estimator and its options.
+
+    Raises:
+        PlanError: nothing computes it, or not with these arguments.
+    """
+    chosen = algorithm.advantage
+    if not isinstance(chosen, OtherAdvantage):
+        options = {key: value for key, value in dataclasses.asdict(chosen).items() if key not in _NOT_OPTIONS}
+        return chosen.choice, options
+    if chosen.kind not in FURTHER_ESTIMATORS:
+        known = ", ".join(FURTHER_ESTIMATORS)
+        raise PlanError(f"no function computes algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
+    unknown = sorted(set(chosen.args) - set(ADVANTAGES[chosen.kind].options))
+    if unknown:
+        raise PlanError(f"algorithm.advantage of kind {chosen.kind} has no argument {unknown[0]}")
+    return chosen.kind, dict(chosen.args)
+
+
+def needs_greedy(algorithm: Algorithm) -> bool:
+    """Whether each prompt is answered greedily too, for a baseline."""
+    return ADVANTAGES[estimator_of(algorithm)[0]].needs_greedy
+
+
+def corrects(algorithm: Algorithm) -> bool:
+    """Whether the difference between rollout and training engine changes weights or masks."""
+    chosen = algorithm.rollout_correction
+    return chosen is not None and (
+        chosen.weight != "none" or bool(chosen.rejection) or chosen.veto_threshold is not None
+    )
+
+
+def corrects_before_loss(algorithm: Algorithm) -> bool:
+    """Whether ``Shaping`` corrects, with the old policy's log-probs; else the loss does, with those of the moment."""
+    return corrects(algorithm) and algorithm.old_log_probs != "rollout"
+
+
+def has_weights(algorithm: Algorithm) -> bool:
+    """Whether samples have the column ``policy_weights``, which multiplies the policy loss."""
+    chosen = algorithm.rollout_correction
+    corrected = corrects_before_loss(algorithm) and chosen is not None and chosen.weight != "none"
+    return corrected or algorithm.loss_weights.difficulty or algorithm.loss_weights.length
+
+
+def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
+    """The function that computes the policy loss of a config, and its options.
+
+    Raises:
+        PlanError: there is none, or it has no such argument.
+    """
+    choice, correction = algorithm.policy_loss, algorithm.rollout_correction
+    if correction is not None and correction.use_policy_gradient and algorithm.old_log_probs == "rollout":
+        return POLICY_LOSSES["policy_gradient"], {"importance_weight": "none"}
+    if not isinstance(choice, OtherLoss):
+        options = {item.name: getattr(choice, item.name) for item in dataclasses.fields(choice)}
+        return lookup(POLICY_LOSSES, choice.choice, "policy loss"), options
+    if choice.kind not in FURTHER_LOSSES:
+        known = ", ".join(sorted(FURTHER_LOSSES))
+        raise PlanError(f"no function computes algorithm.policy_loss of kind {choice.kind!r}; expected one of {known}")
+    function = FURTHER_LOSSES[choice.kind]
+    unknown = sorted(set(choice.args) - set(function.options) - _CARRIED_ARGS)
+    if unknown:
+        raise PlanError(f"algorithm.policy_loss of kind {choice.kind} has no argument {unknown[0]}")
+    return function, {name: value for name, value in choice.args.items() if name in function.options}

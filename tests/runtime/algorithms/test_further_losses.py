@@ -1,0 +1,87 @@
+"""Losses of one framework push each token as it does; worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from rlctl.errors import ConfigError
+from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, dppo_kl, dppo_tv, dro, geo_mean, kimi15, opmd, sft
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def gradient(values: Tensor, log_probs: Tensor) -> Tensor:
+    return torch.autograd.grad(values.sum(), log_probs)[0]
+
+
+def probabilities(new: tuple[float, ...], old: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    return tensor(*new).log().requires_grad_(), tensor(*old).log()
+
+
+def test_dppo_tv_by_hand() -> None:
+    # moved by 0.1, 0.3, 0.3, -0.3 and 0.3: good tokens leave above 0.2, bad ones below -0.1
+    new, old = probabilities((0.5, 0.6, 0.6, 0.2, 0.31), (0.4, 0.3, 0.3, 0.5, 0.01))
+    loss = dppo_tv(new, old, tensor(2, 2, -2, -2, -2), clip_low=0.1, clip_high=0.2, clip_ratio_c=20.0)
+    ratios = tensor(1.25, 2.0, 2.0, 0.4, 20.0)
+    inside = tensor(1, 0, 1, 0, 1)
+    assert_close(loss.values, -tensor(2, 2, -2, -2, -2) * ratios * new * inside)
+    assert_close(gradient(loss.values, new), -tensor(2, 2, -2, -2, -2) * ratios * inside)
+    assert loss.metrics["clip_fraction"].tolist() == [0, 1, 0, 1, 0]
+
+
+def test_dppo_kl_by_hand() -> None:
+    # KL of 0.5 to 0.6 and to 0.9: 0.0204 and 0.5108; towards the old policy there is no bound
+    new, old = probabilities((0.6, 0.9, 0.9, 0.1), (0.5, 0.5, 0.5, 0.5))
+    assert 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1) == pytest.approx(0.5108, abs=1e-4)
+    loss = dppo_kl(new, old, tensor(1, 1, -1, -1), clip_low=0.1, clip_high=0.1)
+    assert_close(gradient(loss.values, new), tensor(-1.2, 0, 1.8, 0))
+
+
+def test_geo_mean_by_hand() -> None:
+    new = tensor(-1, -1, -1).requires_grad_()
+    old = new.detach() - tensor(0.2, 0.8, -0.6)
+    loss = geo_mean(new, old, tensor(2, 2, -1), torch.tensor([2, 1]), clip_low=0.4, clip_high=0.5)
+    # first response: log ratios 0.2 and 0.8 cut to 0.5, mean 0.35; second: -0.6 cut to -0.4
+    first, second = -2 * math.exp(0.35), math.exp(-0.4)
+    assert_close(loss.values, tensor(first, first, second))
+    assert loss.metrics["clip_fraction"].tolist() == [0, 1, 1]
+    # both tokens of the first carry its loss: d sum / d log new_1 = 2 * first / 2; what is cut has no gradient
+    assert_close(gradient(loss.values, new), tensor(first, 0, 0))
+
+
+def test_quadratic_losses_by_hand() -> None:
+    new = tensor(-1, -2).requires_grad_()
+    old = tensor(-1.5, -1)
+    # log ratios 0.5, -1
+    assert_close(dro(new, old, tensor(2, -1), dro_beta=0.4).values, tensor(2 + 0.05, -2 + 0.2))
+    assert_close(gradient(kimi15(new, old, tensor(2, -1), tau=0.4).values, new), tensor(-2 + 0.2, 1 - 0.4))
+    with pytest.raises(ConfigError, match="dro_beta of dro is None"):
+        dro(new, old, tensor(2, -1), dro_beta=None)  # type: ignore[arg-type]
+
+
+def test_opmd_and_sft_by_hand() -> None:
+    new = tensor(-1, -2).requires_grad_()
+    assert_close(opmd(new, tensor(-1, -2), tensor(2, -1), tau=3.0).values, tensor(0.5, -0.5))
+    assert_close(sft(new).values, tensor(1, 2))
+
+
+@pytest.mark.parametrize("name", sorted(set(FURTHER_LOSSES) - {"sft", "opmd"}))
+def test_on_policy_they_have_the_policy_gradient(name: str) -> None:
+    old = tensor(-0.3, -2.0, -1.0)
+    new = old.clone().requires_grad_()
+    tensors = {
+        "log_probs": new,
+        "old_log_probs": old,
+        "advantages": tensor(1, -0.5, 0),
+        "lengths": torch.ones(3, dtype=torch.int64),
+    }
+    loss = FURTHER_LOSSES[name](tensors, **({"dro_beta": 0.1} if name == "dro" else {}))
+    assert_close(gradient(loss.values, new), -tensors["advantages"])
+    assert all(not metric.requires_grad and metric.shape == (3,) for metric in loss.metrics.values())
