@@ -480,17 +480,21 @@ class _Reader:
             for child in node.children
             if child.type == "variable_assignment" and (name is None or child.start_byte < name.start_byte)
         ]
-        kept = dict(self.state.variables)
-        for child in before:
-            self._assign(script, child)
         if name is None:
+            for child in before:
+                self._assign(script, child)
             return True
         skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
         nodes = [child for child in node.children if child not in before and child.type not in skipped]
         words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
-        if before:
-            self.state.variables = kept
-        return self._call(words, script.at(node)) if words else True
+        kept = dict(self.state.variables)
+        for child in before:
+            self._assign(script, child)
+        try:
+            return self._call(words, script.at(node)) if words else True
+        finally:
+            if before:
+                self.state.variables = kept
 
     def _call(self, words: list[Text], at: Location) -> Status:
         name = plain(words[0])

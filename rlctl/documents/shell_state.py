@@ -13,6 +13,8 @@ from rlctl.errors import DocumentError, Location
 Value = Text | list[Text]
 """A variable's value: a text, or the items of an array."""
 
+MAX_TEXT = 1 << 18
+MAX_ITEMS = 10_000
 NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
 """Variables that have another value each time."""
 
@@ -85,7 +87,7 @@ class State:
                     hint=f"give it with --env {name}=VALUE",
                 )
             self.unset.setdefault(name, at)
-            return ()
+            return (Piece("", at, names=frozenset({name})),)
         if isinstance(value, list):
             return value[0] if value else ()
         return value
@@ -109,7 +111,14 @@ class State:
                 value = (*old, *value)
         elif not isinstance(value, list) and self.is_secret(name):
             value = self._hidden(name, value)
+        self._check_size(name, value)
         self.variables[name] = value
+
+    def _check_size(self, name: str, value: Value) -> None:
+        items = value if isinstance(value, list) else [value]
+        if len(items) > MAX_ITEMS or sum(len(piece.text) for item in items for piece in item) > MAX_TEXT:
+            limits = f"at most {MAX_ITEMS} items and {MAX_TEXT} characters are read"
+            raise DocumentError(f"the variable {name} grows too large", at=Location(self.script), hint=limits)
 
     def _hidden(self, name: str, value: Text) -> Text:
         """A literal secret as the variable that holds it."""

@@ -37,6 +37,7 @@ _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*=")
 _MAX_DEPTH = 50
+_MAX_WORK = 1 << 22
 
 
 class _Break:
@@ -79,16 +80,19 @@ class Words:
 
     # Scanning
 
-    def _parts(self, source: str, at: Location, *, tilde: bool, inside_quotes: bool = False) -> list[_Part]:
+    def _parts(
+        self, source: str, at: Location, *, tilde: bool, inside_quotes: bool = False, loose: bool = False
+    ) -> list[_Part]:
+        """The parts of a word; with ``loose``, text outside of quotes is split too, as that of a default is."""
         self._depth += 1
         try:
             if self._depth > _MAX_DEPTH:
                 raise DocumentError("expansions are nested too deep", at=at)
-            return self._scan(source, at, tilde=tilde, in_double=inside_quotes)
+            return self._scan(source, at, tilde=tilde, in_double=inside_quotes, loose=loose)
         finally:
             self._depth -= 1
 
-    def _scan(self, source: str, at: Location, *, tilde: bool, in_double: bool) -> list[_Part]:
+    def _scan(self, source: str, at: Location, *, tilde: bool, in_double: bool, loose: bool) -> list[_Part]:
         parts: list[_Part] = []
         position = 0
         start_of_word = True
@@ -130,7 +134,7 @@ class Words:
                 end = position + 1
                 while end < len(source) and source[end] not in "\\'\"$`~":
                     end += 1
-                parts.append(Piece(source[position:end], here))
+                parts.append(Piece(source[position:end], here, quoted=not loose))
                 position = end
             start_of_word = False
         return parts
@@ -191,6 +195,7 @@ class Words:
                 raise DocumentError(f"the script wants an argument ${name}, and none is given", at=at, hint=hint)
             if found is None:
                 self.state.unset.setdefault(name, at)
+                return (Piece("", at, names=frozenset({name})),)
             return found or ()
         if not _NAME.fullmatch(name):
             return unknown(f"what ${name} is can only be known by running the script", at)
@@ -228,7 +233,7 @@ class Words:
             items = self.state.arguments if name in ("@", "*") else self.state.items(name, at)
             return self._items(items, rest, at, in_double=in_double, join=(index or name) == "*")
         if rest:
-            return _shown(self._operated(name, index, rest, at, in_double=in_double), in_double=in_double)
+            return self._operated(name, index, rest, at, in_double=in_double)
         if index is not None:
             return _shown(self._item(name, index, at), in_double=in_double)
         return _shown(self._value(name, at), in_double=in_double)
@@ -280,15 +285,16 @@ class Words:
 
     # Operations
 
-    def _operated(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> Text:
+    def _operated(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
         operator = _OPERATOR.match(rest)
         if operator is None:
-            return unknown(f"the expansion ${{{name}{rest[:20]}}} is not read here", at)
+            return [*unknown(f"the expansion ${{{name}{rest[:20]}}} is not read here", at)]
         sign, word = operator[0], rest[operator.end() :]
         if sign[-1] in "-=+?" and sign != ":":
-            return self._with_default(name, index, sign, word, at, in_double=in_double)
+            found = self._with_default(name, index, sign, word, at, in_double=in_double)
+            return ([*quoted(found)] or [*EMPTY]) if in_double else [*found]
         value = self._item(name, index, at) if index is not None else self._value(name, at)
-        return self._edited(value, sign, word, at)
+        return _shown(self._edited(value, sign, word, at), in_double=in_double)
 
     def _with_default(
         self, name: str, index: str | None, sign: str, word: str, at: Location, *, in_double: bool
@@ -299,10 +305,10 @@ class Words:
             return self._word(word, at, in_double=in_double) if is_there else ()
         in_environment = self._is_from_environment(name) and index is None
         if is_there and found is not None and not in_environment:
-            return found
+            return unquoted(found)
         if sign[-1] == "?":
             if is_there and found is not None:
-                return found
+                return unquoted(found)
             told = plain(self._word(word, at, in_double=in_double)) or "it is not set"
             hint = "write it after the script's name" if name.isdecimal() else f"give it with --env {name}=VALUE"
             raise DocumentError(f"the script wants ${name}: {told}", at=at, hint=hint)
@@ -310,11 +316,13 @@ class Words:
         value = default
         if is_there and found is not None:
             value = from_environment(name, plain(found), default if problem(default) is None else None, at)
-        elif in_environment and problem(default) is None:
+            value = unquoted(value)
+        elif in_environment and problem(default) is None and not _holds_quoted_blanks(default):
             value = from_environment(name, plain(default), default, at)
-        elif found:
-            value = changed(default, plain(default), at) if default else ()
-            value = tuple(replace(piece, names=piece.names | _names_of(found)) for piece in value)
+            value = value if default and all(piece.quoted for piece in default) else unquoted(value)
+        elif found or in_environment:
+            depends = _names_of(found) if found else frozenset({name})
+            value = tuple(replace(piece, names=piece.names | depends, symbol="") for piece in default)
         if sign[-1] == "=":
             self.state.assign(name, value)
         return value
@@ -335,12 +343,10 @@ class Words:
         return (value[0] if value else None) if isinstance(value, list) else value
 
     def _word(self, word: str, at: Location, *, in_double: bool) -> Text:
-        if in_double and '"' in word:
-            return self.text(word, at)
-        if in_double:
-            parts = self._parts(word, at, tilde=False, inside_quotes=True)
-            return tuple(part for part in parts if isinstance(part, Piece))
-        return self.text(word, at)
+        in_text = in_double and '"' not in word
+        parts = self._parts(word, at, tilde=not in_double, inside_quotes=in_text, loose=not in_double)
+        blank = replace(literal(" ", at)[0], quoted=in_double)
+        return tuple(part if isinstance(part, Piece) else blank for part in parts)
 
     def _edited(self, value: Text, sign: str, word: str, at: Location) -> Text:
         if problem(value) is not None:
@@ -363,6 +369,8 @@ class Words:
         for used in (glob, by):
             if (piece := problem(used)) is not None:
                 return (piece,)
+        if (len(text) + 1) * (len(plain(by)) + plain(glob).count("*") ** 3 + 1) > _MAX_WORK:
+            return unknown("an operation on a text this large is not worked out", at)
         return changed(value, _cut(text, sign, plain(glob), plain(by)), at)
 
     def _number(self, text: str, at: Location) -> int | None:
@@ -401,6 +409,11 @@ class Words:
 
 EMPTY: Text = (Piece("", Location("")),)
 """A word of no characters, as quotes make it."""
+
+
+def _holds_quoted_blanks(text: Text) -> bool:
+    """Whether a text has a blank at which the shell does not split it."""
+    return any(piece.quoted and re.search(r"\s", piece.text) for piece in text) and any(not p.quoted for p in text)
 
 
 def _names_of(text: Text) -> frozenset[str]:

@@ -17,7 +17,7 @@ from rlctl.adapters.dialect import Program as KnownProgram
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
 from rlctl.documents.shell_run import Command, Reading, read_script
-from rlctl.documents.shell_text import Piece, Text, literal, plain
+from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.report import Finding, Level
 from rlctl.sources.files import composed
@@ -346,7 +346,8 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
             Finding("assumed", Level.WARNING, f"assumed {what}", at=at, hint="--trace runs the script instead")
             for what, at in reading.state.assumed.items()
         ]
-        for variable, at in reading.state.unset.items():
+        used = dependences(launch.program.arguments)
+        for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
             hint = f"--env {variable}=VALUE" if not variable.isdecimal() else "write it after the script's name"
             found.append(
                 Finding("unset", Level.NOTE, f"${variable} is not set; the script takes it for empty", at=at, hint=hint)

@@ -1,0 +1,257 @@
+"""Reading a launch script: its last command is the one that bash itself would run, each word with the line it was written on."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rlctl.documents.shell_arithmetic import evaluate
+from rlctl.documents.shell_run import Reading, read_script
+from rlctl.documents.shell_text import literal, plain, problem, symbolic
+from rlctl.errors import DocumentError, Location
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
+ENVIRONMENT = {"HOME": "/home/me", "NODES": "2", "MODEL": "Qwen/Qwen3-8B"}
+
+
+def read(script: str, *arguments: str, **given: str) -> Reading:
+    words = [literal(word, Location("command line")) or () for word in arguments]
+    return read_script(script, "run.sh", arguments=words, environment=ENVIRONMENT, given=given)
+
+
+def last(script: str, *arguments: str) -> list[str]:
+    return [plain(word) for word in read(script, *arguments).commands[-1].words]
+
+
+def as_bash(script: str, folder: Path, *arguments: str) -> list[str]:
+    """The words of the last call of ``trainer`` when bash runs the script."""
+    out = folder / "out"
+    file = folder / "run.sh"
+    file.write_text(f'trainer() {{ printf "%s\\0" trainer "$@" > {out}; }}\n{script}\n')
+    environment = {**ENVIRONMENT, "PATH": "/usr/bin:/bin"}
+    subprocess.run(
+        ["bash", str(file), *arguments], cwd=folder, env=environment, check=False, capture_output=True, timeout=20
+    )
+    return out.read_text().split("\0")[:-1]
+
+
+SAME_AS_BASH = {
+    "quotes": r"""trainer a='b c' "d e"f g\ h 'i"j' "k'l" "\$x \\ \a" '' "" """,
+    "variables": 'A=1; B=\'x  y\'; trainer a=$A b=$B c="$B" d=${A}2 $UNSET e="$UNSET"',
+    "defaults": 'trainer ${X:-a b} "${X:-a b}" ${HOME:-x} ${X-y} ${X:+z} ${HOME:+z} ${Y:=w} $Y',
+    "empty is not unset": "X=; trainer a${X-u}b c${X:-d}e ${X+f} g${X:+h}i",
+    "quotes in a default": "trainer ${X:-\"a b\"} ${X:-'c d'} \"${X:-e 'f'}\" ${X:-${Y:-g}}",
+    "tilde": "A=~/a; B=x:~/b; C='~/c'; trainer ~ ~/x y~ a=~/z a.b=~/z \"~/q\" $A $B $C ${D:-~/d}",
+    "arrays": 'A=(1 "2 3" x=$HOME); A+=(4); trainer "${A[@]}" ${A[@]} "${A[*]}" $A ${#A[@]} "${A[1]}" "p${A[@]}s" ${A[-1]}',
+    "empty array": 'A=(); trainer x "${A[@]}" ${A[@]} "$@" y',
+    "array over lines": "A=(\n  a=1  # one\n  # two\n  b='x y'\n\n  c=3\n)\ntrainer \"${A[@]}\"",
+    "array slices": 'A=(1 2 3 4); trainer "${A[@]:1:2}" "${A[@]:2}" "${@:2}"',
+    "array edits": 'A=(ab cb); trainer "${A[@]%b}" "${A[@]/b/x}"',
+    "an item is set": "A=(1 2); A[1]=x; A[2]=y; trainer ${A[@]}",
+    "appending": "A=x; A+=y; B=(1); B+=(2 3); trainer $A ${B[@]}",
+    "cutting": "P=/a/b.tar.gz; trainer ${P%.*} ${P%%.*} ${P#*/} ${P##*/} ${P/a/A} ${P//a/A} ${P:1:3} ${P: -2} ${#P} ${P%/*}",
+    "case of letters": "X=aBc; trainer ${X^} ${X^^} ${X,,} ${X,}",
+    "patterns": "X=aXbXc; trainer ${X#*X} ${X##*X} ${X%X*} ${X%%X*} ${X//X/-} ${X/#a/1} ${X/%c/2} ${X//[ab]/.} ${X#?}",
+    "indirect": "A=HOME; B=A; trainer ${!A} ${!B}",
+    "arithmetic": "A=7; trainer $((A * 2 + 1)) $(( (A-1)/2 )) $((A % 4)) $((2**10)) a=$((1024 * 4)) $((A > 3 ? 1 : 0)) $((-7 / 2)) $(( $A + ${A} ))",
+    "arithmetic in words": 'a=3; trainer x.$((a+1)).y="[$((a*2)),$a]"',
+    "numbers are counted": "n=1; ((n++)); (( n += 3 )); trainer $n",
+    "line continuations": "trainer a \\\n  b=1 \\\n  'c d' \\\n\n",
+    "continued inside of a word": "X='{a:1,'\\\n'b:2}'\ntrainer \"$X\" a=\\\n1",
+    "if": 'A=x; if [ "$A" = x ]; then B=1; elif [ "$A" = y ]; then B=2; else B=3; fi; trainer $B',
+    "elif": "A=y; if [[ $A == x ]]; then B=1; elif [[ $A == y ]]; then B=2; else B=3; fi; trainer $B",
+    "else": 'if [ -n "$UNSET" ]; then B=1; elif false; then B=2; else B=3; fi; trainer $B',
+    "and or": '[ "$HOME" = x ] && A=1; [ "$HOME" = x ] || B=2; true && C=3; ! false && D=4; trainer "$A" "$B" $C $D',
+    "conditions": '[ 3 -gt 2 ] && A+=a; [ -z "$U" ] && A+=b; [[ abc == a* ]] && A+=c; [[ abc =~ ^a.c$ ]] && A+=d; '
+    "[ 1 -eq 1 -a 2 -eq 2 ] && A+=e; [ 1 -eq 2 -o 2 -eq 2 ] && A+=f; [[ -n x && ( a == b || c == c ) ]] && A+=g; "
+    "[[ a < b ]] && A+=h; test x != y && A+=i; [ ! -n x ] || A+=j; (( 3 > 2 )) && A+=k; trainer $A",
+    "nested conditions": 'if [ "${U:-1}" != 0 ] && { [ "$HOME" = x ] || [ "$NODES" = 2 ]; }; then L=(uv run); else L=(); fi; trainer "${L[@]}" x',
+    "case": 'case $HOME in /root|/x) A=1 ;; /home/*) A=2 ;; *) A=3 ;; esac; case x in "x") B=1;; esac; trainer $A $B',
+    "for": 'for x in a \'b c\' d; do A+=("$x=1"); done; for y in "${A[@]}"; do N+=x; done; trainer "${A[@]}" $N',
+    "for with break": "for x in 1 2 3 4; do [ $x = 2 ] && continue; [ $x = 4 ] && break; A+=$x; done; trainer $A",
+    "while": "i=0; while [ $i -lt 3 ]; do A+=$i; i=$((i+1)); done; until [ $i = 5 ]; do ((i++)); done; trainer $A $i",
+    "arguments": 'trainer $# "$1" "$2" "$@" ${3:-none} "${@:2}"',
+    "shift": 'a=$1; shift; trainer $a "$@" $#',
+    "options of its own": 'while [[ $# -gt 0 ]]; do case "$1" in -x) X=$2; shift 2 ;; --) shift; break ;; *) R+=("$1"); shift ;; esac; done; trainer x=$X "${R[@]}" "$@"',
+    "functions": 'f() { local v=$1; A+=("$v=$2"); }; function g { B=$#; }; f a 1; f "b c" 2; g x y z; trainer "${A[@]}" $B',
+    "substitution": 'trainer $(echo a b) "$(echo a b)" $(basename /x/y.sh .sh) $(dirname /x/y/z) `echo q` "$(cd /tmp && pwd)" $(printf %s w) $(seq 3)',
+    "substitution that decides": "A=$([ $NODES = 2 ] && echo two || echo other); trainer $A",
+    "variables for one command": "A=1; A=2 true; A=3 trainer $A",
+    "export": 'export A=1 B="x y"; declare C=3; readonly D=4; trainer $A "$B" $C $D',
+    "subshells change nothing": "A=1; (A=2; cd /); { B=3; }; trainer $A $B",
+    "unset": "A=1; unset A; trainer x${A:-gone}",
+    "splitting a list in a variable": 'A="\n  a=1 \\\n  b=\'[1,2]\'   c=3"; trainer $A "${A}"',
+    "comments": "# trainer no\ntrainer a#b '#c' d # e\n",
+    "ansi quotes": r"trainer $'a\tb' $'it\'s'",
+    "a long list": "trainer " + " ".join(f"k{n}=${{V{n}:-{n}}}" for n in range(200)),
+    "set": "set -euo pipefail; set -x; trainer a",
+    "null command": "mkdir -p x; : ${A:=3}; trainer $A",
+    "windows line ends": "A=1\r\ntrainer $A\r\n".replace("\r", ""),
+}
+
+
+@needs_bash
+@pytest.mark.parametrize("case", SAME_AS_BASH, ids=str)
+def test_the_command_is_the_one_that_bash_runs(case: str, tmp_path: Path) -> None:
+    arguments = ("-x", "8", "a b", "k=v") if case != "arguments" else ("p q", "r=1")
+    reading = read(SAME_AS_BASH[case], *arguments)
+    words = reading.commands[-1].words
+    assert not any(problem(word) for word in words)
+    assert [plain(word) for word in words] == as_bash(SAME_AS_BASH[case], tmp_path, *arguments)
+
+
+@needs_bash
+def test_arithmetic_is_that_of_bash() -> None:
+    made = random.Random(7)
+
+    def expression(depth: int) -> str:
+        if depth == 0 or made.random() < 0.2:
+            return str(made.randint(0, 50)) if made.random() < 0.7 else made.choice(["a", "b", "$a"])
+        if made.random() < 0.2:
+            return f"({expression(depth - 1)})" if made.random() < 0.5 else f"-{expression(0)}"
+        sign = made.choice(["+", "-", "*", "/", "%", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "&", "|", "^"])
+        return f"{expression(depth - 1)} {sign} {expression(depth - 1)}"
+
+    texts = [expression(4) for _ in range(300)]
+    script = "a=17; b=-3\n" + "".join(f"(echo $(( {text} ))) 2>/dev/null || echo error\n" for text in texts)
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False).stdout.splitlines()
+    assert len(ran) == len(texts)
+    numbers = {"a": 17, "b": -3}
+    for text, wanted in zip(texts, ran, strict=True):
+        try:
+            found = str(evaluate(text, numbers.__getitem__))
+        except ValueError:
+            found = "error"
+        # bash looks at no number that && or || makes unimportant; here a division by zero is always one
+        assert found == wanted or (found == "error" and ("&&" in text or "||" in text)), text
+
+
+def test_a_word_stands_where_its_value_was_written() -> None:
+    words = read("A=1\nB=(\n  x=$A\n  y=2\n)\ntrainer \\\n  ${B[@]} \\\n  z=3\n").commands[-1].words
+    assert [[piece.at.line for piece in word] for word in words] == [[6], [3, 1], [4], [8]]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("${MODEL}", "${oc.env:MODEL}"),
+        ("$HOME/x", "${oc.env:HOME}/x"),
+        ("${MODEL:-a/b}", "${oc.env:MODEL,a/b}"),
+        ("${OTHER:-a b}", "${oc.env:OTHER,'a b'}"),
+        ('"${OTHER:-a b}"', "${oc.env:OTHER,'a b'}"),
+        ("${OTHER:-${MODEL:-c}}", "${oc.env:OTHER,${oc.env:MODEL,c}}"),
+        ("~/x", "${oc.env:HOME}/x"),
+        ("${MODEL##*/}", "Qwen3-8B"),
+        ("$((NODES * 8))", "16"),
+    ],
+)
+def test_what_the_environment_decides_stays_symbolic_where_it_can(written: str, text: str) -> None:
+    words = read(f'X={written}\ntrainer "$X"').commands[-1].words
+    assert symbolic(words[1]) == text
+    assert words[1][0].names <= {"MODEL", "HOME", "NODES", "OTHER"}
+    assert words[1][0].names
+
+
+def test_a_variable_that_is_given_is_what_it_is() -> None:
+    words = read("trainer ${MODEL:-x} ${NEW:-y}", MODEL="a b", NEW="z").commands[-1].words
+    assert [symbolic(word) for word in words[1:]] == ["a", "b", "z"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "X=$(nvidia-smi -L | wc -l)\ntrainer x=$X",
+        "X=$(python3 -c 'print(1)')\ntrainer x=$X",
+        "if [ -f /etc/x ]; then X=1; fi\ntrainer x=$X",
+        "X=1; command -v foo >/dev/null && X=2\ntrainer x=$X",
+        "case $(hostname) in a) X=1;; esac\ntrainer x=$X",
+        "for x in $(ls); do A+=($x); done\ntrainer x ${A[@]}",
+        "trainer x=$RANDOM",
+        "trainer x=${A@Q}",
+        "trainer x={a,b}",
+        "read X\ntrainer x=$X",
+        "X=$(cat file)\ntrainer x=$X",
+        "trainer x=$(( 1.5 * 2 ))",
+        "declare -A M=([a]=1)\ntrainer x=${M[a]}",
+    ],
+)
+def test_what_only_running_could_tell_is_not_guessed(script: str) -> None:
+    words = read(script).commands[-1].words
+    bad = [piece for word in words if (piece := problem(word)) is not None]
+    assert bad
+    assert bad[0].problem
+    assert bad[0].at.line >= 1
+
+
+@pytest.mark.parametrize(
+    ("script", "line", "said"),
+    [
+        ("set -u\n\ntrainer $NOT_SET", 3, "NOT_SET is not set"),
+        ("A=1\n: ${PLACE:?where to}\ntrainer", 2, "where to"),
+        ("A=1\neval $A", 2, "eval"),
+        ("A=1\ntrainer 'x", 2, "cannot be read"),
+        ("if true; then\n  trainer", 1, "bash script"),
+        ("source env.sh\ntrainer", 1, "env.sh"),
+        ("if [ -f x ]; then\n  python3 -m m a=1\nfi", 2, "only running"),
+        ("while true; do A=1; done", 1, "turns"),
+        ("f() { f; }\nf", 1, "calls itself"),
+        ("A=xxxxxxxx\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do A=$A$A; done", 0, "too large"),
+        ("A=(1)\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do A+=(${A[@]}); done", 0, "too large"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_its_line(script: str, line: int, said: str) -> None:
+    with pytest.raises(DocumentError, match=said) as caught:
+        read(script)
+    assert caught.value.at is not None
+    assert caught.value.at.line == line or not line
+
+
+def test_a_check_that_ends_the_script_is_taken_for_passed() -> None:
+    script = "[ -d data ] || { echo 'no data'; exit 1; }\nif [ ! -f x ]; then\n  echo no\n  exit 2\nfi\nwhich uv || exit 1\ntrainer a=1"
+    assert last(script) == ["trainer", "a=1"]
+
+
+def test_a_script_that_ends_itself_starts_nothing() -> None:
+    reading = read('if [ "$#" -lt 2 ]; then\n  echo usage\n  exit 1\nfi\ntrainer $1')
+    assert reading.commands == []
+    assert reading.ended == Location("run.sh", 3)
+    assert last('if [ "$#" -lt 2 ]; then\n  exit 1\nfi\ntrainer $1', "a", "b") == ["trainer", "a"]
+
+
+def test_a_file_that_the_script_writes_is_known() -> None:
+    reading = read(
+        "X=3\ncat > run.yaml <<EOF\nlr: $X\nname: \"a\"\nEOF\ncat > raw.yaml <<'EOF'\nlr: $X\nEOF\ntrinity run --config run.yaml"
+    )
+    assert reading.state.files == {"run.yaml": 'lr: 3\nname: "a"\n', "raw.yaml": "lr: $X\n"}
+    assert last("cat > a <<EOF\nx\nEOF\ntrainer b") == ["trainer", "b"]
+
+
+def test_a_script_that_another_reads_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text('export LR=3\nf() { trainer lr=$LR "$@"; }\n')
+    main = tmp_path / "run.sh"
+    text = 'cd "$(dirname "$0")"\nsource ./env.sh\nf a=1\n'
+    reading = read_script(text, str(main), environment=ENVIRONMENT)
+    words = reading.commands[-1].words
+    assert [plain(word) for word in words] == ["trainer", "lr=3", "a=1"]
+    assert words[1][-1].at == Location(str(tmp_path / "env.sh"), 1)
+
+
+def test_a_probe_for_an_npu_is_answered_no_and_that_is_told() -> None:
+    reading = read("D=${D:-$(python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu)}\ntrainer $D")
+    assert [plain(word) for word in reading.commands[-1].words] == ["trainer", "gpu"]
+    assert list(reading.state.assumed.values()) == [Location("run.sh", 1)]
+
+
+def test_a_secret_in_the_script_is_its_variable() -> None:
+    reading = read_script(
+        "export WANDB_API_KEY=abc123456\ntrainer key=$WANDB_API_KEY",
+        "run.sh",
+        environment={},
+        is_secret=lambda name: name.endswith("_KEY"),
+    )
+    assert [symbolic(word) for word in reading.commands[-1].words] == ["trainer", "key=${oc.env:WANDB_API_KEY}"]
+    assert reading.state.secrets == {"WANDB_API_KEY": "abc123456"}
