@@ -14,9 +14,11 @@ import typer
 from typer.main import get_command
 
 from rlctl.cli import (
+    batch,
     check,
     convert,
     diagnostics,
+    diff,
     doctor,
     explain,
     launch,
@@ -45,6 +47,8 @@ app = typer.Typer(
 BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
 command(app, panel=BEFORE)(convert.convert)
 command(app, panel=BEFORE)(check.check)
+command(app, panel=BEFORE)(diff.diff)
+command(app, panel=BEFORE)(batch.batch)
 command(app, panel=BEFORE)(plan.plan)
 command(app, "try", panel=BEFORE)(try_out.try_out)
 app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)

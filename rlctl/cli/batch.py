@@ -1,0 +1,91 @@
+"""``rlctl batch``: the batch arithmetic of a config as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rlctl.cli import arguments, diagnostics, output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rlctl.batch import Row
+    from rlctl.config import Config, Loaded, Source
+    from rlctl.documents import KeyPath
+    from rlctl.report import Report
+
+
+def batch(
+    inputs: arguments.Inputs,
+    *,
+    dialect: arguments.Dialect = None,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    json: arguments.Json = False,
+) -> None:
+    """Show the batch arithmetic: from the prompts of a step to the micro-batches.
+
+    Each row is a number with its formula and the key of the file that it comes from, in the file's own dialect. What does not
+    divide is named with the two nearest numbers that would, and with the frameworks that refuse it.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl batch run.yaml[/cyan]
+
+    [cyan]rlctl batch run_qwen.sh trainer.nnodes=4 --json[/cyan]
+    """
+    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    diagnostics.findings(report.findings)
+    stages = stages_of(loaded, report)
+    if json:
+        data = [{"stage": name, "rows": [row.as_data() for row in found]} for name, found in stages]
+        output.data({"dialect": report.dialect, "stages": data})
+        return
+    shown: list[RenderableType] = []
+    for name, found in stages:
+        shown += [*(["", f"[bold]stage {name}[/]"] if len(stages) > 1 else []), table(found), *notes(found)]
+    output.show(*shown)
+
+
+def stages_of(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
+    """The rows of each stage, by its name; a number that reading computed shows how."""
+    from rlctl.batch import rows
+    from rlctl.config import stages_of as resolved
+    from rlctl.documents import dotted
+
+    formulas = {key: entry.note for entry in report.accounting for key, _ in entry.targets if entry.bucket == "derived"}
+
+    def rows_of(index: int, config: Config) -> list[Row]:
+        def find(path: KeyPath) -> Source | None:
+            return loaded.sources.get(("stages", index, *path)) or loaded.sources.get(path)
+
+        def formula(path: KeyPath) -> str:
+            return formulas.get(dotted(("stages", index, *path))) or formulas.get(dotted(path), "")
+
+        return rows(config, find, formula)
+
+    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(resolved(loaded.config))]
+
+
+def table(found: Sequence[Row]) -> RenderableType:
+    """The numbers, their formulas, and where they come from."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("what", "value", "unit", "formula", "key", "where"):
+        made.add_column(title, justify="right" if title == "value" else "left")
+    for row in found:
+        place = f"{row.file}:{row.line}" if row.line else row.file or ""
+        where = place or ("default" if row.key else "")
+        cells = (row.name, str(row.value), row.unit, row.formula, row.key, where)
+        made.add_row(*(Text(cell) for cell in cells))
+    return made
+
+
+def notes(found: Sequence[Row]) -> list[RenderableType]:
+    """What does not divide, a line each."""
+    from rich.text import Text
+
+    return [Text(f"{row.name}: {row.note}") for row in found if row.note]

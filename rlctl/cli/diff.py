@@ -1,0 +1,71 @@
+"""``rlctl diff``: what differs in meaning between two configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output
+from rlctl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rlctl.difference import Difference, Side
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A config of any dialect.", show_default=False)]
+
+
+def diff(first: File, second: File, *, dialect: arguments.Dialect = None, json: arguments.Json = False) -> None:
+    """Show what differs in meaning between two configs of any dialects.
+
+    Compared are the effective values, written or default, in canonical units: two files that say the same in different words
+    have no difference. Each row has both values, and for each the key in the file's own dialect with file and line.
+    Exit code 0 says that they mean the same, 3 that they differ.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl diff verl.yaml trinity.yaml[/cyan]
+
+    [cyan]rlctl diff run_old.sh run_new.sh --json[/cyan]
+    """
+    from rlctl.difference import differences
+
+    (ours, mine), (theirs, other) = (arguments.must_read([file], dialect=dialect) for file in (first, second))
+    names = [report.dialect.partition("@")[0] for report in (mine, other)]
+    found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")
+    for file, report in ((first, mine), (second, other)):
+        if uncompared := [entry.key for entry in report.accounting if entry.bucket in ("unknown", "unsupported")]:
+            diagnostics.note(f"{file}: not compared, because they have no canonical meaning: {', '.join(uncompared)}")
+    if json:
+        data = [item.as_data() for item in found]
+        output.data({"first": mine.dialect, "second": other.dialect, "differences": data})
+    elif found:
+        output.show(*_tables(found, first, second))
+    count = len(found)
+    told = f"{count} difference{'s' * (count != 1)}" if found else "no difference in meaning"
+    diagnostics.note(f"{mine.dialect} and {other.dialect}: {told}")
+    arguments.finish(ExitCode.FINDINGS if found else ExitCode.OK)
+
+
+def _tables(found: Sequence[Difference], first: str, second: str) -> list[RenderableType]:
+    """One table, with a line between sections."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("key", first, "from", second, "from"):
+        made.add_column(title)
+    for place, item in enumerate(found):
+        last = place + 1 < len(found) and found[place + 1].section != item.section
+        cells = (item.key, *_cells(item.first), *_cells(item.second))
+        made.add_row(*(Text(cell) for cell in cells), end_section=last)
+    return [made]
+
+
+def _cells(side: Side) -> tuple[str, str]:
+    place = f"{side.file}:{side.line} " if side.line else f"{side.file} " if side.file else ""
+    return diagnostics.shown(side.value), "default" if side.default else f"{place}{side.key}"
