@@ -28,7 +28,6 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 
 A = "actor_train"
@@ -56,7 +55,7 @@ def _on_rank(view: Reading) -> int:
     return _whole(view.get(PER_DEVICE), 8) * _whole(view.get(ACCUMULATE), 1)
 
 
-def _mini(view: Reading) -> tuple[int, str, str]:
+def mini(view: Reading) -> tuple[int, str, str]:
     """The responses of an optimizer step, with the arithmetic, and what is not certain of it."""
     count = data_parallel(view, A)
     size = _on_rank(view) * (count or 1)
@@ -68,16 +67,9 @@ def _mini(view: Reading) -> tuple[int, str, str]:
 
 
 def _read_mini(view: Reading) -> Iterator[Flow]:
-    size, note, doubt = _mini(view)
+    size, note, doubt = mini(view)
     used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
     yield Flow(view.to("batch.mini_batch_responses"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
-
-
-def _read_rows(view: Reading) -> Iterator[Flow]:
-    size, note, doubt = _mini(view)
-    used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
-    yield Flow(view.to("batch.prompts_per_step"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
-    yield Flow(view.to("batch.responses_per_prompt"), 1, ())
 
 
 def _read_micro(view: Reading) -> Iterator[Flow]:
@@ -96,7 +88,7 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, (view.path(TOKENS),), "dead", f"{DYNAMIC} is off")
 
 
-def _split(view: Writing, total: int, source: str) -> Iterator[Out]:
+def split(view: Writing, total: int, source: str) -> Iterator[Out]:
     """A mini-batch as micro-batches, accumulated, on the ranks of the policy."""
     micro = view.config.batch.micro
     places = (view.to(source), view.to("batch.micro.per_replica"), view.to("batch.micro.by"))
@@ -118,10 +110,10 @@ def _split(view: Writing, total: int, source: str) -> Iterator[Out]:
         yield Flow(view.path(TOKENS), micro.per_replica, places[1:2], same=True)
         each, note = _kept_size(view, share), f"{total} responses / {count} ranks"
     elif micro.by == "tokens":
-        longest = _longest(view)
-        each = _divisor(share, max(1, micro.per_replica // longest))
+        most = longest(view)
+        each = _divisor(share, max(1, micro.per_replica // most))
         note = (
-            f"{micro.per_replica} tokens are {each} responses of up to {longest}; ROLL's own dynamic batching would change "
+            f"{micro.per_replica} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
             "the number of responses of an optimizer step"
         )
     else:
@@ -139,7 +131,7 @@ def _kept_size(view: Writing, share: int) -> int:
     return size if isinstance(size, int) and size > 0 and share % size == 0 else 1
 
 
-def _longest(view: Writing) -> int:
+def longest(view: Writing) -> int:
     config = view.config
     if config.algorithm.objective.choice in ("sft", "dpo") and config.data.max_sequence_tokens:
         return config.data.max_sequence_tokens
@@ -152,19 +144,10 @@ def _divisor(share: int, most: int) -> int:
 
 
 def _write_mini(view: Writing) -> Iterator[Out]:
-    yield from _split(view, arithmetic.mini_batch_responses(view.config), "batch.mini_batch_responses")
+    yield from split(view, arithmetic.mini_batch_responses(view.config), "batch.mini_batch_responses")
 
 
-def _write_rows(view: Writing) -> Iterator[Out]:
-    batch = view.config.batch
-    if batch.mini_batch_responses not in (None, batch.prompts_per_step):
-        yield Lost(
-            (view.to("batch.mini_batch_responses"),), "ROLL takes one optimizer step a step in supervised training"
-        )
-    yield from _split(view, batch.prompts_per_step, "batch.prompts_per_step")
-
-
-def _mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
+def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:
     return [
         Code(
             "micro-batch",
@@ -212,9 +195,9 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(TOKENS_INFER), micro.per_replica, used[:1], same=True)
         return
     if micro.by == "tokens":
-        longest = _longest(view)
-        each = max(1, micro.per_replica // longest)
-        note = f"{micro.per_replica} tokens are {each} responses of up to {longest}"
+        most = longest(view)
+        each = max(1, micro.per_replica // most)
+        note = f"{micro.per_replica} tokens are {each} responses of up to {most}"
         yield Flow(view.path(f"{A}.infer_batch_size"), each, used, "derived", note, always=True)
         return
     yield Flow(view.path(DYNAMIC_INFER), False, used[1:])
@@ -434,7 +417,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
 RLVR: list[Rule] = [
     Key("rollout_batch_size", "batch.prompts_per_step", 128, always=True),
     Key("num_return_sequences_in_group", "batch.responses_per_prompt", 1, always=True),
-    *_mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    *mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
     *ALWAYS,
     LENGTHS,
     TOTAL,
@@ -489,7 +472,7 @@ AGENTIC: list[Rule] = [
         _write_trajectories,
         "prompts x responses = trajectories",
     ),
-    *_mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
+    *mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
     *ALWAYS,
     TRAJECTORY,
     TOTAL,
@@ -499,115 +482,3 @@ AGENTIC: list[Rule] = [
     Dropped("rollout.over_rollout.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),
     Dropped("rollout.split_groups", "every environment asks for itself", True),
 ]
-
-
-def _sequence(view: Reading) -> Iterator[Flow]:
-    _, whole = lengths(view)
-    written = isinstance(view.get("sequence_length"), int)
-    used = (view.path("sequence_length"),) if written else (view.path("response_length"), view.path("prompt_length"))
-    yield Flow(view.to("data.max_sequence_tokens"), whole, used, "mapped" if written else "derived", same=written)
-
-
-def _write_sequence(view: Writing) -> Iterator[Out]:
-    length = view.get("data.max_sequence_tokens")
-    used: tuple[KeyPath, ...] = (view.to("data.max_sequence_tokens"),)
-    if length is None:
-        length, used = _longest(view), (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
-    yield Flow(view.path("sequence_length"), length, used, same=len(used) == 1, always=True)
-
-
-def _read_epochs(view: Reading) -> Iterator[Flow]:
-    epochs = view.get(f"{T}.num_train_epochs")
-    whole = int(epochs) if isinstance(epochs, (int, float)) else 1
-    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
-
-
-def _write_epochs(view: Writing) -> Iterator[Out]:
-    schedule = view.config.schedule
-    epochs, used = schedule.total_epochs, (view.to("schedule.total_epochs"),)
-    if epochs is not None:
-        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
-    limits = [name for name in ("total_steps", "total_optimizer_steps") if getattr(schedule, name) is not None]
-    if limits:
-        places = tuple(view.to(f"schedule.{name}") for name in limits)
-        yield Lost(places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps")
-
-
-SUPERVISED: list[Rule] = [
-    *_mini_rule(
-        _read_rows, _write_rows, ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses")
-    ),
-    Code(
-        "sequence length",
-        (K("sequence_length", None), K("prompt_length", 1024), K("response_length", None)),
-        ("data.max_sequence_tokens",),
-        _sequence,
-        _write_sequence,
-    ),
-    *EVALUATION,
-    LOG_PROBS,
-    Dropped("batch.shuffle", "one optimizer step is a step"),
-    Dropped("batch.**", "ROLL's supervised training takes one optimizer step a step"),
-    Dropped("schedule.**", "not part of supervised training"),
-    Dropped("sync.**", "nothing is rolled out"),
-    Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long"),
-    Dropped("model.max_context_tokens", "ROLL's limit is sequence_length"),
-]
-EPOCHS = Code(
-    "epochs",
-    (K(f"{T}.num_train_epochs", 1.0),),
-    ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
-    _read_epochs,
-    _write_epochs,
-)
-
-
-def _write_both(view: Writing) -> Iterator[Out]:
-    epochs = view.config.schedule.total_epochs
-    used = (view.to("schedule.total_epochs"),)
-    if epochs is not None:
-        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
-    else:
-        note = "ROLL's DPO ends at the first of steps and epochs; so many epochs leave it to the steps"
-        yield Flow(view.path(f"{T}.num_train_epochs"), NO_END, used, "derived", note, always=True)
-
-
-def _read_both(view: Reading) -> Iterator[Flow]:
-    epochs = view.get(f"{T}.num_train_epochs")
-    whole = int(epochs) if isinstance(epochs, (int, float)) and epochs < NO_END else None
-    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
-
-
-def _write_steps(view: Writing) -> Iterator[Out]:
-    schedule = view.config.schedule
-    used: tuple[Any, ...] = (view.to("schedule.total_steps"),)
-    steps = schedule.total_steps
-    if schedule.total_optimizer_steps is not None:
-        used = (*used, view.to("schedule.total_optimizer_steps"))
-        steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
-    if steps is None:
-        note = "the epochs end it"
-        yield Flow(view.path("max_steps"), NO_END, used, "derived", note, always=True)
-    else:
-        yield Flow(view.path("max_steps"), steps, used, same=len(used) == 1, always=True)
-
-
-def _read_steps(view: Reading) -> Iterator[Flow]:
-    steps = view.get("max_steps")
-    kept = steps if isinstance(steps, int) and 0 < steps < NO_END else None
-    yield Flow(view.to("schedule.total_steps"), kept, (view.path("max_steps"),), same=kept == steps)
-
-
-NO_END = 1_000_000
-BOTH: list[Rule] = [
-    Code("epochs", (K(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both),
-    Code(
-        "steps",
-        (K("max_steps", 500),),
-        ("schedule.total_steps", "schedule.total_optimizer_steps"),
-        _read_steps,
-        _write_steps,
-        "the first of steps and epochs",
-    ),
-]
-"""ROLL's DPO ends at the first of steps and epochs."""

@@ -21,6 +21,7 @@ from rlctl.adapters.roll import (
     rewards,
     rollout,
     run,
+    supervised,
     train,
     worker_notes,
 )
@@ -82,8 +83,8 @@ AGENTIC = joined(RL, rollout.TURNS, batch.AGENTIC, algorithm.AGENTIC, [correctio
 SFT = joined(
     run.RULES,
     without([*_model("pretrain"), *train.POLICY, *placement.RULES], "actor_infer", "reference", "critic"),
-    [batch.EPOCHS],
-    batch.SUPERVISED,
+    [supervised.EPOCHS],
+    supervised.RULES,
     data.SFT,
     [Dropped("algorithm.objective.name", "another start script and another kind of file", "sft"), *STAYS],
     _away("SFT"),
@@ -92,8 +93,8 @@ SFT = joined(
 DPO = joined(
     run.RULES,
     without([*_model("pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
-    batch.BOTH,
-    batch.SUPERVISED,
+    supervised.BOTH,
+    supervised.RULES,
     data.DPO,
     algorithm.DPO,
     OFFLOADS,
@@ -102,8 +103,8 @@ DPO = joined(
 DISTILL = joined(
     run.RULES,
     without([*_model("student_pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
-    [batch.EPOCHS],
-    batch.SUPERVISED,
+    [supervised.EPOCHS],
+    supervised.RULES,
     data.DISTILL,
     distill.OFFLINE,
     OFFLOADS,
@@ -115,13 +116,13 @@ DISTILL = joined(
 def _tables() -> Mapping[str, Table]:
     rlvr = (*notes.RLVR_NOTES, *worker_notes.NOTES)
     agents = (*notes.AGENTIC_NOTES, *worker_notes.NOTES)
-    supervised = (*notes.SUPERVISED_NOTES, *worker_notes.NOTES)
+    rows = (*notes.SUPERVISED_NOTES, *worker_notes.NOTES)
     return {
         "rlvr": Table(joined(RLVR, distill.WITHOUT_TEACHER), rlvr),
         "agentic": Table(joined(AGENTIC, distill.WITHOUT_TEACHER), agents),
-        "sft": _table(SFT, supervised, SFT_ROLES),
-        "dpo": Table(joined(DPO, distill.WITHOUT_TEACHER), supervised),
-        "distill": _table(DISTILL, supervised, OFFLINE_ROLES),
+        "sft": _table(SFT, rows, SFT_ROLES),
+        "dpo": Table(joined(DPO, distill.WITHOUT_TEACHER), rows),
+        "distill": _table(DISTILL, rows, OFFLINE_ROLES),
         "opd": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), ONLINE_ROLES),
         "opd_agentic": _table(joined(distill.ONLINE, AGENTIC), (*notes.TEACHERS, *agents), ONLINE_ROLES),
         "rlvr_teacher": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), MIXED_ROLES),

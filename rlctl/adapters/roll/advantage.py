@@ -1,0 +1,289 @@
+"""ROLL: advantages, and how rewards are normalised before.
+
+ROLL's estimators are ``reinforce`` after a normalisation of rewards, so that GRPO, Dr. GRPO and REINFORCE++ are settings of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.adapters.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.documents.paths import KeyPath
+
+ADV, SHAPE = "algorithm.advantage", "algorithm.reward_shaping"
+OWN = ("gigpo", "step_reinforce", "agentic_reinforce")
+"""Estimators that only ROLL has; ``agentic_reinforce`` only its agentic runs."""
+STEP_REWARDS = ("episode_reward_weight", "step_reward_weight", "step_reward_gamma")
+
+# Advantages. (mean, std) of the normalisation before REINFORCE, and whether advantages are whitened, name the estimator.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the text says of the estimator, wherever it says it."""
+
+    kind: str
+    mean: Any
+    std: Any
+    gamma: Any
+    whiten: bool
+
+    @property
+    def name(self) -> str:
+        """The canonical estimator that these settings are."""
+        if self.kind == "gae" or self.kind in OWN:
+            return "gae" if self.kind == "gae" else "other"
+        if self.gamma == 1 and self.mean == "group" and self.std in ("group", None):
+            return "reinforce_plus_plus_baseline" if self.whiten and self.std is None else "grpo"
+        if self.mean is None and self.std is None and self.whiten:
+            return "reinforce_plus_plus"
+        return "reinforce"
+
+
+def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) -> Iterator[Flow]:
+    name, to = estimate.name, view.to(ADV)
+    yield Flow(
+        (*to, "name"),
+        name,
+        (*used["kind"], *(used["norm"] if name in ("grpo", "reinforce_plus_plus_baseline") else ())),
+    )
+    if name == "other":
+        yield Flow((*to, "kind"), estimate.kind, used["kind"])
+    elif name == "gae":
+        yield Flow((*to, "lambda"), view.get("lambd"), (view.path("lambd"),), same=True)
+        yield Flow((*to, "whiten"), estimate.whiten, used["whiten"], same=True)
+    elif name == "grpo":
+        yield Flow((*to, "normalize_by_std"), estimate.std == "group", used["norm"])
+        yield Flow((*to, "kl_order"), "after_normalisation", ())
+    elif name == "reinforce":
+        yield Flow((*to, "whiten"), estimate.whiten, used["whiten"], same=True)
+    if name != "gae" and view.written("lambd"):
+        yield Flow((), None, (view.path("lambd"),), "dead", "only gae reads it")
+    place = (view.path("gamma"),)
+    if name in ("gae", "reinforce", "reinforce_plus_plus"):
+        yield Flow((*to, "gamma"), float(estimate.gamma), place, same=True)
+    elif name == "other":
+        yield Flow((*to, "args", "gamma"), estimate.gamma, place)
+    else:
+        yield Flow((), None, place, "mapped", "1 is no discount")
+    taken = name in ("grpo", "reinforce_plus_plus_baseline", "reinforce_plus_plus")
+    yield Flow(view.to(f"{SHAPE}.normalize.mean"), None if taken else estimate.mean, used["norm"])
+    yield Flow(view.to(f"{SHAPE}.normalize.std"), None if taken else estimate.std, used["norm"])
+    separate = estimate.whiten and name in ("grpo", "other")
+    yield Flow(view.to(f"{SHAPE}.whiten_advantages"), separate, used["whiten"])
+
+
+def _read_rlvr(view: Reading) -> Iterator[Flow]:
+    kind = str(view.get("adv_estimator"))
+    mean, std = view.get("norm_mean_type"), view.get("norm_std_type")
+    norms: tuple[KeyPath, ...] = (view.path("norm_mean_type"), view.path("norm_std_type"))
+    if kind == "grpo":
+        if view.written("norm_mean_type", "norm_std_type"):
+            yield Flow((), None, norms, "dead", "adv_estimator grpo sets both to group")
+        mean, std, norms = "group", "group", ()
+    estimate = Estimate(kind, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")))
+    used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
+    yield from _flows(view, estimate, used)
+    domains = view.get("rewards")
+    several = isinstance(domains, Mapping) and len(domains) > 1
+    yield Flow(view.to(f"{SHAPE}.normalize_per_domain"), several, ())
+
+
+N = "reward_normalization"
+GROUPINGS = {"traj_group_id": "prompt", "traj_id": "trajectory", "tags": "tags", "batch": "batch"}
+
+
+def agentic_norm(view: Reading) -> tuple[Any, Any]:
+    """Mean and std of an agentic run: as they are said, else by the deprecated method, over the batch or a group."""
+    method, grouping = view.get(f"{N}.method"), str(view.get(f"{N}.grouping") or "").lower()
+    scope = "batch" if grouping == "batch" else "group"
+    by_method = {"mean": (scope, None), "mean_std": (scope, scope), "asym_clip": (scope, scope)}.get(
+        str(method), (None, None)
+    )
+    mean, std = view.get(f"{N}.norm_mean_type"), view.get(f"{N}.norm_std_type")
+    return mean if mean is not None else by_method[0], std if std is not None else by_method[1]
+
+
+def _read_agentic(view: Reading) -> Iterator[Flow]:
+    mean, std = agentic_norm(view)
+    grouping = str(view.get(f"{N}.grouping"))
+    norms = tuple(view.path(f"{N}.{name}") for name in ("method", "norm_mean_type", "norm_std_type"))
+    kind = str(view.get("adv_estimator"))
+    grouped = grouping in GROUPINGS and GROUPINGS[grouping] == "prompt"
+    plain = kind if kind in OWN or kind == "gae" else "reinforce"
+    # Statistics of groups that are no prompt's are no GRPO.
+    shaped = plain == "reinforce" and "group" in (mean, std) and not grouped
+    estimate = (_Shaped if shaped else Estimate)(
+        plain, mean, std, view.get("gamma"), bool(view.get("whiten_advantages"))
+    )
+    used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
+    yield from _flows(view, estimate, used)
+    note = "" if grouping in GROUPINGS else f"ROLL knows no grouping {grouping!r}: it takes a column of this name"
+    to = view.to(f"{SHAPE}.group_by")
+    yield Flow(
+        to, GROUPINGS.get(grouping, "trajectory"), (view.path(f"{N}.grouping"),), "derived" if note else "mapped", note
+    )
+    yield Flow(view.to(f"{SHAPE}.normalize_per_domain"), False, ())
+    for name in STEP_REWARDS:
+        place = (view.path(name),)
+        if kind in OWN[:2]:
+            yield Flow(view.to(f"{ADV}.args.{name}"), view.get(name), place, same=True)
+        elif view.written(name):
+            yield Flow((), None, place, "dead", f"{kind} has no step rewards")
+
+
+@dataclass(frozen=True)
+class _Shaped(Estimate):
+    """Normalisation that no estimator's name says."""
+
+    @property
+    def name(self) -> str:
+        return "reinforce"
+
+
+def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
+    """ROLL's estimator, normalisation and whitening for the canonical estimator, and what differs."""
+    advantage, shaping = view.get(ADV), view.get(SHAPE)
+    mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
+    whiten, name = shaping["whiten_advantages"], advantage["name"]
+    lost: list[Lost] = []
+    if name in ("grpo", "rloo", "reinforce_plus_plus_baseline") and (mean, std) != (None, None):
+        used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
+        lost.append(Lost(used, f"ROLL normalises rewards once, and {name} is such a normalisation"))
+    if name == "grpo":
+        mean, std = "group", "group" if advantage["normalize_by_std"] else None
+    elif name == "reinforce_plus_plus_baseline":
+        mean, std, whiten = "group", None, True
+    elif name == "reinforce_plus_plus":
+        whiten = True
+    elif name == "rloo":
+        mean, std = "group", None
+        reason = (
+            "ROLL has no rloo: rewards minus their group's mean are written, which are (n-1)/n of RLOO's advantages"
+        )
+        lost.append(Lost((view.to(f"{ADV}.name"),), reason))
+    elif name in ("gae", "reinforce"):
+        whiten = whiten or advantage["whiten"]
+    elif name != "other" or advantage["kind"] not in OWN:
+        shown = advantage["kind"] if name == "other" else name
+        lost.append(Lost((view.to(f"{ADV}.name"),), f"ROLL has no estimator {shown}; reinforce is written"))
+    kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
+    return kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
+
+
+def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
+    advantage, to = view.get(ADV), view.to(ADV)
+    places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "name"))
+    yield Flow(view.path("whiten_advantages"), whiten, places)
+    gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
+    if gamma is not None:
+        whole = int(gamma) if gamma == int(gamma) else gamma
+        yield Flow(view.path("gamma"), whole, ((*to, "gamma"), (*to, "args")), same=gamma == 1)
+    if kind == "gae":
+        yield Flow(view.path("lambd"), advantage["lambda"], ((*to, "lambda"),), same=True)
+    if advantage.get("epsilon", 1e-6) != 1e-6:
+        yield Lost(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
+    penalty = view.get("algorithm.kl_in_reward")
+    if advantage.get("kl_order") == "before_normalisation" and isinstance(penalty, Mapping) and penalty["coefficient"]:
+        reason = "ROLL subtracts KL from rewards after it has normalised them by group, not before"
+        yield Lost(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)
+    elif "kl_order" in advantage:
+        yield Flow((), None, ((*to, "kl_order"),), "mapped", "without KL in the reward there is no order")
+    args = advantage.get("args", {})
+    known = (*STEP_REWARDS, "gamma") if kind in OWN else ()
+    if any(name not in known for name in args):
+        yield Lost(((*to, "args"),), f"ROLL's {kind} takes no such arguments")
+
+
+def _write_rlvr(view: Writing) -> Iterator[Out]:
+    kind, mean, std, whiten, lost = _written(view)
+    yield from lost
+    used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
+    norms = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
+    by_name = view.get(f"{ADV}.name") in ("grpo", "rloo", "reinforce_plus_plus_baseline")
+    if view.get(f"{ADV}.name") == "grpo" and std == "group":
+        yield Flow(view.path("adv_estimator"), "grpo", (*used, view.to(f"{ADV}.normalize_by_std")), always=True)
+    else:
+        yield Flow(view.path("adv_estimator"), kind, used, always=True)
+        sources = (*used[:1], view.to(f"{ADV}.normalize_by_std")) if by_name else norms
+        note = "the normalisation that it is" if by_name else ""
+        how: How = "derived" if by_name else "mapped"
+        yield Flow(view.path("norm_mean_type"), mean, sources[:1], how, note, always=by_name)
+        yield Flow(view.path("norm_std_type"), std, sources[1:], how, note, always=by_name)
+    yield from _write_common(view, kind, whiten)
+    if kind == "agentic_reinforce":
+        yield Lost(used, "ROLL has agentic_reinforce in agentic runs only")
+    if view.get(f"{SHAPE}.group_by") != "prompt":
+        yield Lost((view.to(f"{SHAPE}.group_by"),), "ROLL groups by prompt; other groups are for agentic runs")
+    several = len(view.config.rewards) > 1
+    if view.get(f"{SHAPE}.normalize_per_domain") != several and "batch" in (mean, std):
+        yield Lost((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL normalises each domain by itself")
+    elif view.get(f"{SHAPE}.normalize_per_domain") != several and view.explicit(f"{SHAPE}.normalize_per_domain"):
+        yield Lost((view.to(f"{SHAPE}.normalize_per_domain"),), "ROLL has as many domains as rewards, each by itself")
+
+
+def _write_agentic(view: Writing) -> Iterator[Out]:
+    kind, mean, std, whiten, lost = _written(view)
+    yield from lost
+    used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
+    grouped = view.get(f"{ADV}.name") in ("grpo", "rloo", "reinforce_plus_plus_baseline")
+    shown = "grpo" if view.get(f"{ADV}.name") == "grpo" else kind
+    yield Flow(view.path("adv_estimator"), shown, used, always=True)
+    yield from _write_common(view, kind, whiten)
+    place, named = view.to(f"{SHAPE}.group_by"), view.get(f"{SHAPE}.group_by")
+    sources = used if grouped else (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
+    how: How = "derived" if grouped else "mapped"
+    for name, value in (("norm_mean_type", mean), ("norm_std_type", std)):
+        if value == "running":
+            yield Lost(sources, "ROLL's agentic runs keep no running statistics")
+        elif value is not None:
+            places = (*sources, view.to(f"{ADV}.normalize_by_std"))
+            yield Flow(view.path(f"{N}.{name}"), value, places, how, always=True)
+    grouping = next(key for key, value in GROUPINGS.items() if value == named)
+    if "group" in (mean, std) or view.explicit(f"{SHAPE}.group_by"):
+        yield Flow(view.path(f"{N}.grouping"), grouping, (place, *(sources if grouped else ())), always=True)
+    for name in STEP_REWARDS:
+        value = view.get(f"{ADV}.args", {}).get(name) if kind in OWN else None
+        if value is not None:
+            yield Flow(view.path(name), value, (view.to(f"{ADV}.args"),))
+
+
+ADVANTAGE_FILLS = (
+    f"{ADV}.name",
+    f"{ADV}.kind",
+    *(
+        f"{ADV}.{name}"
+        for name in ("gamma", "lambda", "whiten", "normalize_by_std", "epsilon", "kl_order", "baseline", "tau", "args")
+    ),
+    *(
+        f"{SHAPE}.{name}"
+        for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "whiten_advantages", "group_by")
+    ),
+)
+ADVANTAGE_KEYS = (K("adv_estimator", "gae"), K("gamma", 1), K("lambd", 0.95), K("whiten_advantages", False))
+RLVR_ADVANTAGE = Code(
+    "advantage",
+    (*ADVANTAGE_KEYS, K("norm_mean_type", None), K("norm_std_type", None)),
+    ADVANTAGE_FILLS,
+    _read_rlvr,
+    _write_rlvr,
+    "reinforce after a normalisation: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
+)
+AGENTIC_ADVANTAGE = Code(
+    "advantage",
+    (
+        *ADVANTAGE_KEYS,
+        K(f"{N}.grouping", "batch"),
+        K(f"{N}.method", "identity"),
+        K(f"{N}.norm_mean_type", None),
+        K(f"{N}.norm_std_type", None),
+        K("episode_reward_weight", 1.0),
+        K("step_reward_weight", 1.0),
+        K("step_reward_gamma", 0.95),
+    ),
+    ADVANTAGE_FILLS,
+    _read_agentic,
+    _write_agentic,
+)

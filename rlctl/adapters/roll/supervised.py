@@ -1,0 +1,149 @@
+"""ROLL: rows, epochs and lengths of SFT, DPO and distillation, where a step is one optimizer step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl.adapters.roll.batch import (
+    ACCUMULATE,
+    EVALUATION,
+    LOG_PROBS,
+    PER_DEVICE,
+    T,
+    lengths,
+    longest,
+    mini,
+    mini_rule,
+    split,
+)
+from rlctl.adapters.rules import Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.documents.paths import KeyPath
+
+
+def _read_rows(view: Reading) -> Iterator[Flow]:
+    size, note, doubt = mini(view)
+    used = (view.path(PER_DEVICE), view.path(ACCUMULATE))
+    yield Flow(view.to("batch.prompts_per_step"), size, used, "derived", f"{note}; {doubt}" if doubt else note)
+    yield Flow(view.to("batch.responses_per_prompt"), 1, ())
+
+
+def _write_rows(view: Writing) -> Iterator[Out]:
+    batch = view.config.batch
+    if batch.mini_batch_responses not in (None, batch.prompts_per_step):
+        yield Lost(
+            (view.to("batch.mini_batch_responses"),), "ROLL takes one optimizer step a step in supervised training"
+        )
+    yield from split(view, batch.prompts_per_step, "batch.prompts_per_step")
+
+
+def _sequence(view: Reading) -> Iterator[Flow]:
+    _, whole = lengths(view)
+    written = isinstance(view.get("sequence_length"), int)
+    used = (view.path("sequence_length"),) if written else (view.path("response_length"), view.path("prompt_length"))
+    yield Flow(view.to("data.max_sequence_tokens"), whole, used, "mapped" if written else "derived", same=written)
+
+
+def _write_sequence(view: Writing) -> Iterator[Out]:
+    length = view.get("data.max_sequence_tokens")
+    used: tuple[KeyPath, ...] = (view.to("data.max_sequence_tokens"),)
+    if length is None:
+        length, used = longest(view), (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
+    yield Flow(view.path("sequence_length"), length, used, same=len(used) == 1, always=True)
+
+
+def _read_epochs(view: Reading) -> Iterator[Flow]:
+    epochs = view.get(f"{T}.num_train_epochs")
+    whole = int(epochs) if isinstance(epochs, (int, float)) else 1
+    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+
+
+def _write_epochs(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    epochs, used = schedule.total_epochs, (view.to("schedule.total_epochs"),)
+    if epochs is not None:
+        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
+    limits = [name for name in ("total_steps", "total_optimizer_steps") if getattr(schedule, name) is not None]
+    if limits:
+        places = tuple(view.to(f"schedule.{name}") for name in limits)
+        yield Lost(places, f"ROLL's SFT counts epochs only: it ends after {epochs or 1}, not after so many steps")
+
+
+RULES: list[Rule] = [
+    *mini_rule(
+        _read_rows, _write_rows, ("batch.prompts_per_step", "batch.responses_per_prompt", "batch.mini_batch_responses")
+    ),
+    Code(
+        "sequence length",
+        (K("sequence_length", None), K("prompt_length", 1024), K("response_length", None)),
+        ("data.max_sequence_tokens",),
+        _sequence,
+        _write_sequence,
+    ),
+    *EVALUATION,
+    LOG_PROBS,
+    Dropped("batch.shuffle", "one optimizer step is a step"),
+    Dropped("batch.**", "ROLL's supervised training takes one optimizer step a step"),
+    Dropped("schedule.**", "not part of supervised training"),
+    Dropped("sync.**", "nothing is rolled out"),
+    Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long"),
+    Dropped("model.max_context_tokens", "ROLL's limit is sequence_length"),
+]
+EPOCHS = Code(
+    "epochs",
+    (K(f"{T}.num_train_epochs", 1.0),),
+    ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
+    _read_epochs,
+    _write_epochs,
+)
+
+
+def _write_both(view: Writing) -> Iterator[Out]:
+    epochs = view.config.schedule.total_epochs
+    used = (view.to("schedule.total_epochs"),)
+    if epochs is not None:
+        yield Flow(view.path(f"{T}.num_train_epochs"), epochs, used, same=True, always=True)
+    else:
+        note = "ROLL's DPO ends at the first of steps and epochs; so many epochs leave it to the steps"
+        yield Flow(view.path(f"{T}.num_train_epochs"), NO_END, used, "derived", note, always=True)
+
+
+def _read_both(view: Reading) -> Iterator[Flow]:
+    epochs = view.get(f"{T}.num_train_epochs")
+    whole = int(epochs) if isinstance(epochs, (int, float)) and epochs < NO_END else None
+    yield Flow(view.to("schedule.total_epochs"), whole, (view.path(f"{T}.num_train_epochs"),), same=whole == epochs)
+
+
+def _write_steps(view: Writing) -> Iterator[Out]:
+    schedule = view.config.schedule
+    used: tuple[Any, ...] = (view.to("schedule.total_steps"),)
+    steps = schedule.total_steps
+    if schedule.total_optimizer_steps is not None:
+        used = (*used, view.to("schedule.total_optimizer_steps"))
+        steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
+    if steps is None:
+        note = "the epochs end it"
+        yield Flow(view.path("max_steps"), NO_END, used, "derived", note, always=True)
+    else:
+        yield Flow(view.path("max_steps"), steps, used, same=len(used) == 1, always=True)
+
+
+def _read_steps(view: Reading) -> Iterator[Flow]:
+    steps = view.get("max_steps")
+    kept = steps if isinstance(steps, int) and 0 < steps < NO_END else None
+    yield Flow(view.to("schedule.total_steps"), kept, (view.path("max_steps"),), same=kept == steps)
+
+
+NO_END = 1_000_000
+BOTH: list[Rule] = [
+    Code("epochs", (K(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both),
+    Code(
+        "steps",
+        (K("max_steps", 500),),
+        ("schedule.total_steps", "schedule.total_optimizer_steps"),
+        _read_steps,
+        _write_steps,
+        "the first of steps and epochs",
+    ),
+]
+"""ROLL's DPO ends at the first of steps and epochs."""
