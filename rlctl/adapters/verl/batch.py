@@ -8,6 +8,7 @@ from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import Steps
 from rlctl.adapters.verl.parts import micro
+from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.documents.paths import KeyPath
 
 A = "actor_rollout_ref.actor"
@@ -116,15 +117,16 @@ ACTOR_MICRO = micro(
 FOLLOWS_ACTOR = {"dynamic": f"{A}.use_dynamic_bsz", "tokens": f"{A}.ppo_max_token_len_per_gpu"}
 
 
-def log_prob_micro(role: str, to: str) -> Code:
+def log_prob_micro(prefix: str, to: str, role: Role) -> Code:
     """The micro-batch of a log-prob pass, which follows the actor's where nothing is written."""
     return micro(
         to,
-        dynamic=f"{role}.log_prob_use_dynamic_bsz",
-        tokens=f"{role}.log_prob_max_token_len_per_gpu",
-        responses=f"{role}.log_prob_micro_batch_size_per_gpu",
-        total=f"{role}.log_prob_micro_batch_size",
+        dynamic=f"{prefix}.log_prob_use_dynamic_bsz",
+        tokens=f"{prefix}.log_prob_max_token_len_per_gpu",
+        responses=f"{prefix}.log_prob_micro_batch_size_per_gpu",
+        total=f"{prefix}.log_prob_micro_batch_size",
         like=FOLLOWS_ACTOR,
+        role=role,
     )
 
 
@@ -141,8 +143,8 @@ RULES: list[Rule] = [
     ),
     Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
     ACTOR_MICRO,
-    log_prob_micro(R, "batch.log_prob_micro"),
-    log_prob_micro("actor_rollout_ref.ref", "reference.micro"),
+    log_prob_micro(R, "batch.log_prob_micro", ACTOR),
+    log_prob_micro("actor_rollout_ref.ref", "reference.micro", REFERENCE),
     Key(f"{A}.shuffle", "batch.shuffle", False),
     Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
     Key("trainer.balance_batch", "batch.balance", True),

@@ -1,17 +1,15 @@
-"""Rules that verl repeats for several roles: optimizer, schedule, training engine, micro-batch."""
+"""Rules that verl repeats for several roles: training engine and its blocks, micro-batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
     Absent,
     By,
     Code,
-    Dropped,
     Flow,
     K,
     Key,
@@ -20,10 +18,10 @@ from rlctl.adapters.rules import (
     Reading,
     Rule,
     Tree,
-    When,
     Writing,
 )
-from rlctl.adapters.values import DTYPES, Listed, Names, Off, Partly, offload
+from rlctl.adapters.values import DTYPES, Listed, Names, Partly, offload
+from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
 
 MEGATRON_TYPED = (
     "recompute_granularity",
@@ -35,120 +33,6 @@ MEGATRON_TYPED = (
     "moe_shared_expert_overlap",
     "moe_layer_recompute",
 )
-FSDP_SCHEDULES = Names(
-    {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"
-)
-MEGATRON_SCHEDULES = Names(
-    {
-        "constant": "constant",
-        "cosine": "cosine",
-        "linear": "linear",
-        "inverse-square-root": "inverse_sqrt",
-        "WSD": "wsd",
-    }
-)
-
-
-class OptimizerName(Partly):
-    """AdamW of FSDP and adam of Megatron are one."""
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value == "adamw":
-            return "adam" if view.config.train.engine.choice == "megatron" else "AdamW"
-        return value
-
-
-class Ticks(Off):
-    """Warm-up ticks: verl moves its schedule once a step, so ticks of optimizer steps are divided by k."""
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value is None or view.get("train.learning_rate_schedule.tick") != "optimizer_step":
-            return super().write(value, view)
-        return -(-value // arithmetic.optimizer_steps_per_step(view.config))
-
-
-def megatron_at(to: str, wanted: bool = True) -> Any:
-    """Whether the engine at a canonical place is Megatron."""
-    return lambda view: (view.get(f"{to}.engine.name") == "megatron") is wanted
-
-
-def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:
-    """The engine a text asks for: a config group chosen beside, or ``strategy``."""
-    group = next((name for name in groups if view.written(name)), "")
-    kind = str(view.get(group) if group else view.get(key, "fsdp"))
-    kind = {"dp": "fsdp"}.get(kind, kind)
-    return str(view.get(key)) if kind == "fsdp" and group and view.written(key) else kind
-
-
-def under(engine: str, key: str, groups: tuple[str, ...], to: str, rules: list[Rule]) -> When:
-    """Rules of one engine: ``fsdp2`` or ``megatron``."""
-    kinds = ("fsdp", "fsdp2") if engine == "fsdp2" else (engine,)
-    return When(
-        tuple(rules),
-        lambda view: kind_of_engine(view, key, groups) in kinds,
-        lambda view: bool(view.get(f"{to}.name") == engine),
-        f"the engine is not {'FSDP' if engine == 'fsdp2' else 'Megatron'}",
-    )
-
-
-def optimizer(prefix: str, to: str, *, rate: Any, betas: Any, since: str, clip: tuple[K, ...] = ()) -> list[Rule]:
-    """The keys of an ``optim`` block that set the optimizer."""
-    o, c = f"{prefix}.", f"{to}.optimizer."
-    return [
-        Key(f"{o}lr", f"{c}learning_rate", rate, always=True),
-        Key(f"{o}weight_decay", f"{c}weight_decay", 0.01),
-        Key(f"{o}betas", f"{c}betas", betas, Listed(), since=since),
-        Key(f"{o}clip_grad", f"{c}max_grad_norm", 1.0, Off(0.0), since=since, also=clip),
-        Key(
-            f"{o}optimizer",
-            f"{c}name",
-            "AdamW",
-            OptimizerName({"AdamW": "adamw", "adam": "adamw"}),
-            since="0.7",
-        ),
-        Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None}), since="0.7"),
-        Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant"),
-        Key(f"{o}start_weight_decay", f"{c}start_weight_decay"),
-        Key(f"{o}end_weight_decay", f"{c}end_weight_decay"),
-        Tree(f"{o}override_optimizer_config", f"{c}args", default=None),
-        Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
-    ]
-
-
-def schedule(prefix: str, to: str, *, name: Any = "constant", ratio: Any = 0.0, old: str = "0.5") -> list[Rule]:
-    """The keys of an ``optim`` block that move the learning rate."""
-    o, c = f"{prefix}.", f"{to}.learning_rate_schedule."
-    after = "0.6" if old else ""
-    return [
-        Key(
-            f"{o}lr_scheduler_type",
-            f"{c}name",
-            name,
-            FSDP_SCHEDULES,
-            since=after,
-            also=(K(f"{o}warmup_style", By({"0.3": "constant", "0.6": None})),),
-            write_when=megatron_at(to, False),
-        ),
-        Key(f"{o}lr_decay_style", f"{c}name", ABSENT, MEGATRON_SCHEDULES, write_when=megatron_at(to)),
-        Key(
-            f"{o}lr_warmup_steps",
-            f"{c}warmup.ticks",
-            -1,
-            Ticks(note="verl's schedule moves once a step"),
-            since="" if to == "train" else "0.6",
-        ),
-        Key(f"{o}lr_warmup_steps_ratio", f"{c}warmup.ratio", ratio, Off(0.0)),
-        Key(f"{o}lr_warmup_init", f"{c}warmup.start"),
-        Key(f"{o}min_lr_ratio", f"{c}min_ratio", 0.0, Partly({None: 0.0}), write_when=megatron_at(to, False)),
-        Key(f"{o}min_lr", f"{c}min_learning_rate", write_when=megatron_at(to)),
-        Key(f"{o}num_cycles", f"{c}cycles", 0.5, since="0.4", write_when=megatron_at(to, False)),
-        Key(f"{o}lr_decay_steps", f"{c}decay_ticks"),
-        Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_ticks"),
-        Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay", ABSENT, write_when=megatron_at(to)),
-        Key(f"{o}total_training_steps", f"{c}total_ticks", -1, Off(-1)),
-        Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint", write_when=megatron_at(to)),
-        Dropped(f"{c}tick", "verl moves the schedule once a step; the ticks are divided", "step", matters=True),
-    ]
 
 
 def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True) -> Code:
@@ -161,7 +45,7 @@ def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "
     def read(view: Reading) -> Iterator[Flow]:
         kind = kind_of_engine(view, key, also)
         used = tuple(view.path(name) for name in (key, *(also if claims else ())))
-        if kind in ("fsdp", "fsdp2"):
+        if kind in FSDP_KINDS:
             yield Flow(view.to(f"{to}.name"), "fsdp2", used)
             yield Flow(view.to(f"{to}.source"), kind, used)
         elif kind == "megatron":
@@ -177,7 +61,7 @@ def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "
         used = (view.to(f"{to}.name"), view.to(f"{to}.source"))
         if name == "fsdp2":
             source = view.get(f"{to}.source")
-            known = source in ("fsdp", "fsdp2")
+            known = source in FSDP_KINDS
             yield Flow(view.path(key), source if known else "fsdp2", used, "mapped" if known else "derived")
         elif name == "megatron":
             yield Flow(view.path(key), "megatron", used[:1])
@@ -356,10 +240,11 @@ def micro(
     total: str = "",
     like: Mapping[str, str] | None = None,
     default: Any = None,
-    engine: str = "train.engine",
+    role: Role | None = None,
 ) -> Code:
     """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU."""
     follow = like or {}
+    owner = role or ACTOR
 
     def read(view: Reading) -> Iterator[Flow]:
         used = tuple(view.path(key) for key in (dynamic, tokens, responses, total) if key)
@@ -378,7 +263,7 @@ def micro(
             else:
                 yield Flow((), None, used, "mapped", "verl asks for a size; rlctl takes its own")
             return
-        factor = _share(view) if by_tokens else 1
+        factor = owner.sharers(view) if by_tokens else 1
         note = f"tokens of one GPU x {factor} GPUs of a replica" if factor > 1 else ""
         how: Any = "derived" if factor > 1 else "mapped"
         if follow:
@@ -396,7 +281,7 @@ def micro(
         keys = (view.to(f"{to}.by"), view.to(f"{to}.per_replica"))
         yield Flow(view.path(dynamic), by == "tokens", keys[:1])
         if by == "tokens":
-            factor = _share_written(view)
+            factor = owner.sharers_written(view)
             yield Flow(view.path(tokens), max(1, size // factor), keys[1:], "derived" if factor > 1 else "mapped")
         else:
             yield Flow(view.path(responses), size, keys[1:], same=True)
@@ -410,25 +295,6 @@ def micro(
     return Code(
         f"micro-batch {to}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write, "tokens a GPU x GPUs of a replica"
     )
-
-
-SHARES = (
-    "actor_rollout_ref.actor.megatron.context_parallel_size",
-    "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
-    "engine.context_parallel_size",
-    "engine.ulysses_sequence_parallel_size",
-)
-
-
-def _share(view: Reading) -> int:
-    """GPUs that share one sequence, whose tokens verl counts on each of them."""
-    sizes = [view.get(key) for key in SHARES if view.written(key)]
-    return next((size for size in sizes if isinstance(size, int) and size > 1), 1)
-
-
-def _share_written(view: Writing) -> int:
-    engine = view.get("train.engine")
-    return int(engine.get("sequence_parallel", 1) if engine["name"] == "fsdp2" else engine.get("context", 1))
 
 
 def _devices(view: Reading) -> int:

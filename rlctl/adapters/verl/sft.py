@@ -8,8 +8,10 @@ from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, R
 from rlctl.adapters.values import Off, Partly, Steps
 from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
+from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
-from rlctl.adapters.verl.parts import fsdp, micro, offloads, optimizer, precision, schedule, strategy
+from rlctl.adapters.verl.parts import fsdp, micro, offloads, precision, strategy
+from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel
 from rlctl.adapters.verl.rollout import DEVICES
 from rlctl.adapters.verl.train import engines, memory, model
 
@@ -93,7 +95,6 @@ ENGINE_COLUMNS = {
     "messages_key": ("data.messages_key", "messages"),
     "tools_key": ("data.tools_key", "tools"),
 }
-SFT_GROUPS = ("engine@engine", "model_engine")
 ENGINE: list[Rule] = [
     *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
     micro(
@@ -102,31 +103,23 @@ ENGINE: list[Rule] = [
         tokens="data.max_token_len_per_gpu",
         responses="data.micro_batch_size_per_gpu",
         default=8192,
+        role=SFT,
     ),
     Key("data.num_workers", "data.loader_workers", 8, since="0.9"),
     *model("model", "model"),
     Key("model.tokenizer_path", "model.tokenizer", None),
     Tree("model.mtp", "model.multi_token_prediction", default=None),
     *memory("model", "train", padding=By({"0.6": False, "0.7": True})),
-    strategy("engine", "train.engine", also=SFT_GROUPS),
-    *engines(
-        "engine",
-        "train.engine",
-        SFT_GROUPS,
-        [
-            *fsdp("engine", "train.engine"),
-            Key("engine.ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
-        ],
-        block="engine",
-    )[:2],
+    strategy("engine", "train.engine", also=SFT.groups),
+    *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], block="engine")[:2],
     *precision("engine", "train"),
     Key("engine.use_torch_compile", "train.compile", True),
     Key("engine.seed", "train.seed", ABSENT),
     Key("engine.full_determinism", "run.deterministic", False),
     Key("engine.entropy_from_logits_with_chunking", "train.memory.entropy_chunked", False),
     Key("engine.entropy_checkpointing", "train.memory.entropy_recompute", False),
-    *optimizer("optim", "train", rate=1e-3, betas=[0.9, 0.999], since=""),
-    *schedule("optim", "train"),
+    *optimizer("optim", SFT, rate=1e-3, betas=[0.9, 0.999], since=""),
+    *schedule("optim", SFT),
     *checkpoint("checkpoint"),
     Key("trainer.balance_batch", "batch.balance", True, since="0.9"),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 1, always=True),
@@ -205,7 +198,7 @@ OLD: list[Rule] = [
     ),
     Key("model.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
     offloads("model.fsdp_config", "train.engine", names=("offload_params", "cpu_offload")),
-    *optimizer("optim", "train", rate=1e-5, betas=[0.9, 0.95], since=""),
+    *optimizer("optim", SFT_OLD, rate=1e-5, betas=[0.9, 0.95], since=""),
     Key("optim.lr_scheduler", "train.learning_rate_schedule.name", "cosine", also=(K("optim.lr_scheduler_type"),)),
     Key(
         "optim.warmup_steps_ratio",

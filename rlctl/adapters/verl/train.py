@@ -25,18 +25,19 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import AGGREGATIONS, LONG_DTYPES, Listed, Names, Off, Partly
+from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.parts import (
     fsdp,
     megatron,
     micro,
     offloads_since,
-    optimizer,
     other_engine,
     precision,
-    schedule,
     strategy,
-    under,
 )
+from rlctl.adapters.verl.roles import ACTOR, Role, sequence_parallel, under
+from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
+from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
 
 A = "actor_rollout_ref.actor"
 M = "actor_rollout_ref.model"
@@ -133,22 +134,12 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     ]
 
 
-def sequence_parallel(role: str, to: str, *, nested: str, default: Any = 1) -> Key:
-    """The Ulysses size, which stands in the role and in its FSDP block."""
-    key = f"{role}.ulysses_sequence_parallel_size"
-    also = (K(f"{nested}.ulysses_sequence_parallel_size", ABSENT, "0.6"),)
-    return Key(key, f"{to}.sequence_parallel", default, also=also)
-
-
-def engines(
-    role: str, to: str, groups: tuple[str, ...], sharded: list[Rule], *, like: str = "", block: str = ""
-) -> list[Rule]:
+def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", block: str = "") -> list[Rule]:
     """The blocks of the engines; those of an engine that is not chosen are dead."""
-    key = f"{role}.strategy"
     return [
-        under("fsdp2", key, groups, to, sharded),
-        under("megatron", key, groups, to, megatron(block or f"{role}.megatron", to, like)),
-        *other_engine(role, to, "veomni", "torchtitan"),
+        under("fsdp2", role, *sharded),
+        under("megatron", role, *megatron(block or f"{prefix}.megatron", role.to, like)),
+        *other_engine(prefix, role.to, "veomni", "torchtitan"),
     ]
 
 
@@ -164,27 +155,15 @@ POLICY: list[Rule] = [
     Dropped("model.modality", "verl goes by the model"),
     Dropped("model.freeze", "verl freezes only vision towers and routers"),
     strategy(A, "train.engine", also=("model_engine",)),
-    *engines(
-        A,
-        "train.engine",
-        GROUP,
-        [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(A, "train.engine", nested=f"{A}.fsdp_config")],
-    ),
+    *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
     *precision(f"{A}.fsdp_config", "train"),
     Dropped("train.engine.expert_parallel", "verl's FSDP splits no experts"),
     Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
     Dropped("train.engine.optimizer_overrides", "verl puts these into optim.override_optimizer_config"),
     Dropped("train.engine.moe.freeze_router", "a key of the model block"),
     Dropped("train.engine.args", "another engine's settings"),
-    *optimizer(
-        f"{A}.optim",
-        "train",
-        rate=1e-6,
-        betas=[0.9, 0.999],
-        since="0.6",
-        clip=(K(f"{A}.grad_clip", 1.0, until="0.7"),),
-    ),
-    *schedule(f"{A}.optim", "train"),
+    *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
+    *schedule(f"{A}.optim", ACTOR, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.5": "constant"})),
     Key(
         f"{A}.use_torch_compile", "train.compile", True, also=(K(f"{A}.fsdp_config.use_torch_compile", ABSENT, "0.6"),)
     ),
@@ -214,17 +193,8 @@ REFERENCE: list[Rule] = [
             strategy(REF, "reference.engine", also=GROUP, default=Like(f"{A}.strategy"), claims=False),
             *engines(
                 REF,
-                "reference.engine",
-                GROUP,
-                [
-                    *fsdp(f"{REF}.fsdp_config", "reference.engine"),
-                    sequence_parallel(
-                        REF,
-                        "reference.engine",
-                        nested=f"{REF}.fsdp_config",
-                        default=Like(f"{A}.ulysses_sequence_parallel_size"),
-                    ),
-                ],
+                REFERENCE_ROLE,
+                [*fsdp(f"{REF}.fsdp_config", "reference.engine"), sequence_parallel(REFERENCE_ROLE)],
                 like=f"{A}.megatron",
             ),
         ),
@@ -325,7 +295,7 @@ CRITIC_FSDP: list[Rule] = [
     ],
     offloads_since(f"{C}.fsdp", f"{C}.engine", "0.8", ""),
     offloads_since(NESTED_OLD, f"{C}.engine", "", "0.7"),
-    sequence_parallel(C, f"{C}.engine", nested=f"{C}.fsdp"),
+    sequence_parallel(CRITIC_ROLE),
 ]
 CRITIC: list[Rule] = [
     Code("critic", (K(f"{C}.enable", None, "0.6"),), (C,), _read_critic, _write_critic, "adv_estimator gae, or enable"),
@@ -350,6 +320,7 @@ CRITIC: list[Rule] = [
         total=f"{C}.ppo_micro_batch_size",
         like={"dynamic": f"{A}.use_dynamic_bsz"},
         default=32768,
+        role=CRITIC_ROLE,
     ),
     Key(f"{C}.forward_micro_batch_size_per_gpu", f"{C}.forward_micro.per_replica", ABSENT, until="0.7"),
     Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values"),
@@ -364,14 +335,18 @@ CRITIC: list[Rule] = [
     *model(f"{C}.model", f"{C}.model")[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
     *memory(f"{C}.model", C, padding=By({"0.3": False, "0.8": True})),
-    strategy(C, f"{C}.engine", also=("model_engine",)),
-    *engines(C, f"{C}.engine", GROUP, CRITIC_FSDP),
+    strategy(
+        C,
+        f"{C}.engine",
+        also=GROUP,
+        default=By({"0.3": "fsdp", "0.4": Like(f"{A}.strategy"), "0.5": "fsdp"}),
+        claims=False,
+    ),
+    *engines(C, CRITIC_ROLE, CRITIC_FSDP),
     Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", LONG_DTYPES, since="0.8"),
     Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", LONG_DTYPES, since="0.8"),
-    *optimizer(
-        f"{C}.optim", C, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=(K(f"{C}.grad_clip", 1.0, until="0.7"),)
-    ),
-    *schedule(f"{C}.optim", C),
+    *optimizer(f"{C}.optim", CRITIC_ROLE, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=f"{C}.grad_clip"),
+    *schedule(f"{C}.optim", CRITIC_ROLE, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.6": "constant"})),
     Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
     Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT, since="0.8"),
     *[

@@ -38,7 +38,7 @@ class Fsdp2(TrainEngine, name="fsdp2"):
     """Devices that share one sequence (Ulysses). Raised, longer sequences fit."""
     expert_parallel: Count = 1
     """Devices that share the experts."""
-    source: Literal["fsdp", "fsdp2", "deepspeed"] = "fsdp2"
+    source: Literal["fsdp", "fsdp2", "fsdp_turbo", "deepspeed"] = "fsdp2"
     """The engine the source config names; all of them run as FSDP2."""
     source_args: dict[str, Any] = {}
     """Settings of that engine that have no meaning for FSDP2."""
@@ -264,8 +264,8 @@ class Train:
 class ValueLoss:
     """The critic's loss."""
 
-    clip: Positive | None = 0.5
-    """Values are clipped to within this of the old ones; null never clips."""
+    clip: NonNegative | None = 0.5
+    """Values are clipped to within this of the old ones, 0 to the old ones themselves; null never clips."""
     coefficient: NonNegative = 1.0
     """Weight of the loss."""
     aggregation: Literal[

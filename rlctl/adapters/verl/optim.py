@@ -1,0 +1,213 @@
+"""verl: the ``optim`` block of a role: its optimizer, its gradient clip, and how its learning rate moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    Absent,
+    By,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.values import Listed, Names, Off, Partly
+from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, under
+
+FSDP_SCHEDULES = Names(
+    {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"
+)
+MEGATRON_SCHEDULES = Names(
+    {
+        "constant": "constant",
+        "cosine": "cosine",
+        "linear": "linear",
+        "inverse-square-root": "inverse_sqrt",
+        "WSD": "wsd",
+    }
+)
+
+
+TITAN_SCHEDULES = Names(
+    {"linear": "linear", "cosine": "cosine"}, "TorchTitan's schedules are linear and cosine, both with warm-up"
+)
+
+
+class OptimizerName(Partly):
+    """AdamW of FSDP and adam of Megatron are one."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == "adamw":
+            return "adam" if view.config.train.engine.choice == "megatron" else "AdamW"
+        return value
+
+
+OPTIMIZERS = OptimizerName({"AdamW": "adamw", "adam": "adamw"})
+
+
+class Ticks(Off):
+    """Warm-up ticks: verl moves its schedule once a step, so ticks of optimizer steps are divided by k."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None or view.get("train.learning_rate_schedule.tick") != "optimizer_step":
+            return super().write(value, view)
+        return -(-value // arithmetic.optimizer_steps_per_step(view.config))
+
+
+def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, clip: str = "") -> list[Rule]:
+    """The keys of an ``optim`` block that set the optimizer."""
+    o, c = f"{prefix}.", f"{_owner(role)}.optimizer."
+    return [
+        Key(f"{o}lr", f"{c}learning_rate", rate, always=True),
+        Key(f"{o}weight_decay", f"{c}weight_decay", 0.01),
+        Key(f"{o}betas", f"{c}betas", betas, Listed(), since=since),
+        gradient_clip(f"{o}clip_grad", role, since, clip),
+        under(
+            "torchtitan",
+            role,
+            Key(f"{o}name", f"{c}name", "AdamW", OPTIMIZERS),
+            Key(f"{o}eps", f"{c}epsilon", 1e-8),
+        ),
+        Key(f"{o}optimizer", f"{c}name", "AdamW", OPTIMIZERS, since="0.7", write_when=_has_optimizer_name(role)),
+        under(
+            "fsdp2",
+            role,
+            Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None}), since="0.7"),
+        ),
+        under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
+        Key(f"{o}start_weight_decay", f"{c}start_weight_decay"),
+        Key(f"{o}end_weight_decay", f"{c}end_weight_decay"),
+        Tree(f"{o}override_optimizer_config", f"{c}args", default=None),
+        Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
+    ]
+
+
+def _owner(role: Role) -> str:
+    return role.to.removesuffix(".engine")
+
+
+def _has_optimizer_name(role: Role) -> Any:
+    return lambda view: view.get(f"{role.to}.kind") != "torchtitan"
+
+
+def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
+    """The bound of gradients: FSDP's workers read the role's ``grad_clip`` until 0.7, all others that of ``optim``."""
+    to = f"{_owner(role)}.optimizer.max_grad_norm"
+    if not old:
+        return Key(key, to, 1.0, Off(0.0), since=since, also=(K(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6"),))
+    off = Off(0.0)
+
+    def read(view: Reading) -> Iterator[Flow]:
+        live, unread = (old, key) if _is_old_fsdp(view, role.kind(view) in FSDP_KINDS) else (key, old)
+        yield Flow(view.to(to), off.read(view.get(live, 1.0), view), (view.path(live),), same=view.get(live) != 0)
+        yield Flow((), None, (view.path(unread),), "dead", f"verl's engine reads {live} instead")
+
+    def write(view: Writing) -> Iterator[Out]:
+        value = view.get(to)
+        if isinstance(value, Absent):
+            return
+        live = old if _is_old_fsdp(view, view.get(f"{role.to}.name") == "fsdp2") else key
+        yield Flow(view.path(live), off.write(value, view), (view.to(to),), same=value is not None)
+
+    return Code(
+        f"gradient clip of {role.to}", (K(key, 1.0), K(old, 1.0)), (to,), read, write, "optim.clip_grad, or grad_clip"
+    )
+
+
+def _is_old_fsdp(view: Any, is_fsdp: bool) -> bool:
+    chosen = view.get("trainer.use_legacy_worker_impl", "auto") if hasattr(view, "written") else "auto"
+    return is_fsdp and view.version < (0, 8) and chosen != "disable"
+
+
+def _read_fsdp_shape(prefix: str, to: str) -> Any:
+    def read(view: Reading) -> Iterator[Flow]:
+        old, new = f"{prefix}.warmup_style", f"{prefix}.lr_scheduler_type"
+        style = view.get(old)
+        deciding, other = (new, old) if style is None else (old, new)
+        value = (
+            FSDP_SCHEDULES.read(view.get(deciding), view) if "${" not in str(view.get(deciding)) else view.get(deciding)
+        )
+        yield Flow(view.to(to), value, (view.path(deciding),), same=True)
+        yield Flow((), None, (view.path(other),), "dead" if view.get(other) else "mapped", f"{deciding} decides")
+
+    return read
+
+
+def _write_fsdp_shape(prefix: str, to: str) -> Any:
+    def write(view: Writing) -> Iterator[Out]:
+        name = view.get(to)
+        key = f"{prefix}.{'lr_scheduler_type' if view.version >= (0, 6) else 'warmup_style'}"
+        if name in FSDP_SCHEDULES.names.values():
+            yield Flow(view.path(key), name, (view.to(to),), same=True)
+        elif not isinstance(name, Absent):
+            yield Lost((view.to(to),), FSDP_SCHEDULES.missing)
+
+    return write
+
+
+def fsdp_shape(prefix: str, to: str) -> Code:
+    """The shape of FSDP's schedule: ``warmup_style``, which wins where it is not null, and its successor."""
+    own = (
+        K(f"{prefix}.lr_scheduler_type", "constant", "0.6"),
+        K(f"{prefix}.warmup_style", By({"0.3": "constant", "0.6": None})),
+    )
+    return Code(f"shape of {prefix}", own, (to,), _read_fsdp_shape(prefix, to), _write_fsdp_shape(prefix, to))
+
+
+def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:
+    """The keys of an ``optim`` block that move the learning rate; each engine has shapes of its own."""
+    o, c = f"{prefix}.", f"{_owner(role)}.learning_rate_schedule."
+    return [
+        under(
+            "fsdp2",
+            role,
+            fsdp_shape(prefix, f"{c}name"),
+            Key(f"{o}min_lr_ratio", f"{c}min_ratio", 0.0, Partly({None: 0.0})),
+            Key(f"{o}num_cycles", f"{c}cycles", 0.5, since="0.4"),
+        ),
+        under(
+            "megatron",
+            role,
+            Key(f"{o}lr_decay_style", f"{c}name", megatron_shape or "constant", MEGATRON_SCHEDULES),
+            Key(f"{o}min_lr", f"{c}min_learning_rate"),
+            Key(f"{o}lr_warmup_init", f"{c}warmup.start"),
+            Key(f"{o}lr_decay_steps", f"{c}decay_ticks"),
+            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_ticks"),
+            Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay"),
+            Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint"),
+        ),
+        under(
+            "veomni",
+            role,
+            Key(f"{o}lr_scheduler_type", f"{c}name", "cosine", FSDP_SCHEDULES, always=True),
+            Key(f"{o}lr_min", f"{c}min_learning_rate", 0.0),
+            Key(f"{o}lr_start", f"{c}warmup.start", 0.0),
+        ),
+        under(
+            "torchtitan",
+            role,
+            Key(f"{o}decay_type", f"{c}name", "linear", TITAN_SCHEDULES, always=True),
+            Key(f"{o}min_lr_factor", f"{c}min_ratio", 0.0),
+        ),
+        Key(
+            f"{o}lr_warmup_steps",
+            f"{c}warmup.ticks",
+            -1,
+            Ticks(note="verl's schedule moves once a step"),
+            since="" if role is ACTOR else "0.6",
+        ),
+        Key(f"{o}lr_warmup_steps_ratio", f"{c}warmup.ratio", ratio, Off(0.0)),
+        Key(f"{o}total_training_steps", f"{c}total_ticks", -1, Off(-1)),
+        Dropped(f"{c}tick", "verl moves the schedule once a step; the ticks are divided", "step", matters=True),
+    ]

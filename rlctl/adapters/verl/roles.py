@@ -1,0 +1,137 @@
+"""verl: the roles that train, which engine each names, and how many GPUs share a sequence in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Absent, Code, Flow, K, Like, Out, Reading, Rule, When, Writing
+
+FSDP_KINDS = ("fsdp", "fsdp2", "fsdp_turbo")
+"""Strategies of verl's FSDP engine, which share its block of keys."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """Where a role names its training engine and says how many GPUs share a sequence, there and here."""
+
+    key: str
+    """The key that names the engine."""
+    to: str
+    """The canonical engine."""
+    context: str
+    """Megatron's context size."""
+    ulysses: tuple[str, ...]
+    """The Ulysses size, in every place that it stands; the first above 1 holds."""
+    groups: tuple[str, ...] = ("model_engine",)
+    """Config groups that choose an engine for all roles."""
+
+    def kind(self, view: Reading) -> str:
+        """The engine that a text asks for."""
+        return kind_of_engine(view, self.key, self.groups)
+
+    def sharers(self, view: Reading) -> int:
+        """GPUs that share one sequence, whose tokens verl counts on each of them."""
+        kind = self.kind(view)
+        if kind == "megatron":
+            return _size(view.get(self.context))
+        return self.ulysses_size(view) if kind in FSDP_KINDS else 1
+
+    def ulysses_size(self, view: Reading) -> int:
+        """The Ulysses size; engines take that of the FSDP block only since 0.8."""
+        places = self.ulysses if view.version >= (0, 8) else self.ulysses[:1]
+        return next((size for key in places if (size := _size(view.get(key))) > 1), 1)
+
+    def sharers_written(self, view: Writing) -> int:
+        """The same, of a config that is written."""
+        engine = view.get(self.to)
+        if not isinstance(engine, Mapping):
+            engine = view.get("train.engine")
+        size = engine.get("sequence_parallel", 1) if engine["name"] == "fsdp2" else engine.get("context", 1)
+        return _size(size)
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) and value > 1 else 1
+
+
+def sequence_parallel(role: Role) -> Code:
+    """The Ulysses size, which stands in the role and, since 0.6, in its FSDP block."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        used = tuple(view.path(key) for key in role.ulysses)
+        size = role.ulysses_size(view)
+        deciding = next((key for key in role.ulysses if _size(view.get(key)) == size), role.ulysses[0])
+        yield Flow(view.to(f"{role.to}.sequence_parallel"), size, (view.path(deciding),), same=True)
+        others = tuple(path for path in used if path != view.path(deciding))
+        yield Flow((), None, others, "dead", f"{deciding} decides")
+
+    def write(view: Writing) -> Iterator[Out]:
+        size = view.get(f"{role.to}.sequence_parallel")
+        if not isinstance(size, Absent):
+            yield Flow(view.path(role.ulysses[0]), size, (view.to(f"{role.to}.sequence_parallel"),), same=True)
+
+    own = (K(role.ulysses[0], role_default(role)), *(K(key, ABSENT, "0.6") for key in role.ulysses[1:]))
+    return Code(f"Ulysses size of {role.to}", own, (f"{role.to}.sequence_parallel",), read, write)
+
+
+def role_default(role: Role) -> Any:
+    """The reference follows the policy."""
+    return Like(ACTOR.ulysses[0]) if role.to == "reference.engine" else 1
+
+
+def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:
+    """The engine a text asks for: a config group chosen beside, or ``strategy``."""
+    group = next((name for name in groups if view.written(name)), "")
+    kind = str(view.get(group) if group else view.get(key, "fsdp"))
+    kind = {"dp": "fsdp"}.get(kind, kind)
+    return str(view.get(key)) if kind == "fsdp" and group and view.written(key) else kind
+
+
+ENGINE_NAMES = {"fsdp2": "FSDP", "megatron": "Megatron", "veomni": "VeOmni", "torchtitan": "TorchTitan"}
+
+
+def under(engine: str, role: Role, *rules: Rule) -> When:
+    """Rules of one engine: ``fsdp2``, ``megatron``, or one that rlctl only translates."""
+    kinds = FSDP_KINDS if engine == "fsdp2" else (engine,)
+
+    def writes(view: Writing) -> bool:
+        name = view.get(f"{role.to}.name")
+        return bool(view.get(f"{role.to}.kind") == engine if name == "other" else name == engine)
+
+    return When(
+        rules,
+        lambda view: role.kind(view) in kinds,
+        writes,
+        f"the engine is not {ENGINE_NAMES.get(engine, engine)}",
+    )
+
+
+_ACTOR, _REF = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+ACTOR = Role(
+    f"{_ACTOR}.strategy",
+    "train.engine",
+    f"{_ACTOR}.megatron.context_parallel_size",
+    (f"{_ACTOR}.ulysses_sequence_parallel_size", f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size"),
+)
+REFERENCE = Role(
+    f"{_REF}.strategy",
+    "reference.engine",
+    f"{_REF}.megatron.context_parallel_size",
+    (f"{_REF}.ulysses_sequence_parallel_size", f"{_REF}.fsdp_config.ulysses_sequence_parallel_size"),
+)
+CRITIC = Role(
+    "critic.strategy",
+    "critic.engine",
+    "critic.megatron.context_parallel_size",
+    ("critic.ulysses_sequence_parallel_size", "critic.fsdp.ulysses_sequence_parallel_size"),
+)
+SFT = Role(
+    "engine.strategy",
+    "train.engine",
+    "engine.context_parallel_size",
+    ("engine.ulysses_sequence_parallel_size",),
+    ("engine@engine", "model_engine"),
+)
+SFT_OLD = Role("model.strategy", "train.engine", "", ("ulysses_sequence_parallel_size",), ())
