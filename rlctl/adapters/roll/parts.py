@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl import arithmetic
@@ -18,6 +17,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     InexpressibleError,
     K,
     Key,
@@ -133,16 +133,25 @@ def _clip(to: str) -> Rule:
     return Code(f"gradient limit of {to}", (K("max_grad_norm", 1.0),), (own,), read, write)
 
 
-@dataclass(frozen=True)
-class Ticks(Off):
-    """Warm-up and decay in optimizer steps, which move ROLL's schedule; ticks of whole steps are multiplied by k."""
+def _ticks(key: str, to: str) -> Code:
+    """Optimizer steps, which move ROLL's schedule; ticks of whole steps are multiplied by the optimizer steps of one."""
 
-    def write(self, value: Any, view: Writing) -> Any:
-        return super().write(value if value is None else value * _ticks(view), view)
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(to), Off(0).read(view.get(key), view), (view.path(key),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, times = view.get(to), _optimizer_steps_of_tick(view)
+        if isinstance(value, int):
+            how: How = "derived" if times > 1 else "mapped"
+            note = f"{value} steps x {times} optimizer steps" if times > 1 else ""
+            yield Flow(view.path(key), value * times, (view.to(to),), how, note)
+        elif value is None:
+            yield Flow(view.path(key), 0, (view.to(to),))
+
+    return Code(key, (K(key, 0),), (to,), read, write, "in optimizer steps")
 
 
-def _ticks(view: Writing) -> int:
-    """Optimizer steps of one tick of the source's schedule."""
+def _optimizer_steps_of_tick(view: Writing) -> int:
     if view.get("train.learning_rate_schedule.tick") == "optimizer_step":
         return 1
     return arithmetic.optimizer_steps_per_step(view.config)
@@ -152,13 +161,12 @@ def schedule(worker: str, to: str) -> list[Rule]:
     """How the learning rate of a training worker moves: once an optimizer step."""
     t, c = f"{worker}.training_args.", f"{to}.learning_rate_schedule."
     kwargs = f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs."
-    note = "ROLL's schedule moves once an optimizer step"
     floor = _floor(worker, to, kwargs)
     return [
         _shape(worker, to),
         When(
             (
-                Key(f"{t}warmup_steps", f"{c}warmup.ticks", 0, Ticks(0, note=note)),
+                _ticks(f"{t}warmup_steps", f"{c}warmup.ticks"),
                 Key(f"{t}warmup_ratio", f"{c}warmup.ratio", 0.0, Off(0.0)),
             ),
             lambda view: not _never_warms(view, worker),
@@ -169,8 +177,8 @@ def schedule(worker: str, to: str) -> list[Rule]:
             (
                 Key(f"{kwargs}init_lr", f"{c}warmup.start", 0.0),
                 floor,
-                Key(f"{kwargs}lr_decay_steps", f"{c}decay_ticks", None, Ticks(0, note=note)),
-                Key(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks", None, Ticks(0, note=note)),
+                _ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
+                _ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
                 Key(
                     f"{kwargs}lr_wsd_decay_style",
                     f"{c}wsd_decay",
@@ -271,10 +279,8 @@ def precision(worker: str, to: str) -> Code:
     own = (
         K(m, "bf16"),
         *(K(f"{t}{name}", False) for name in ("bf16", "fp16")),
-        *(
-            K(f"{s}{name}")
-            for name in ("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "param_dtype", "reduce_dtype")
-        ),
+        *(K(f"{s}{name}") for name in ("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "param_dtype")),
+        K(f"{s}reduce_dtype", "fp32"),
     )
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -353,7 +359,7 @@ def memory(worker: str, to: str) -> list[Rule]:
     m, c = f"{worker}.model_args.", f"{to}.memory."
     return [
         _recompute(worker, to),
-        Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", None, NullReads(False)),
+        Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
         _padding(worker, to),
         *[
             Dropped(f"{c}{name}", reason)
@@ -418,7 +424,7 @@ def _padding(worker: str, to: str) -> Code:
         elif value and view.explicit(own):
             yield Lost(used, "ROLL's FSDP2 computes padding; no number changes")
         else:
-            yield Flow((), None, used, "mapped", "ROLL's FSDP2 computes padding")
+            yield Flow((), None, used, "derived", "ROLL's FSDP2 computes padding; no number changes")
 
     return Code(f"padding of {worker}", (K(key, False),), (own,), read, write)
 

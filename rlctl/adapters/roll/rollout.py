@@ -261,7 +261,7 @@ VLLM: list[Rule] = [
     Key(f"{S}.sleep_level", f"{M}sleep_level", 1),
     Key(f"{S}.load_format", f"{M}load_format", "dummy", LOAD),
     Key(f"{S}.quantization", f"{M}quantization", None),
-    Key(f"{S}.disable_log_stats", f"{M}log_statistics", ABSENT, Not()),
+    Key(f"{S}.disable_log_stats", f"{M}log_statistics", ABSENT, Not(), quiet=True),
     _args("vllm", VLLM_NAMED),
 ]
 SGLANG: list[Rule] = [

@@ -77,8 +77,8 @@ def is_strategy(names: tuple[str, ...], worker: str) -> Any:
 
 
 def is_engine(name: str, to: str) -> Any:
-    """Whether the engine that is written for a canonical place is this one."""
-    return lambda view: not isinstance(view.get(f"{to}.name"), Absent) and engine_written(view, to) == name
+    """Whether the engine at a canonical place is this one, and ROLL runs it there."""
+    return lambda view: view.get(f"{to}.name") == name == engine_written(view, to)
 
 
 def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
@@ -160,18 +160,18 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         name, used = view.get(f"{to}.name"), (view.to(f"{to}.name"), view.to(f"{to}.source"))
         if isinstance(name, Absent):
             return
-        if name == "other":
-            yield Lost(
-                (*used[:1], view.to(f"{to}.kind")), f"ROLL has no {view.get(f'{to}.kind')}; it trains with FSDP2"
-            )
-        raw = f"megatron_{kind}" if name == "megatron" else f"fsdp2_{kind}"
+        engine = engine_written(view, to)
+        if name != engine:
+            wanted = view.get(f"{to}.kind") if name == "other" else "Megatron critic"
+            yield Lost((*used[:1], view.to(f"{to}.kind")), f"ROLL has no {wanted}; FSDP2 is used")
+        raw = f"{engine}_{kind}"
         how: How = "mapped"
         note = ""
         if name == "fsdp2" and infers and view.get(f"{to}.shard") == 1:
             raw = "hf_infer"
             yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
-        elif name == "fsdp2" and view.get(f"{to}.source") == "deepspeed":
-            how, note = "derived", "ROLL no longer has DeepSpeed"
+        elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
+            how, note = "derived", f"ROLL has no {view.get(f'{to}.source')}; FSDP2 is used"
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
     fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.shard")
