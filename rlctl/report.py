@@ -125,6 +125,8 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     accounting: list[Entry] = field(default_factory=list)
     origins: list[OriginEntry] = field(default_factory=list)
+    reason: str = ""
+    """Why the input was taken for that."""
 
     def add(
         self,
@@ -145,6 +147,7 @@ class Report:
 
     def merge(self, other: Report) -> Report:
         """Append what ``other`` found; this report's dialect wins where both have one."""
+        self.reason = self.reason if self.dialect else other.reason
         self.dialect = self.dialect or other.dialect
         self.target = other.target or self.target
         self.findings.extend(other.findings)
@@ -176,4 +179,5 @@ class Report:
             "accounting": [entry.as_data() for entry in self.accounting],
             "origins": [entry.as_data() for entry in self.origins],
             "findings": [finding.as_data() for finding in self.findings],
+            "reason": self.reason,
         }

@@ -98,11 +98,11 @@ def detect(document: Document) -> tuple[str, str]:
         TranslationError: no dialect knows enough of its keys, or two know as many.
     """
     found, taken = _detected(document)
-    known = taken.leaves - taken.unknown
-    return (
-        f"{found.name}@{taken.version}",
-        f"{known} of {taken.leaves} keys are {found.name}'s, release {taken.version}",
-    )
+    return f"{found.name}@{taken.version}", _known_keys(found, taken)
+
+
+def _known_keys(found: Dialect, taken: Taken) -> str:
+    return f"{taken.leaves - taken.unknown} of {taken.leaves} keys are {found.name}'s, release {taken.version}"
 
 
 def _detected(document: Document) -> tuple[Dialect, Taken]:
@@ -220,6 +220,7 @@ def read_input(
         restored=kept,
     )
     report = outcome.report
+    report.reason = _reason(dialect, given, found, taken)
     report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
     loaded = outcome.loaded
     if loaded is not None and assignments:
@@ -256,8 +257,17 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
         name = _detected(document)[0].name
     if name:
         return dialect_called(name).prepare(document, changes)
-    candidates = [known.prepare(document, changes) for known in map(dialect_called, names()) if known.name != "rlctl"]
-    return min(candidates, key=lambda item: _detected(item)[1].unknown)
+    known = [dialect_called(name) for name in names() if name != "rlctl"]
+    candidates = [(found, found.prepare(document, changes)) for found in known]
+    return min(candidates, key=lambda pair: pair[0].take(pair[1]).unknown)[1]
+
+
+def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken) -> str:
+    """Why a text was taken for a dialect and release."""
+    keys = _known_keys(found, taken)
+    if asked:
+        return f"--from {asked} says so; {keys}"
+    return f"{given.reason}; {keys}" if given.dialect else keys
 
 
 def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Taken]:
@@ -431,7 +441,7 @@ def translate_loaded(
         outcome = write_out(loaded, target, options or {})
         entries = [joined(entry, outcome.file) for entry in report.accounting]
         findings = [*report.findings, *outcome.report.findings, *unsupported(entries)]
-        whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins)
+        whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
         if (options or {}).get("annotate"):
             text = outcome.text(annotated(outcome.comments, whole), missing(whole))
         else:

@@ -162,8 +162,6 @@ def read_inputs(
         )
     if trace or given:
         raise UsageError("--trace and --env are for a launch script, and none is named")
-    if dialect is None:
-        raise UsageError("no file is named, only overrides", hint="name a file, or say --from verl to read them alone")
     nothing = Document("command line", {})
     return translate.read_document(
         nothing, dialect=dialect, overrides=overrides, assignments=assignments, options=options

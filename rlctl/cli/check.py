@@ -52,7 +52,8 @@ def check(
             run_checks(loaded.config, locate=loaded.locate, cluster=machines, symbolic=symbolic, silent=loaded.silent)
         )
     if json:
-        output.data({"dialect": report.dialect, "findings": [finding.as_data() for finding in report.findings]})
+        found = [finding.as_data() for finding in report.findings]
+        output.data({"dialect": report.dialect, "reason": report.reason, "findings": found})
     diagnostics.findings(report.findings)
     diagnostics.note(verdict(report, readable=loaded is not None))
     arguments.finish(exit_code(report, readable=loaded is not None))

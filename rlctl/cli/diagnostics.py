@@ -155,6 +155,8 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
         verbose: every row, and where every leaf of the target came from; otherwise only what was not simply mapped.
     """
     _line(headline(report))
+    if verbose and report.reason:
+        _line(f"read as {report.dialect}: {report.reason}")
     if report.errors:
         findings(report.findings)
         return

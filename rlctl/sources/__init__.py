@@ -19,7 +19,7 @@ from rlctl.sources.given import Input, Script
 _SCRIPT_ENDINGS = (".sh", ".bash")
 _HEAD = 64 * 1024
 _YAML_ENDINGS = (".yaml", ".yml", ".json")
-_YAML_LINE = re.compile(r"(?:---|\{|[\"']?[\w.@/<$-][^=\s]*[\"']?\s*:(?:\s|$))")
+_YAML_LINE = re.compile(r"""---|\{|"[^"]*"\s*:|'[^']*'\s*:|[\w.@/<$-][^=\s]*\s*:(?:\s|$)""")
 
 
 def gather(source: str | Path, script: Script | None = None) -> Input:

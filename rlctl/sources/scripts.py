@@ -53,8 +53,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     words = told(launch.program)
     _refuse_sweeps(words, launch.program)
     given = _base(launch, words, reading, name)
-    environment = {**how.variables, **reading.state.secrets}
-    keeps = _Keeps({**how.environment, **environment})
+    keeps = _Keeps({**how.environment, **how.variables})
     lines = [(keeps.text(word), place_of(word, launch.program.at)) for word in words.overrides]
     overrides = read_overrides([*_of_launcher(launch, words), *lines], name)
     taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
@@ -68,8 +67,8 @@ def read_launch(text: str, name: str, how: Script) -> Input:
         kind=given.kind or launch.known.kind,
         reason=reason,
         findings=[Finding("launch", Level.NOTE, _told(launch, how), at=launch.program.at), *notes],
-        environment=environment,
-        taken=taken,
+        environment=how.variables,
+        taken=taken | {word for word in how.arguments if not is_override(word)},
     )
 
 
@@ -341,6 +340,12 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
         message = f"the script sets {shown} for its programs; that is no part of the config"
         at = next(iter(reading.state.exported.values()))
         found.append(Finding("exports", Level.NOTE, message, at=at, hint="set them where the run starts"))
+    for variable in reading.state.secrets:
+        message = (
+            f"${variable} is written in the script; it stays ${{oc.env:{variable}}}, and its value is shown nowhere"
+        )
+        hint = f"export {variable} before the run, and take it out of the script"
+        found.append(Finding("secret", Level.WARNING, message, hint=hint))
     if not how.traced:
         found += [
             Finding("assumed", Level.WARNING, f"assumed {what}", at=at, hint="--trace runs the script instead")
