@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlctl.cli import arguments, completion, diagnostics, output
+from rlctl.cli import arguments, completion, diagnostics, folders, output
 from rlctl.errors import ExitCode, UsageError
 from rlctl.report import Bucket, Report
 
@@ -43,7 +43,7 @@ def convert(
     ],
     dialect: arguments.Dialect = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not to stdout.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file or, of folders, into a folder.")
     ] = None,
     form: Annotated[
         Form | None,
@@ -80,11 +80,18 @@ def convert(
     expressed, and a line with file, line and reason for each that was not simply mapped. What the source leaves unsaid is
     written out where the target's own default differs. Exit code 3 says that something was lost.
 
+    Of a folder every config in it is converted into the folder of [bold]-o[/bold], with the same names; files that are no
+    configs are skipped, and it is said why.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl convert run_qwen.yaml --to trinity -o trinity.yaml[/cyan]
 
     [cyan]rlctl convert ppo.yaml data.train_batch_size=512 --to trinity@0.5 --on-loss error[/cyan]
+
+    [cyan]rlctl convert run.yaml --to verl -o run.sh[/cyan]
+
+    [cyan]rlctl convert configs/ --to trinity -o converted/[/cyan]
 
     [cyan]rlctl convert --from verl algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 --to rlctl[/cyan]
     """
@@ -97,6 +104,20 @@ def convert(
     if no_carry or sidecar is not None:
         options["carried"] = "none" if no_carry else "sidecar"
     options |= {"format": form_of(form, out), "annotate": "yes" if annotate else ""}
+    if folders.are_folders(inputs):
+        if out is None or sidecar is not None or trace or variables:
+            raise UsageError(
+                "a folder is converted into a folder",
+                hint="name it with -o; --sidecar, --trace and --env take one file",
+            )
+        strict = on_loss is OnLoss.ERROR
+        options["format"] = form.value if form is not None else ""
+        job = folders.Job(to, out, options, dialect, assignments, force, strict)
+        found = folders.convert_folders(inputs, job)
+        if json:
+            output.data({"files": [item.as_data() for item in found]})
+        folders.show(found, verbose=verbose)
+        arguments.finish(folders.worst(found, ignore=on_loss is OnLoss.IGNORE))
     loaded, report = arguments.read_inputs(
         inputs, dialect=dialect, assignments=assignments, options=options, trace=trace, variables=variables
     )

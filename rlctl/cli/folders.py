@@ -1,0 +1,172 @@
+"""``rlctl convert`` on folders: every config in them of any dialect, names and sub-folders kept, with one row a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlctl.cli import diagnostics, output
+from rlctl.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
+from rlctl.report import Bucket, Report
+
+if TYPE_CHECKING:
+    from rlctl.translate import Translation
+
+SCRIPTS = (".sh", ".bash")
+ENDINGS = (".yaml", ".yml", *SCRIPTS)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done with every file."""
+
+    to: str
+    out: Path
+    options: Mapping[str, str]
+    dialect: str | None = None
+    assignments: Sequence[str] = ()
+    force: bool = False
+    strict: bool = False
+    """Whether a file that loses keys is not written."""
+
+
+@dataclass
+class Done:
+    """What came of one file."""
+
+    source: Path
+    code: ExitCode | None
+    """None where it is no config."""
+    why: str = ""
+    target: Path | None = None
+    report: Report = field(default_factory=Report)
+
+    @property
+    def status(self) -> str:
+        if self.code is None:
+            return "skipped"
+        return {ExitCode.OK: "written", ExitCode.FINDINGS: "written, with losses"}.get(self.code, "failed")
+
+    def as_data(self) -> dict[str, Any]:
+        target = str(self.target) if self.target and self.code in (ExitCode.OK, ExitCode.FINDINGS) else None
+        return {
+            "source": str(self.source), "target": target, "status": self.status, "why": self.why, **self.report.as_data()
+        }  # fmt: skip
+
+
+def are_folders(inputs: Sequence[str]) -> bool:
+    """Whether folders are to be converted rather than files; ``.hydra`` is the config that Hydra left.
+
+    Raises:
+        UsageError: there are folders, and something else.
+    """
+    folders = [name for name in inputs if Path(name).is_dir() and Path(name).name != ".hydra"]
+    if folders and len(folders) < len(inputs):
+        other = next(name for name in inputs if name not in folders)
+        raise UsageError(
+            f"{folders[0]} is a folder, and {other} is none", hint="convert folders alone; --set changes every file"
+        )
+    return bool(folders)
+
+
+def convert_folders(folders: Sequence[str], job: Job) -> list[Done]:
+    """Convert every config in the folders, in the order of their names."""
+    pairs = []
+    for folder in map(Path, folders):
+        root = job.out if len(folders) == 1 else job.out / folder.name
+        pairs += [(path, root / path.relative_to(folder)) for path in _files(folder, job.out)]
+    taken = {target for _, target in pairs if _keeps_its_ending(target, job)}
+    return [_convert(path, target, job, taken) for path, target in pairs]
+
+
+def _files(folder: Path, out: Path) -> Iterator[Path]:
+    """The files below a folder, but hidden ones and what is written."""
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and not path.resolve().is_relative_to(out.resolve()):
+            yield path
+
+
+def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
+    if path.suffix not in ENDINGS:
+        return Done(path, None, f"no config by its name: expected {', '.join(ENDINGS)}")
+    target = _free(target, job, taken)
+    try:
+        made = _translated(path, job)
+        if made.text is None:
+            return Done(path, ExitCode.FAILED, made.report.errors[0].message, target, made.report)
+        lost = any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in made.report.accounting)
+        if lost and job.strict:
+            return Done(path, ExitCode.FAILED, "keys would be lost (--on-loss error)", target, made.report)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        output.file(target, made.text, force=job.force, executable=job.options.get("format") == "sh")
+    except TranslationError as error:
+        return Done(path, None, error.message)
+    except RlctlError as error:
+        skipped = isinstance(error, DocumentError) and path.suffix in SCRIPTS and not _launches(path)
+        why = "a script that starts none of the frameworks" if skipped else str(error).partition("\n")[0]
+        return Done(path, None if skipped else ExitCode.FAILED, why)
+    return Done(path, ExitCode.FINDINGS if lost else ExitCode.OK, "", target, made.report)
+
+
+def _translated(path: Path, job: Job) -> Translation:
+    from rlctl.translate import read, translate_loaded
+
+    loaded, report = read(path, dialect=job.dialect, assignments=job.assignments, options=job.options)
+    return translate_loaded(loaded, report, job.to, options=job.options)
+
+
+def _launches(path: Path) -> bool:
+    """Whether a script names a program of a dialect."""
+    from rlctl.adapters import dialect, names
+
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return any(program.strip("*") in text for name in names() for program in dialect(name).programs)
+
+
+def _ending(job: Job) -> str:
+    return {"sh": ".sh", "overrides": ".txt"}.get(job.options.get("format", ""), ".yaml")
+
+
+def _keeps_its_ending(target: Path, job: Job) -> bool:
+    ending = _ending(job)
+    return target.suffix in ((".yaml", ".yml") if ending == ".yaml" else SCRIPTS if ending == ".sh" else ())
+
+
+def _free(target: Path, job: Job, taken: set[Path]) -> Path:
+    """The source's name with the ending of the format; with its own ending before that where another file has the name."""
+    if _keeps_its_ending(target, job):
+        return target
+    named = target.with_suffix(_ending(job))
+    named = target.with_name(target.name + _ending(job)) if named in taken else named
+    taken.add(named)
+    return named
+
+
+def worst(found: Sequence[Done], *, ignore: bool = False) -> ExitCode:
+    """The exit code of all: failed before losses before clean."""
+    codes = {item.code for item in found}
+    if ExitCode.FAILED in codes or not codes - {None}:
+        return ExitCode.FAILED
+    return ExitCode.FINDINGS if ExitCode.FINDINGS in codes and not ignore else ExitCode.OK
+
+
+def show(found: Sequence[Done], *, verbose: bool) -> None:
+    """One row a file, what each could not say where it is asked for, and the counts."""
+    for item in found:
+        shares = ", ".join(f"{count} {bucket}" for bucket, count in item.report.shares().items() if count)
+        what = (
+            f" -> {item.target}: {item.report.dialect}: {shares}"
+            if item.code in (ExitCode.OK, ExitCode.FINDINGS)
+            else ""
+        )
+        diagnostics.note(f"{item.status}: {item.source}{what}{': ' + item.why if item.why else ''}")
+        if verbose and what:
+            diagnostics.accounting(item.report)
+    counts = {
+        status: sum(item.status == status for item in found) for status in dict.fromkeys(item.status for item in found)
+    }
+    told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    diagnostics.note(f"{len(found)} files: {told}" if found else "no files")
