@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,9 +157,11 @@ def test_a_lost_connection_that_nothing_explains_is_told_itself(workers: Callabl
 
 @pytest.mark.ray
 def test_waiting_ends_when_the_run_is_asked_to(workers: Callable[..., RayGroup]) -> None:
-    began = time.monotonic()
-    group = workers("policy-0", stop=lambda: time.monotonic() > began + 3)
+    asked = threading.Event()
+    group = workers("policy-0", stop=asked.is_set)
     group.build(Worker, [(0,)]).wait()
+    threading.Timer(1.0, asked.set).start()
+    began = time.monotonic()
     with pytest.raises(StopRequested):
         group.all(Worker.sleep)
     assert time.monotonic() - began < 10
