@@ -13,6 +13,7 @@ from rlctl.adapters.roll.strategies import (
 )
 from rlctl.adapters.roll.workers import FSDP2, MEGATRON, engine_written, strategy
 from rlctl.adapters.rules import (
+    ABSENT,
     Absent,
     Code,
     Dropped,
@@ -175,14 +176,14 @@ def schedule(worker: str, to: str) -> list[Rule]:
         ),
         When(
             (
-                Key(f"{kwargs}init_lr", f"{c}warmup.start", 0.0),
+                Key(f"{kwargs}init_lr", f"{c}warmup.start", ABSENT),
                 floor,
                 _ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
                 _ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
                 Key(
                     f"{kwargs}lr_wsd_decay_style",
                     f"{c}wsd_decay",
-                    "exponential",
+                    ABSENT,
                     NullReads("exponential"),
                     write_when=_is_wsd(c),
                 ),

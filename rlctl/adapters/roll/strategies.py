@@ -226,6 +226,11 @@ def _shards(to: str) -> Any:
 def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> list[Rule]:
     """The strategy of a worker that trains, or of one that scores."""
     s = f"{worker}.strategy_args.strategy_config."
+
+    def unasked(value: Any) -> Any:
+        """What a training worker does unasked; of one that scores, silence says nothing."""
+        return ABSENT if infers else value
+
     return [
         named(worker, to, infers=infers, default=default),
         *sizes(worker, to),
@@ -235,26 +240,26 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
             to,
             "megatron",
             [
-                Key(f"{s}use_distributed_optimizer", f"{to}.distributed_optimizer", False),
-                Key(f"{s}overlap_grad_reduce", f"{to}.overlap_gradient_reduce", False),
+                Key(f"{s}use_distributed_optimizer", f"{to}.distributed_optimizer", unasked(False)),
+                Key(f"{s}overlap_grad_reduce", f"{to}.overlap_gradient_reduce", unasked(False)),
                 Key(
                     f"{s}overlap_param_gather",
                     f"{to}.overlap_parameter_gather",
-                    False,
+                    unasked(False),
                     Only(reason="ROLL moves states to CPU memory, which Megatron cannot do with overlap_param_gather"),
                 ),
-                Key(f"{s}recompute_granularity", f"{to}.recompute_granularity", None, Partly({None: "none"})),
+                Key(f"{s}recompute_granularity", f"{to}.recompute_granularity", unasked(None), Partly({None: "none"})),
                 Key(f"{s}recompute_method", f"{to}.recompute_method", None, Partly({"recompute": "block"})),
                 Key(f"{s}recompute_num_layers", f"{to}.recompute_layers", None),
-                Key(f"{s}recompute_modules", f"{to}.recompute_modules", None, Joined()),
-                Key(f"{s}moe_layer_recompute", f"{to}.moe.layer_recompute", False),
+                Key(f"{s}recompute_modules", f"{to}.recompute_modules", ABSENT, Joined()),
+                Key(f"{s}moe_layer_recompute", f"{to}.moe.layer_recompute", unasked(False)),
                 Key(
                     f"{s}ckpt_format",
                     f"{to}.distributed_checkpointing",
-                    "legacy",
+                    unasked("legacy"),
                     Names({"legacy": False, "torch_dist": True}),
                 ),
-                Key(f"{worker}.use_sequence_packing", f"{to}.sequence_packing", False),
+                Key(f"{worker}.use_sequence_packing", f"{to}.sequence_packing", unasked(False)),
                 *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],
                 Code("other DDP settings", (), (f"{to}.ddp",), _nothing, _write_ddp(to)),
             ],
