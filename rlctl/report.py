@@ -178,6 +178,9 @@ class Report:
             "target": self.target,
             "accounting": [entry.as_data() for entry in self.accounting],
             "origins": [entry.as_data() for entry in self.origins],
-            "findings": [finding.as_data() for finding in self.findings],
-            "reason": self.reason,
+            "findings": [finding.as_data() for finding in (*self._taken(), *self.findings)],
         }
+
+    def _taken(self) -> list[Finding]:
+        """Why the input was taken for its dialect, as a finding."""
+        return [Finding("detected", Level.NOTE, f"read as {self.dialect}: {self.reason}")] if self.reason else []

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names
@@ -33,7 +34,7 @@ from rlctl.errors import ConfigError, DocumentError, Location, TranslationError,
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
-from rlctl.sources import Input, Script, gather, is_script_file
+from rlctl.sources import Input, Script, gather, gather_text, is_script_file
 
 _HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
 
@@ -71,6 +72,10 @@ class Translation:
     report: Report
     sidecar: str | None = None
     """Carried keys as a file of their own, where they were asked for beside the text."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Both ledgers, the findings and the text as plain data: what ``rlctl convert --json`` prints."""
+        return {**self.report.as_data(), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -431,6 +436,42 @@ def translate(
     return translate_loaded(loaded, report, target, options=options)
 
 
+def convert(
+    source: str | Path,
+    to: str,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    assignments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    facts: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Translation:
+    """Translate a text or a file, as ``rlctl.convert`` says.
+
+    Raises:
+        RlctlError: it cannot be read at all, or its dialect cannot be told.
+    """
+    check_facts(facts or {})
+    whole = {**(facts or {}), **(options or {})}
+    loaded, report = read_input(
+        gather_text(str(source), "<text>") if _is_text(source) else gather(source),
+        dialect=dialect,
+        overrides=overrides,
+        assignments=assignments,
+        environment=environment,
+        options=whole,
+    )
+    return translate_loaded(loaded, report, to, options=whole)
+
+
+def _is_text(source: str | Path) -> bool:
+    """Whether a source is a text: several lines, or one with a key in it that names no file."""
+    if not isinstance(source, str) or "\n" in source:
+        return isinstance(source, str)
+    return (":" in source or "=" in source) and not Path(source).exists()
+
+
 def translate_loaded(
     loaded: Loaded | None, report: Report, target: str, *, options: Mapping[str, str] | None = None
 ) -> Translation:
@@ -459,6 +500,7 @@ __all__ = [
     "Translation",
     "Written",
     "check_facts",
+    "convert",
     "detect",
     "dialects",
     "is_script_file",

@@ -129,7 +129,7 @@ def convert(
     if text is not None and sidecar is not None and result.sidecar is not None:
         output.file(sidecar, result.sidecar, force=force)
     if json:
-        output.data({**result.report.as_data(), "text": text})
+        output.data({**result.as_data(), "text": text})
     elif text is not None and out is None:
         output.text(text)
     diagnostics.accounting(result.report, verbose=verbose)

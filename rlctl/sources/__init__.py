@@ -34,7 +34,20 @@ def gather(source: str | Path, script: Script | None = None) -> Input:
     if str(source) != STDIN and path.is_dir() and path.name == ".hydra":
         path = path / "config.yaml"
         source = path
-    text, name = read_text(source), shown_name(source)
+    given = gather_text(read_text(source), shown_name(source), how)
+    if path.name == "config.yaml" and path.parent.name == ".hydra":
+        return hydra_left(given.document, path.parent)
+    return given
+
+
+def gather_text(text: str, name: str, script: Script | None = None) -> Input:
+    """As ``gather``, for a text; its name is what messages call it, and where it includes from.
+
+    Raises:
+        DocumentError: it, or something that it includes, cannot be read.
+        UsageError: there is something that only a launch script takes.
+    """
+    how = script or Script()
     if is_script(text, name):
         from rlctl.sources.scripts import read_launch
 
@@ -42,10 +55,7 @@ def gather(source: str | Path, script: Script | None = None) -> Input:
     _refuse_script_options(how, name)
     if looks_like_overrides(text, yaml=name.endswith(_YAML_ENDINGS)):
         return Input(Document(name, {}), read_override_list(text, name))
-    document = read_yaml(text, name)
-    if path.name == "config.yaml" and path.parent.name == ".hydra":
-        return hydra_left(document, path.parent)
-    return composed(document)
+    return composed(read_yaml(text, name))
 
 
 def is_script(text: str, name: str) -> bool:

@@ -42,7 +42,7 @@ def test_text_goes_to_stdout_and_the_account_to_stderr(rlctl: Any, verl_file: Pa
 def test_json_is_one_object_of_the_documented_shape(rlctl: Any, verl_file: Path) -> None:
     shown = rlctl("convert", str(verl_file), "--from", "verl", "--to", "rlctl", "--json")
     found = json.loads(shown.out)
-    assert list(found) == ["dialect", "target", "accounting", "origins", "findings", "reason", "text"]
+    assert list(found) == ["dialect", "target", "accounting", "origins", "findings", "text"]
     assert found["dialect"].startswith("verl@")
     unknown = [entry for entry in found["accounting"] if entry["bucket"] == "unknown"]
     assert unknown[0]["line"] == 2
