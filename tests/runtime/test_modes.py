@@ -126,3 +126,34 @@ def test_a_reward_that_tells_nothing_teaches_nothing(task: Any, run: Callable[..
     assert accuracy["shuffled"][0] == accuracy["true"][0] < 0.2
     assert accuracy["shuffled"][1] < 0.2
     assert accuracy["true"][1] > 0.8
+
+
+def test_the_pieces_of_dapo_and_a_correction_run_together(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    """Dynamic sampling, overlong filter and penalty, asymmetric clip, an adaptive KL, weights between the engines."""
+    done = run(
+        task.config(
+            tmp_path,
+            algorithm={
+                "objective": "rl",
+                "advantage": {"name": "opmd", "baseline": "logavgexp"},
+                "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
+                "kl_in_reward": {"coefficient": 0.1, "adaptive": True, "target": 0.5, "horizon": 100},
+                "filters": ["equal_groups", "overlong"],
+                "reward_shaping": {"overlong_penalty": {"buffer": 2}, "advantage_clip": 2.0},
+                "rollout_correction": {"weight": "sequence", "rejection": ["seq_max_k2"], "rejection_bounds": ["5"]},
+                "loss_weights": {"length": True},
+            },
+            batch={"prompts_per_step": 2, "responses_per_prompt": 4, "mini_batch_responses": 4},
+            schedule={"total_steps": 2, "evaluate_first": False},
+        )
+    )
+    assert done.result.status == "finished", done.result.cause
+    first, second = (done.numbers[("main step", step)] for step in (1, 2))
+    assert first["reward/kl_coefficient"] == 0.1
+    assert second["reward/kl_coefficient"] < 0.1, "the policy starts at the reference, so the coefficient falls"
+    assert abs(first["policy/mismatch_kl"]) < 1e-3, "both engines compute in float32"
+    assert first["correction/weight_mean"] == pytest.approx(1.0, abs=1e-2)
+    assert first["correction/rejected_share"] == 0
+    assert first["filter/rounds"] >= 1
+    assert 0 < first["filter/trained_share"] <= 1
+    assert first["policy/grad_norm"] > 0

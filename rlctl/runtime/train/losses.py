@@ -162,7 +162,7 @@ class PolicyLoss:
         indicators = {
             "entropy": tensors["entropy"].detach(),
             **policy.metrics,
-            **mismatch(trained, tensors["rollout_log_probs"]),
+            **mismatch(trained.to(log_probs.dtype), tensors["rollout_log_probs"].to(log_probs.dtype)),
         }
         values = policy.values
         if self.has_token_weights:

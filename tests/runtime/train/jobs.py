@@ -42,6 +42,7 @@ def make_samples(count: int, *, seed: int = 0, vocab: int = 64) -> list[Sample]:
             "advantages": torch.randn(length, generator=generator),
             "old_log_probs": -4 + 0.3 * torch.randn(length, generator=generator),
             "reference_log_probs": -4 + 0.3 * torch.randn(length, generator=generator),
+            "policy_weights": torch.rand(length, generator=generator),
             "rollout_log_probs": -4 + 0.3 * torch.randn(length, generator=generator),
         }
         samples.append(Sample(torch.randint(3, vocab, (length,), generator=generator), mask, columns))

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from rlctl.config.sections.algorithm import Aggregation, Algorithm, KlInLoss
+from rlctl.config.sections.algorithm import (
+    Aggregation,
+    Algorithm,
+    Gspo,
+    KlInLoss,
+    OtherLoss,
+    PpoClip,
+    RolloutCorrection,
+    Sapo,
+    Topr,
+)
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError, RunError
@@ -24,7 +35,29 @@ KINDS = ["qwen2", "llama", "gpt2"]
 POLICY_LOSS = PolicyLoss.of(
     Algorithm(kl_in_loss=KlInLoss(estimator="k3", coefficient=0.1), entropy_coefficient=0.01), max_response_tokens=32
 )
-SEQUENCE_LOSS = PolicyLoss.of(Algorithm(aggregation=Aggregation(mode="seq_mean_token_mean")), max_response_tokens=32)
+
+
+def loss_of(**algorithm: Any) -> PolicyLoss:
+    return PolicyLoss.of(Algorithm(**algorithm), max_response_tokens=32)
+
+
+AGGREGATED = {
+    mode: loss_of(
+        aggregation=Aggregation(mode=mode),
+        policy_loss=loss,
+        kl_in_loss=KlInLoss(estimator="k3_corrected", coefficient=0.1),
+        entropy_coefficient=0.01,
+        rollout_correction=RolloutCorrection(weight="token"),
+    )
+    for mode, loss in (
+        ("token_mean", PpoClip()),
+        ("token_sum", Topr()),
+        ("seq_mean_token_sum", Sapo()),
+        ("seq_mean_token_mean", Gspo()),
+        ("seq_mean_token_sum_norm", OtherLoss(kind="geo_mean")),
+    )
+}
+"""Every mode, each with another loss, on samples with weights of their own."""
 
 
 def expected_log_probs(folder: Path, samples: list[Sample], temperature: float) -> list[Tensor]:
@@ -118,17 +151,37 @@ def test_an_update_is_a_plain_adamw_step_in_float64(
         torch.testing.assert_close(tensor, expected[name], rtol=1e-10, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [POLICY_LOSS, SEQUENCE_LOSS, SftLoss()], ids=["policy", "sequence_mean", "sft"])
+@pytest.mark.parametrize("loss", [*AGGREGATED.values(), SftLoss()], ids=[*AGGREGATED, "sft"])
 def test_splits_do_not_change_an_update_in_float64(
     one: Workers, two: Workers, models: dict[str, Path], loss: PolicyLoss
 ) -> None:
-    samples, train = make_samples(9), settings(FLOAT64, max_grad_norm=0.5)
+    """Neither micro-batches nor workers do, to 1e-12. Epsilon 1: AdamW divides no gradient by its own rounding."""
+    samples, train = make_samples(9), settings(FLOAT64, epsilon=1.0)
+    samples[4].counted = False
     [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, loss, ALL_AT_ONCE)
-    for group, micro in ((one, Micro(by="responses", per_replica=2)), (two, Micro(by="tokens", per_replica=30))):
+    assert metrics[0]["grad_norm"] > 1e-3
+    for group, micro in (
+        (one, Micro(by="responses", per_replica=2)),
+        (two, ALL_AT_ONCE),
+        (two, Micro(by="tokens", per_replica=30)),
+    ):
         (parts, found), *_ = group.run(jobs.updates, models["gpt2"], train, samples, loss, micro)
-        assert found[0] == pytest.approx(metrics[0], rel=1e-10)
+        assert found[0] == pytest.approx(metrics[0], rel=1e-12, abs=1e-12)
         for name, tensor in parts.items():
-            torch.testing.assert_close(tensor, whole[name], rtol=0, atol=1e-10)
+            torch.testing.assert_close(tensor, whole[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["token_mean", "seq_mean_token_mean"])
+def test_splits_change_a_loss_in_float32_by_1e_5_at_most(
+    one: Workers, two: Workers, models: dict[str, Path], mode: str
+) -> None:
+    samples, train = make_samples(9), settings(FLOAT32, epsilon=1.0)
+    [(whole, metrics)] = one.run(jobs.updates, models["gpt2"], train, samples, AGGREGATED[mode], ALL_AT_ONCE)
+    (parts, found), _ = two.run(jobs.updates, models["gpt2"], train, samples, AGGREGATED[mode], Micro(per_replica=30))
+    for name in ("loss", "policy_loss", "grad_norm"):
+        assert found[0][name] == pytest.approx(metrics[0][name], rel=1e-5, abs=1e-5)
+    for name, tensor in parts.items():
+        torch.testing.assert_close(tensor, whole[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
