@@ -181,6 +181,15 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
 
 TEMPERATURE = Code("training temperature", (), ("algorithm.train_temperature",), _read_temperature, _write_temperature)
 REPLAY = Names({"disable": "off", "R3": "rollout", "R2": "recompute"})
+PRESET = Code(
+    "preset",
+    (),
+    ("algorithm.preset",),
+    lambda view: iter(()),
+    lambda view: iter(
+        [Flow((), None, (view.to("algorithm.preset"),), "derived", "its settings are written one by one")]
+    ),
+)
 COMMON: list[Rule] = [
     Key("loss_agg_mode", "algorithm.aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True),
     Dropped("algorithm.aggregation.scale_factor", "ROLL divides by the padded length"),
@@ -207,7 +216,7 @@ COMMON: list[Rule] = [
     ],
     Dropped("algorithm.objective.name", "another start script and another kind of file", "rl"),
     Dropped("algorithm.objective.**", "dpo and sft have files of their own"),
-    Dropped("algorithm.preset", "ROLL has no names for combinations"),
+    PRESET,
     Dropped("algorithm.preference_feedback", "ROLL draws no responses anew"),
     Dropped("algorithm.preference_feedback.**", "ROLL draws no responses anew"),
     Dropped("algorithm.sample_strategy", "ROLL trains on what a step rolled out"),

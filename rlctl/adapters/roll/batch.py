@@ -350,8 +350,15 @@ SYNC: list[Rule] = [
     ),
     Key("model_update_buffer_size_mb", "sync.bucket_mib", 1024),
     *[
-        Dropped(f"sync.{name}", "ROLL has no such key")
-        for name in ("every_optimizer_steps", "on_stale", "style", "method", "timeout", "in_flight")
+        Dropped(f"sync.{name}", reason)
+        for name, reason in (
+            ("every_optimizer_steps", "ROLL hands weights over between steps"),
+            ("on_stale", "ROLL's asynchronous runs wait rather than drop"),
+            ("style", "ROLL hands weights over at fixed steps"),
+            ("method", "ROLL chooses how weights travel by where roles are"),
+            ("timeout", "ROLL waits for a call as long as rpc_timeout says"),
+            ("in_flight", "ROLL's engines wait, or go on in asynchronous runs"),
+        )
     ],
     Dropped("sync.args", "ROLL takes transfer_backend, of its own kind"),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import NullReads
+from rlctl.adapters.values import Partly
 from rlctl.documents.paths import KeyPath
 
 D = "actor_train.data_args"
@@ -84,7 +84,9 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
             )
             continue
         used = ((*place, "prompt_key"), (*place, "prompt_type"))
-        yield Flow(view.path(f"{D}.prompt" if raw else f"{D}.messages"), source["prompt_key"], used, always=True)
+        note = "the column must hold chat messages" if source["prompt_type"] == "auto" else ""
+        to = view.path(f"{D}.prompt" if raw else f"{D}.messages")
+        yield Flow(to, source["prompt_key"], used, "derived" if note else "mapped", note, always=True)
         if source["prompt_type"] == "text":
             yield Lost(used[1:], "ROLL puts no text into a message: write chat messages, or the whole raw prompt")
         yield from _columns(view, place, source)
@@ -256,7 +258,7 @@ VALIDATION = Code(
     _read_validation,
     _write_validation,
 )
-WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1))
+WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, Partly({None: 1}))
 ORDER: list[Rule] = [
     Dropped(
         "data.overlong_prompts",

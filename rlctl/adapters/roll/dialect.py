@@ -156,6 +156,29 @@ SCRIPTS = {
 }
 
 
+def _as_worker(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not any(key in value for key in ("model_args", "data_args", "strategy_args")):
+        return value
+    rank = {key: place for place, key in enumerate(WORKER)}
+    return {key: value[key] for key in sorted(value, key=lambda key: rank.get(key, len(rank)))}
+
+
+WORKER = (
+    "worker_cls",
+    "pg_variant",
+    "model_args",
+    "training_args",
+    "data_args",
+    "generating_args",
+    "strategy_args",
+    "use_sequence_packing",
+    "device_mapping",
+    "num_gpus_per_worker",
+    "infer_batch_size",
+)
+"""The keys of a worker in the order of ROLL's examples; what is not named comes after."""
+
+
 @dataclass(frozen=True)
 class Roll(Dialect):
     """ROLL, whose users write one Hydra YAML for a start script."""
@@ -187,6 +210,10 @@ class Roll(Dialect):
         found = super().read(document, taken, environment=environment, options=options, restored=restored)
         explained(found.report, document)
         return found
+
+    def ordered(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """As any dialect, and the keys of each worker in the order of ROLL's examples."""
+        return {key: _as_worker(value) for key, value in super().ordered(values).items()}
 
     def kind_for(self, config: Config, version: str) -> str:
         """The pipeline that trains so.

@@ -302,11 +302,10 @@ def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tu
     """Types of parameters, computation and reduction in effect, with the keys that each comes from."""
     m, t, s = f"{worker}.model_args.dtype", f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config."
     name = strategy(view, worker)
-    dtype = str(DTYPES.read(view.get(m), view))
+    said = view.get(m) or "bf16"
+    dtype = str(DTYPES.read(said, view))
     if name in MEGATRON:
-        half = {
-            kind: view.get(f"{s}{kind}", view.get(f"{t}{kind}") or view.get(m) == kind) for kind in ("fp16", "bf16")
-        }
+        half = {kind: view.get(f"{s}{kind}", view.get(f"{t}{kind}") or said == kind) for kind in ("fp16", "bf16")}
         compute = "float16" if half["fp16"] else "bfloat16" if half["bf16"] else "float32"
         full = half["bf16"] or view.get(f"{s}accumulate_allreduce_grads_in_fp32", False)
         used = (m, *(f"{place}{kind}" for place in (t, s) for kind in ("bf16", "fp16")))

@@ -81,11 +81,10 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         note = f"rows whose tag no domain names go to {FALLBACK}" if name == FALLBACK else ""
         yield Flow((*to, "tag_included"), [name], ((*place, "applies_to"),), "derived", note, always=True)
     yield Flow((*to, "world_size"), reward["workers"], ((*place, "workers"),), same=True, always=True)
-    model = view.config.model.path
     if "model_args" not in reward.get("args", {}):
         note = "its tokenizer reads responses"
         used = (view.to("model.path"),)
-        yield Flow((*to, "model_args", "model_name_or_path"), model, used, "derived", note, always=True)
+        yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
     yield Flow((), None, ((*place, "name"),), "mapped", f"the domain {name}")
     for field, usual in (("weight", 1.0), ("timeout", 30.0), ("on_error", "stop")):
         if reward[field] != usual:

@@ -137,10 +137,15 @@ def _read_resume(view: Reading) -> Iterator[Flow]:
     used = (view.path("resume_from_checkpoint"),)
     path = value if isinstance(value, str) else None
     note = ""
-    if value is True and not view.get("checkpoint_config.type"):
-        note = "without checkpoint_config.type ROLL finds no checkpoint and starts anew"
+    if value is True and view.get("checkpoint_config.type") in (None, "file_system"):
+        note = "ROLL finds no checkpoint by itself: it adds the time to checkpoint_config.output_dir"
     yield Flow(view.to("checkpoint.resume"), "path" if path else "auto" if value else "never", used, note=note)
     yield Flow(view.to("checkpoint.resume_path"), path, used, same=path is not None)
+
+
+def _finds_newest(view: Writing) -> bool:
+    """Whether ROLL can find a checkpoint itself: its folders bear the time of their start, so only other storage tells it."""
+    return view.get("checkpoint.resume") == "auto" and view.get("checkpoint.remote") is not None
 
 
 def _write_resume(view: Writing) -> Iterator[Out]:
@@ -152,12 +157,12 @@ def _write_resume(view: Writing) -> Iterator[Out]:
         return
     if path is not None:
         yield Lost(used[1:], f"ROLL takes a path or a switch; checkpoint.resume is {kind}")
-    note = (
-        "ROLL adds the time to checkpoint_config.output_dir: name the folder of the run to go on from"
-        if kind == "auto"
-        else ""
-    )
-    yield Flow(view.path("resume_from_checkpoint"), kind == "auto", used[:1], note=note, always=True)
+    if kind == "auto" and not _finds_newest(view):
+        reason = (
+            "ROLL finds no checkpoint by itself, as it adds the time to their folder: name it in resume_from_checkpoint"
+        )
+        yield Lost(used[:1], reason)
+    yield Flow(view.path("resume_from_checkpoint"), _finds_newest(view), used[:1], always=True)
 
 
 def _read_folder(view: Reading) -> Iterator[Flow]:
@@ -189,7 +194,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("checkpoint_config.output_dir"), folder, used, same=True, always=True)
     used = (view.to("checkpoint.asynchronous"),)
     later = view.get("checkpoint.asynchronous")
-    if view.get("checkpoint.resume") == "auto":
+    if _finds_newest(view):
         if later:
             yield Lost(used, "ROLL writes at once where it resumes by itself")
         return
@@ -228,7 +233,7 @@ def _write_export(view: Writing) -> Iterator[Out]:
 
 CHECKPOINT: list[Rule] = [
     Key("save_steps", "checkpoint.every", 50, Every(), always=True),
-    Dropped("checkpoint.last", "ROLL always saves the last step", True),
+    Dropped("checkpoint.last", "ROLL always saves the last step", True, matters=True),
     Code(
         "resume",
         (K("resume_from_checkpoint", False),),

@@ -1,0 +1,158 @@
+"""Which pipeline a ROLL file is for, what its keys are called there, and what ROLL drops in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlctl.adapters.roll import ROLL
+from rlctl.documents import read_yaml
+from rlctl.report import Bucket
+
+from .texts import AGENTIC, RLVR, bucket, read, written
+
+SFT = """
+exp_name: sft
+pretrain: org/model
+sequence_length: 4096
+save_steps: 500
+sft_train:
+  training_args: {learning_rate: 1.0e-5, per_device_train_batch_size: 1, gradient_accumulation_steps: 32, num_train_epochs: 3}
+  data_args: {file_name: code.json}
+  strategy_args: {strategy_name: megatron_train, strategy_config: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2}}
+  device_mapping: list(range(0,8))
+"""
+DPO = """
+exp_name: dpo
+pretrain: org/model
+sequence_length: 512
+max_steps: 500
+beta: 0.2
+chosen_key: better
+rejected_key: worse
+actor_train:
+  training_args: {learning_rate: 1.0e-6, per_device_train_batch_size: 16, gradient_accumulation_steps: 1, num_train_epochs: 10}
+  data_args: {file_name: [pairs.json]}
+  strategy_args: {strategy_name: fsdp2_train}
+  device_mapping: list(range(0,8))
+reference:
+  strategy_args: {strategy_name: fsdp2_infer}
+  device_mapping: list(range(0,8))
+"""
+DISTILL = """
+exp_name: distill
+student_pretrain: org/student
+teacher_pretrain: org/teacher
+sequence_length: 2048
+distill_loss_weight: 0.85
+kd_objective: reverse_kl
+student:
+  training_args: {learning_rate: 2.0e-5, per_device_train_batch_size: 8, gradient_accumulation_steps: 4, num_train_epochs: 1}
+  data_args: {file_name: [rows.json]}
+  strategy_args: {strategy_name: fsdp2_train}
+  device_mapping: list(range(0,8))
+teacher:
+  strategy_args: {strategy_name: fsdp2_infer}
+  device_mapping: list(range(0,8))
+"""
+STUDENT = (
+    RLVR.replace("actor_train:", "student_train:").replace("actor_infer:", "student_infer:")
+    + """
+teacher:
+  model_args: {model_name_or_path: org/teacher}
+  strategy_args: {strategy_name: fsdp2_infer}
+  device_mapping: list(range(0,8))
+  opd_kl_coef: 0.5
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (RLVR, "rlvr"),
+        (AGENTIC, "agentic"),
+        (SFT, "sft"),
+        (DPO, "dpo"),
+        (DISTILL, "distill"),
+        (STUDENT, "opd"),
+        (STUDENT + "pure_opd_pipeline_type: agentic\n", "opd_agentic"),
+        (RLVR + "use_opd: true\nteacher: {device_mapping: '[0]'}\n", "rlvr_teacher"),
+    ],
+)
+def test_a_file_s_own_keys_tell_its_pipeline(text: str, kind: str) -> None:
+    assert ROLL.take(read_yaml(text, "run.yaml")).kind == kind
+
+
+def test_a_step_of_supervised_training_is_one_optimizer_step() -> None:
+    config = read(SFT)[0].config
+    assert config.algorithm.objective.choice == "sft"
+    assert (config.batch.prompts_per_step, config.schedule.total_epochs) == (32 * 2, 3)
+    assert (config.data.max_sequence_tokens, config.data.train[0].response_key) == (4096, "output")
+
+
+def test_preferences_are_counted_in_pairs() -> None:
+    loaded, _ = read(DPO)
+    config = loaded.config
+    assert config.batch.prompts_per_step == 16 * 8
+    assert (config.schedule.total_steps, config.schedule.total_epochs) == (500, 10)
+    assert (config.data.train[0].chosen_key, config.data.train[0].rejected_key) == ("better", "worse")
+    values, _ = written(loaded)
+    assert values["actor_train"]["training_args"]["per_device_train_batch_size"] == 16
+    assert (values["beta"], values["chosen_key"]) == (0.2, "better")
+
+
+@pytest.mark.parametrize(
+    ("text", "role"), [(SFT, "sft_train"), (DISTILL, "student"), (STUDENT, "student_train"), (DPO, "actor_train")]
+)
+def test_each_pipeline_is_written_with_its_own_role_names(text: str, role: str) -> None:
+    loaded, report = read(text)
+    assert not [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN]
+    values, _ = written(loaded)
+    assert (
+        values[role]["training_args"]["learning_rate"]
+        == read_yaml(text, "a").values[role]["training_args"]["learning_rate"]
+    )
+    others = {"sft_train", "student", "student_train", "actor_train", "actor_infer", "student_infer", "critic"} - {role}
+    assert set(values) & others <= ({"student_infer"} if role == "student_train" else set())
+
+
+def test_a_teacher_is_a_distillation() -> None:
+    offline = read(DISTILL)[0].config.algorithm.distillation
+    assert offline is not None
+    assert (offline.teacher, offline.loss, offline.coefficient, offline.top_k) == (
+        "org/teacher",
+        "reverse_kl",
+        0.85,
+        64,
+    )
+    online = read(STUDENT)[0].config.algorithm.distillation
+    assert online is not None
+    assert (online.teacher, online.coefficient) == ("org/teacher", 0.5)
+
+
+def test_a_value_that_only_other_keys_take_is_not_unknown() -> None:
+    helper = "max_actions: 25\nunused_thing: 3\n"
+    text = AGENTIC.replace("max_steps: 10}", "max_steps: '${max_actions}'}") + helper
+    loaded, report = read(text)
+    assert loaded.config.rollout.environments is not None
+    assert loaded.config.rollout.environments.custom["Sokoban"]["max_steps"] == 25
+    assert bucket(report, "max_actions") is Bucket.MAPPED
+    assert bucket(report, "unused_thing") is Bucket.UNKNOWN
+
+
+@pytest.mark.parametrize("key", ["reward_norm", "l2", "use_topr_loss", "actor_train.data_args.dataset_dir"])
+def test_what_roll_drops_or_never_reads_is_dead(key: str) -> None:
+    _, report = read(RLVR, **{key.replace(".", "__"): "x"})
+    assert bucket(report, key) is Bucket.DEAD
+
+
+def test_workers_are_written_in_the_order_of_roll_s_examples() -> None:
+    values, _ = written(read(RLVR)[0])
+    assert list(values["actor_train"])[:5] == [
+        "model_args",
+        "training_args",
+        "data_args",
+        "strategy_args",
+        "device_mapping",
+    ]
+    assert list(values).index("exp_name") < list(values).index("rollout_batch_size") < list(values).index("actor_train")

@@ -1,0 +1,103 @@
+"""ROLL: rewards and domains, validation, environments, trackers, checkpoints and variables."""
+
+from __future__ import annotations
+
+from rlctl.report import Bucket
+
+from .texts import AGENTIC, RLVR, bucket, lost, read, written
+
+JUDGE = {
+    "worker_cls": "roll.pipeline.rlvr.rewards.llm_judge_reward_worker.LLMJudgeRewardWorker",
+    "tag_included": ["RLVR"],
+    "judge_api_key": "sk-very-secret",
+    "generating_args": {"temperature": 0.8},
+    "device_mapping": "[8]",
+}
+
+
+def test_rewards_are_domains_by_tag_and_come_back() -> None:
+    loaded, report = read(RLVR, rewards__llm_judge=JUDGE)
+    math, judge = loaded.config.rewards
+    assert (math.choice, math.name, math.applies_to, math.workers) == ("rule", "math_rule", ("deepmath_103k",), 4)
+    assert (judge.choice, judge.applies_to) == ("external", ("RLVR",))
+    values, _ = written(loaded)
+    assert values["rewards"]["llm_judge"]["worker_cls"] == JUDGE["worker_cls"]
+    assert values["rewards"]["llm_judge"]["generating_args"] == {"temperature": 0.8}
+    assert bucket(report, "rewards.llm_judge.judge_api_key") is Bucket.UNSUPPORTED
+    assert "sk-very-secret" not in str(values) + str([entry.as_data() for entry in report.accounting])
+
+
+def test_one_domain_is_the_whole_of_a_batch() -> None:
+    values, _ = written(read(RLVR)[0])
+    assert values["actor_train"]["data_args"]["domain_interleave_probs"] == {"math_rule": 1.0}
+
+
+def test_shares_of_several_domains_are_kept_for_the_way_back() -> None:
+    shares = {"math_rule": 0.7, "code": 0.3}
+    loaded, report = read(RLVR, actor_train__data_args__domain_interleave_probs=shares)
+    assert bucket(report, "actor_train.data_args.domain_interleave_probs.code") is Bucket.UNSUPPORTED
+    values, _ = written(loaded)
+    assert values["actor_train"]["data_args"]["domain_interleave_probs"] == shares
+
+
+def test_validation_draws_as_roll_does_where_nothing_is_said() -> None:
+    loaded, _ = read(RLVR, validation={"data_args": {"file_name": ["aime.jsonl"]}})
+    source = loaded.config.data.eval[0]
+    sampling = source.evaluation_sampling
+    assert (source.path, sampling.temperature, sampling.top_p, sampling.top_k) == ("aime.jsonl", 0.95, 0.7, 50)
+    values, _ = written(loaded)
+    drawn = {"temperature": 0.95, "top_p": 0.7, "top_k": 50, "num_return_sequences": 1}
+    assert values["validation"]["generating_args"] == drawn
+
+
+def test_validation_lengths_are_those_of_validation() -> None:
+    keys = {"val_prompt_length": 512, "val_sequence_length": 2560}
+    loaded, _ = read(RLVR, validation={"data_args": {"file_name": ["aime.jsonl"]}}, **keys)
+    assert loaded.config.data.eval[0].evaluation_sampling.max_response_tokens == 2048
+    values, _ = written(loaded)
+    assert values["val_sequence_length"] - values["val_prompt_length"] == 2048
+
+
+def test_environments_come_back_with_their_kinds_and_settings() -> None:
+    loaded, report = read(AGENTIC, batch_adjust_mode="delete", train_env_manager__format_penalty=-0.15)
+    environments = loaded.config.rollout.environments
+    assert environments is not None
+    assert (environments.groups, environments.group_size, environments.tags) == (16, 8, ("Sokoban",))
+    assert (environments.format_penalty, environments.args) == (-0.15, {"batch_adjust_mode": "delete"})
+    assert bucket(report, "custom_envs.Sokoban.env_type") is Bucket.MAPPED
+    values, _ = written(loaded)
+    assert values["custom_envs"] == {"Sokoban": {"env_type": "sokoban", "max_steps": 10}}
+    assert values["batch_adjust_mode"] == "delete"
+    assert values["val_env_manager"]["num_env_groups"] == 64
+
+
+def test_a_tracker_keeps_its_arguments() -> None:
+    given = {"project": "alpha", "name": "first", "tags": ["a"]}
+    loaded, _ = read(RLVR, track_with="wandb", tracker_kwargs=given)
+    assert loaded.config.run.project == "alpha"
+    values, report = written(loaded)
+    assert (values["track_with"], values["tracker_kwargs"]) == ("wandb", given)
+    assert lost(report) == {}
+
+
+def test_a_run_goes_on_from_the_checkpoint_that_is_named() -> None:
+    loaded, _ = read(RLVR, resume_from_checkpoint="/ckpt/checkpoint-50", save_steps=1_000_000)
+    assert (loaded.config.checkpoint.resume, loaded.config.checkpoint.every) == ("path", None)
+    values, _ = written(loaded)
+    assert (values["resume_from_checkpoint"], values["save_steps"]) == ("/ckpt/checkpoint-50", 1_000_000)
+
+
+def test_variables_of_the_run_and_of_roles_are_text() -> None:
+    loaded, _ = read(RLVR, system_envs={"NCCL_DEBUG": "INFO", "RAY_PROFILING": 1}, actor_infer__system_envs={"A": True})
+    environment = loaded.config.environment
+    assert environment.variables == {"NCCL_DEBUG": "INFO", "RAY_PROFILING": "1"}
+    assert environment.role_variables == {"rollout": {"A": "true"}}
+    values, _ = written(loaded)
+    assert values["actor_infer"]["system_envs"] == {"A": "true"}
+
+
+def test_minutes_there_are_seconds_here() -> None:
+    loaded, _ = read(RLVR, actor_train__backend_timeout=60)
+    assert loaded.config.environment.ray.backend_timeout == 3600.0
+    values, _ = written(loaded)
+    assert values["actor_train"]["backend_timeout"] == 60
