@@ -126,13 +126,16 @@ def _devices_of(view: Writing, role: str, total: int) -> tuple[int, ...]:
         found = [placement.roles[name].devices for name in (role, "policy") if name in placement.roles]
         return next((devices for devices in found if devices), tuple(range(total)))
     if placement.layout == "split":
-        own = arithmetic.rollout_devices(view.config)
-        return tuple(range(total - own, total)) if role == "rollout" else tuple(range(total - own))
+        first = max(total - arithmetic.rollout_devices(view.config), min(1, total - 1))
+        return tuple(range(first, total)) if role == "rollout" else tuple(range(first or total))
     return tuple(range(total))
 
 
 def _lose(view: Writing) -> Iterator[Out]:
     placement = view.config.placement
+    own, total = arithmetic.rollout_devices(view.config), arithmetic.devices(view.config)
+    if placement.layout == "split" and own >= total:
+        yield Lost((view.to("placement.rollout_devices"),), f"{own} of {total} devices for rollout leave none to train")
     for role, place in placement.roles.items():
         at = (*view.to("placement.roles"), role)
         if placement.layout != "explicit":
