@@ -59,7 +59,7 @@ def test_what_cannot_be_said_is_in_the_report_and_what_cannot_be_read_is_raised(
     assert made.report.errors
     with pytest.raises(RlctlError, match="no such file"):
         rlctl.convert(str(tmp_path / "none.yaml"), "verl")
-    with pytest.raises(RlctlError, match="expected"):
+    with pytest.raises(RlctlError, match="is not closed"):
         rlctl.convert("a: [1\nb: 2\n", "verl")
     with pytest.raises(UsageError, match="nothing asks for it"):
         rlctl.convert(VERL, "verl", assume={"weather": "fine"})
