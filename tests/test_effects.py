@@ -365,7 +365,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         f"{FILTERS}[]<error_length>.max_tokens",
         3,
         wrong_and_long,
-        {FILTERS: [{"name": "error_length", "max_tokens": 2}]},
+        {FILTERS: [{"name": "error_length", "max_tokens": 4}]},
     ),
     ("algorithm.loss_weights.difficulty", True, shaped, {}),
     ("algorithm.loss_weights.length", True, shaped, {}),

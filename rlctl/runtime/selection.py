@@ -22,9 +22,9 @@ _NOT_OPTIONS = {"whiten", "kl_order"}
 
 _CARRIED_ARGS = {
     *("clip_low", "clip_high", "clip_ratio_c", "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio"),
-    *("ppo_kl_coef", "dro_beta"),
+    *("ppo_kl_coef", "dro_beta", "pg_clip", "pg_clip_low", "pg_clip_high", "use_pg_clip_range", "dual_clip_loss"),
 }
-"""Arguments that verl's config has for every loss; one that does not read them is not changed by them."""
+"""Arguments that configs of verl and ROLL have for every loss; one that does not read them is not changed by them."""
 
 
 def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:

@@ -242,7 +242,7 @@ class Shaping:
             groups=_groups(answered)[indices],
             baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
             token_penalties=self._reward_kl(packed, tokens, lengths, metrics),
-            penalties_last=isinstance(chosen, Grpo) and chosen.kl_order == "after_normalisation",
+            penalties_last=self._normalises_first,
             token_clip=shaping.clip,
             whiten_rewards=shaping.whiten,
             whiten=True if shaping.whiten_advantages else getattr(chosen, "whiten", None),
@@ -263,7 +263,15 @@ class Shaping:
             groups = self._normal_groups(answered)[indices]
             running = self.running.get(domain)
             result = rewards.normalized(result, groups, mean=scopes.mean, std=scopes.std, running=running)
-        return result if shaping.clip is None else result.clamp(-shaping.clip, shaping.clip)
+        # the group is what normalises in ROLL's grpo, and rewards are cut after that
+        clip = None if self._normalises_first else shaping.clip
+        return result if clip is None else result.clamp(-clip, clip)
+
+    @property
+    def _normalises_first(self) -> bool:
+        """Whether the estimator comes before the KL in the reward and the clip, as ROLL's grpo does."""
+        chosen = self.config.algorithm.advantage
+        return isinstance(chosen, Grpo) and chosen.kl_order == "after_normalisation"
 
     def _normal_groups(self, answered: Sequence[Answered]) -> Tensor:
         """What forms a group for normalisation. int64 [B]."""

@@ -89,6 +89,16 @@ def test_the_kl_of_grpo_may_come_after_the_group() -> None:
     assert of(samples) == pytest.approx([0.5 - 1.25, 0.5 - 1.0, -0.5])
 
 
+def test_roll_cuts_what_the_group_has_normalised() -> None:
+    """Advantages +-sqrt(1/2) of rewards 9 and 0 cut at 1/2; a KL of 1/4 each is then cut off, and the cut bites again."""
+    advantage = {"name": "grpo", "epsilon": 1e-12, "kl_order": "after_normalisation"}
+    kl = {"estimator": "k1", "coefficient": 1.0}
+    columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.75, -0.75]}
+    chosen = config(advantage=advantage, kl_in_reward=kl, reward_shaping={"clip": 0.5})
+    samples, _ = shape(chosen, group([9.0, 0.0]), **columns)
+    assert of(samples) == pytest.approx([0.25, -0.5])
+
+
 def test_an_adaptive_kl_moves_with_each_step_and_is_remembered() -> None:
     """KL 0.2 of a target of 0.1: the error is cut at 0.2, times 2 of 10 responses."""
     kl = {"estimator": "k1", "coefficient": 1.0, "adaptive": True, "target": 0.1, "horizon": 10}
@@ -209,11 +219,11 @@ def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
 
 
 def test_masks_of_roll() -> None:
-    """A share of 1/4 is not above 1/4; wrong responses beyond two tokens are left out; one response alone is not compared."""
+    """A share of 1/4 is not above 1/4; wrong responses of three tokens are left out; one response alone is not compared."""
     answered = [group([1.0, 0.0, 0.0, 0.0]), group([1.0, 0.0], [3, 3]), group([0.0])]
     samples, _ = shape(config(filters=[{"name": "difficulty_mask", "low": 0.25, "high": 0.95}]), *answered)
     assert [sample.counted for sample in samples] == [False] * 4 + [True] * 3
-    samples, _ = shape(config(filters=[{"name": "error_length", "max_tokens": 2}]), *answered)
+    samples, _ = shape(config(filters=[{"name": "error_length", "max_tokens": 3}]), *answered)
     assert [sample.counted for sample in samples] == [True] * 4 + [True, False, True]
 
 

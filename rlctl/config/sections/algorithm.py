@@ -36,7 +36,7 @@ class Grpo(Advantage, name="grpo"):
     epsilon: Positive = 1e-6
     """Added to the standard deviation."""
     kl_order: Literal["before_normalisation", "after_normalisation"] = "before_normalisation"
-    """Whether a KL penalty in the reward is subtracted before the group is normalised (verl) or after (ROLL)."""
+    """Whether KL in the reward is subtracted, and rewards are clipped, before the group is normalised (verl) or after (ROLL)."""
 
 
 @section
@@ -354,10 +354,10 @@ class DifficultyMask(Filter, name="difficulty_mask"):
 
 @section
 class ErrorLengthClip(Filter, name="error_length"):
-    """Leave wrong responses beyond a length out of the loss (ROLL's ``error_max_len_clip``)."""
+    """Leave long wrong responses out of the loss (ROLL's ``error_max_len_clip``)."""
 
     max_tokens: Tokens = 1024
-    """Longest wrong response kept."""
+    """Wrong responses this long or longer are left out."""
 
 
 @section

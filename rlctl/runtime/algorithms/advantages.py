@@ -247,7 +247,8 @@ def estimate(
         values: [N], the critic's.
         baselines: [B], the reward of the greedy response to the same prompt.
         token_penalties: [N], what each token costs (the KL in the reward): subtracted before any statistic.
-        penalties_last: subtract them from the estimator's result instead, summed from each token to the end (ROLL's grpo).
+        penalties_last: the estimator looks at ``rewards`` alone and its result [B] is the reward that penalties are taken
+            off, that is cut, whitened, and summed from each token to the end (ROLL's grpo).
         token_clip: cut each token's reward, penalties taken off, to plus and minus this.
         whiten_rewards: whiten token rewards.
         whiten: the advantages; None as the estimator's source does.
@@ -259,27 +260,25 @@ def estimate(
     """
     estimator = lookup(ADVANTAGES, name, "advantage estimator")
     penalties = rewards.new_zeros(int(lengths.sum())) if token_penalties is None else token_penalties
-    early = torch.zeros_like(penalties) if penalties_last else penalties
-    per_token = token_rewards(rewards, early, lengths)
-    response = rewards - sequence_sum(early, lengths)
-    if token_clip is not None:
-        per_token = per_token.clamp(-token_clip, token_clip)
-    if whiten_rewards:
-        per_token = whitened(per_token, trained)
-    if token_clip is not None or whiten_rewards:
-        response = torch.where(lengths > 0, sequence_sum(per_token, lengths), response)
-    tensors = {
-        "rewards": response,
-        "token_rewards": per_token,
-        "lengths": lengths,
-        "groups": groups,
-        "values": values,
-        "baselines": baselines,
-    }
+
+    def per_token(responses: Tensor) -> Tensor:
+        """Token rewards of responses with these rewards, penalties taken off, cut and whitened. [N]."""
+        result = token_rewards(responses, penalties, lengths)
+        result = result if token_clip is None else result.clamp(-token_clip, token_clip)
+        return whitened(result, trained) if whiten_rewards else result
+
+    tensors = {"rewards": rewards, "lengths": lengths, "groups": groups, "values": values, "baselines": baselines}
+    if not penalties_last:
+        tokens, responses = per_token(rewards), rewards - sequence_sum(penalties, lengths)
+        if token_clip is not None or whiten_rewards:
+            responses = torch.where(lengths > 0, sequence_sum(tokens, lengths), responses)
+        tensors |= {"token_rewards": tokens, "rewards": responses}
     result = estimator(tensors, **options)
-    advantages = result if estimator.per_token else spread(result, lengths)
     if penalties_last:
-        advantages = advantages - discounted_sum(penalties, lengths, 1.0)
+        clipped = result if token_clip is None else result.clamp(-token_clip, token_clip)
+        advantages = discounted_sum(per_token(clipped), lengths, 1.0)
+    else:
+        advantages = result if estimator.per_token else spread(result, lengths)
     returns = advantages + values if estimator.needs_values and values is not None else None
     if estimator.whiten if whiten is None else whiten:
         advantages = whitened(advantages, trained)

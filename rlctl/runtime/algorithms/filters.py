@@ -31,11 +31,11 @@ def group_mean_between(values: Tensor, groups: Tensor, *, low: float, high: floa
 
 
 def short_or_right(lengths: Tensor, right: Tensor, *, max_tokens: int) -> Tensor:
-    """Keep responses that are right, or no longer than ``max_tokens``. bool [B].
+    """Keep responses that are right, or shorter than ``max_tokens``. bool [B].
 
     Source: error_max_len_clip in ROLL's functionals.py.
     """
-    return right | (lengths <= max_tokens)
+    return right | (lengths < max_tokens)
 
 
 def difficulty_weights(difficulty: Tensor) -> Tensor:

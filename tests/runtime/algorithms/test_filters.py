@@ -34,7 +34,7 @@ def test_groups_on_a_bound_are_left_out() -> None:
 
 
 def test_long_wrong_responses_are_left_out() -> None:
-    kept = short_or_right(torch.tensor([9, 10, 11, 11]), torch.tensor([0, 0, 0, 1]) > 0, max_tokens=10)
+    kept = short_or_right(torch.tensor([9, 9, 10, 10]), torch.tensor([1, 0, 0, 1]) > 0, max_tokens=10)
     assert kept.tolist() == [True, True, False, True]
 
 
