@@ -127,7 +127,9 @@ def _devices_of(view: Writing, role: str, total: int) -> tuple[int, ...]:
         return next((devices for devices in found if devices), tuple(range(total)))
     if placement.layout == "split":
         first = max(total - arithmetic.rollout_devices(view.config), min(1, total - 1))
-        return tuple(range(first, total)) if role == "rollout" else tuple(range(first or total))
+        trained = arithmetic.train_devices(view.config)
+        policy = trained if 0 < trained < first else first or total
+        return tuple(range(first, total)) if role == "rollout" else tuple(range(policy))
     return tuple(range(total))
 
 
