@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rlctl import arithmetic
@@ -23,7 +22,6 @@ from rlctl.adapters.rules import (
     Out,
     Reading,
     Rule,
-    Same,
     Tree,
     When,
     Writing,
@@ -127,15 +125,19 @@ def _args(name: str, named: tuple[str, ...]) -> Tree:
 # Sizes: tensor x pipeline devices a worker, and a worker for each
 
 
-@dataclass(frozen=True)
-class ExpertSwitch(Same):
-    """Whether vLLM splits experts at all: then over the devices of one engine."""
+def _read_experts(view: Reading) -> Iterator[Flow]:
+    """vLLM splits experts over all devices of an engine, or not at all."""
+    key = f"{S}.enable_expert_parallel"
+    width = _wide(view) * _count(view, "data_parallel_size")
+    yield Flow(view.to("rollout.parallel.expert"), width if view.get(key) else 1, (view.path(key),))
 
-    def read(self, value: Any, view: Reading) -> Any:
-        return _wide(view) * _count(view, "data_parallel_size") if value else 1
 
-    def write(self, value: Any, view: Writing) -> Any:
-        return value > 1
+def _write_experts(view: Writing) -> Iterator[Out]:
+    wanted, width = view.get("rollout.parallel.expert"), arithmetic.devices_per_rollout_engine(view.config)
+    used = (view.to("rollout.parallel.expert"),)
+    if wanted not in (1, width):
+        yield Lost(used, f"vLLM splits experts over all {width} devices of an engine, or not at all; not over {wanted}")
+    yield Flow(view.path(f"{S}.enable_expert_parallel"), wanted > 1, used)
 
 
 def _count(view: Reading, name: str) -> int:
@@ -247,7 +249,13 @@ WIDTH = Code(
 VLLM: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline", 1),
     _data_rule(),
-    Key(f"{S}.enable_expert_parallel", "rollout.parallel.expert", False, ExpertSwitch()),
+    Code(
+        "experts",
+        (K(f"{S}.enable_expert_parallel", False),),
+        ("rollout.parallel.expert",),
+        _read_experts,
+        _write_experts,
+    ),
     Key(f"{S}.gpu_memory_utilization", f"{M}gpu_fraction", 0.9),
     Key(f"{S}.max_num_seqs", f"{M}max_running_responses", None),
     Key(f"{S}.max_num_batched_tokens", f"{M}max_batched_tokens", 8192),

@@ -78,7 +78,12 @@ def is_strategy(names: tuple[str, ...], worker: str) -> Any:
 
 def is_engine(name: str, to: str) -> Any:
     """Whether the engine at a canonical place is this one, and ROLL runs it there."""
-    return lambda view: view.get(f"{to}.name") == name == engine_written(view, to)
+    return lambda view: view.get(f"{to}.name") == name == engine_written(view, to) and not unsharded(view, to)
+
+
+def unsharded(view: Writing, to: str) -> bool:
+    """Whether each device holds the whole reference, which ROLL does without an engine."""
+    return to.startswith("reference") and view.get(f"{to}.name") == "fsdp2" and view.get(f"{to}.shard") == 1
 
 
 def under(names: tuple[str, ...], worker: str, to: str, engine: str, rules: list[Rule]) -> When:
@@ -101,6 +106,14 @@ class Only(Same):
 
 
 @dataclass(frozen=True)
+class Some(Listed):
+    """A list that is left out where it is empty."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return list(value) if value else ABSENT
+
+
+@dataclass(frozen=True)
 class Joined(Listed):
     """A list that ROLL writes as one text with commas."""
 
@@ -108,7 +121,7 @@ class Joined(Listed):
         return [item.strip() for item in value.split(",")] if isinstance(value, str) else super().read(value, view)
 
     def write(self, value: Any, view: Writing) -> Any:
-        return ",".join(value) if value else None
+        return ",".join(value) if value else ABSENT
 
 
 @dataclass(frozen=True)
@@ -167,7 +180,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         raw = f"{engine}_{kind}"
         how: How = "mapped"
         note = ""
-        if name == "fsdp2" and infers and view.get(f"{to}.shard") == 1:
+        if unsharded(view, to):
             raw = "hf_infer"
             yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
         elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
@@ -207,20 +220,15 @@ def sizes(worker: str, to: str) -> list[Rule]:
             to,
             "fsdp2",
             [
-                Key(f"{s}fsdp_size", f"{to}.shard", 1, Shards(to=to), write_when=_shards(to)),
+                Key(f"{s}fsdp_size", f"{to}.shard", 1, Shards(to=to)),
                 Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
                 Key(f"{s}reshard_after_forward", f"{to}.reshard_after_forward", True, NullReads(True)),
-                Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
+                Key(f"{s}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Some()),
                 Key(f"{worker}.model_args.ulysses_size", f"{to}.sequence_parallel", 1, NullReads(1)),
                 Key(f"{s}ep_size", f"{to}.expert_parallel", 1),
             ],
         ),
     ]
-
-
-def _shards(to: str) -> Any:
-    """Whether FSDP2 shards at all; a reference that does not runs on Hugging Face."""
-    return lambda view: not (to.startswith("reference") and view.get(f"{to}.shard") == 1)
 
 
 def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> list[Rule]:
