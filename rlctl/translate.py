@@ -7,7 +7,6 @@ makes one ledger of the two: what became of every leaf of the source, and where 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,14 +29,12 @@ from rlctl.documents import (
     dotted,
     read_overrides,
 )
+from rlctl.documents.override_lists import with_quoted_home
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
 from rlctl.sources import Input, Script, gather, gather_text, is_script_file
-
-_HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
-
 
 FACTS: Mapping[str, str] = {
     "dataset_rows": "rows of the training data, where epochs must become steps",
@@ -216,7 +213,8 @@ def read_input(
     changes = [*given.overrides, *override_lines(overrides)]
     environment = {**(os.environ if environment is None else environment), **given.environment}
     document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
-    found, taken = _taken(document, dialect or given.dialect, given.kind)
+    kind = given.kind if _asked(dialect)[0] in ("", given.dialect) else ""
+    found, taken = _taken(document, dialect or given.dialect, kind)
     outcome = found.read(
         _without_kept(document),
         taken,
@@ -308,11 +306,7 @@ def _other_release(found: Dialect, taken: Taken, report: Report) -> list[Finding
 def override_lines(lines: Iterable[str | tuple[str, Location]], name: str = "command line") -> list[Override]:
     """Overrides as their users write them; a path that starts with ``~/``, which a shell would expand, needs no quotes."""
     placed = [(line, Location(name, number)) if isinstance(line, str) else line for number, line in enumerate(lines, 1)]
-    return read_overrides([(_quoted(text), at) for text, at in placed], name)
-
-
-def _quoted(text: str) -> str:
-    return _HOME.sub(lambda match: f"'{match[1]}'", text) if "~/" in text or "<" in text else text
+    return read_overrides([(with_quoted_home(text), at) for text, at in placed], name)
 
 
 def read_many(
@@ -359,8 +353,14 @@ def read_many(
     whole = Report()
     stems = _stems(sources)
     for index, (source, stem) in enumerate(zip(sources, stems, strict=True)):
+        script = is_script_file(source)
         loaded, report = read(
-            source, dialect=dialect, environment=environment, options=options, trace=trace, variables=variables
+            source,
+            dialect=dialect,
+            environment=environment,
+            options=options,
+            trace=trace and script,
+            variables=variables if script else None,
         )
         whole.merge(_staged(report, index))
         if loaded is not None:
@@ -454,10 +454,13 @@ def convert(
     """
     check_facts(facts or {})
     whole = {**(facts or {}), **(options or {})}
+    around = os.environ if environment is None else environment
+    how = Script(tuple(overrides), {}, around)
+    given = gather_text(str(source), "<text>", how) if _is_text(source) else gather(source, how)
     loaded, report = read_input(
-        gather_text(str(source), "<text>") if _is_text(source) else gather(source),
+        given,
         dialect=dialect,
-        overrides=overrides,
+        overrides=[line for line in overrides if line not in given.taken],
         assignments=assignments,
         environment=environment,
         options=whole,

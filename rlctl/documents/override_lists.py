@@ -9,9 +9,10 @@ from rlctl.documents.yaml_read import read_yaml
 from rlctl.errors import DocumentError, Location
 
 _KEY = r"(?:\+{1,2})?[A-Za-z_][\w./@:-]*(?:\[\d+\])*"
-_LINE = re.compile(rf"(?:{_KEY}=.*|~[A-Za-z_][\w./@-]*)")
-_DOTTED = re.compile(r"(?:\+{1,2})?[A-Za-z_]\w*[./@][\w./@:-]*=|[+~]")
+_LINE = re.compile(rf"(?:{_KEY}=.*|~[A-Za-z_][\w./@-]*|--config-(?:name|path|dir)=.*)", re.DOTALL)
+_DOTTED = re.compile(r"--config|(?:\+{1,2})?[A-Za-z_]\w*[./@][\w./@:-]*=|[+~]")
 _ITEM = re.compile(r"- ")
+_HOME = re.compile(r"(?<=[=\[,])\s*(~/[^,\]\[{}'\"]*|<[\w-]+>/[^,\]\[{}'\"]*)(?=$|[,\]])")
 
 
 def looks_like_overrides(text: str, *, yaml: bool) -> bool:
@@ -25,11 +26,24 @@ def looks_like_overrides(text: str, *, yaml: bool) -> bool:
     lines = [line for line in lines if line and not line.startswith("#") and line != "---"]
     if not lines:
         return False
-    if all(_ITEM.match(line) for line in lines):
-        return all(_LINE.match(line[2:].strip("'\" ")) for line in lines)
+    if _ITEM.match(lines[0]):
+        return _is_list_of_overrides(text)
     if yaml:
         return False
     return all(_LINE.match(line) for line in lines) and any(_DOTTED.match(line) for line in lines)
+
+
+def _is_list_of_overrides(text: str) -> bool:
+    try:
+        items = _of_yaml(text, "")
+    except DocumentError:
+        return False
+    return all(_LINE.fullmatch(item) for item, _ in items)
+
+
+def with_quoted_home(text: str) -> str:
+    """An override in which a path that starts with ``~/``, which a shell would expand, needs no quotes."""
+    return _HOME.sub(lambda match: f"'{match[1]}'", text) if "~/" in text or "<" in text else text
 
 
 def read_override_list(text: str, name: str) -> list[Override]:
@@ -38,15 +52,24 @@ def read_override_list(text: str, name: str) -> list[Override]:
     Raises:
         DocumentError: one of them is no override.
     """
-    if any(_ITEM.match(line) for line in text.splitlines()):
-        return read_overrides(_of_yaml(text, name), name)
+    return read_overrides([(with_quoted_home(item), at) for item, at in list_items(text, name)], name)
+
+
+def list_items(text: str, name: str) -> list[tuple[str, Location]]:
+    """The items of a list of overrides as they are written; options such as ``--config-name=x`` may be among them.
+
+    Raises:
+        DocumentError: an item is no text.
+    """
+    if looks_like_overrides(text, yaml=True):
+        return _of_yaml(text, name)
     lines = [(line.strip(), number) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(line, number) for line, number in lines if line and not line.startswith("#")]
     if any(line.endswith("\\") for line, _ in lines) or any(
         len(line.split()) > 1 and _several(line) for line, _ in lines
     ):
-        return read_overrides(_of_shell(text, name), name)
-    return read_overrides([(line, Location(name, number)) for line, number in lines], name)
+        return _of_shell(text, name)
+    return [(line, Location(name, number)) for line, number in lines]
 
 
 def _of_yaml(text: str, name: str) -> list[tuple[str, Location]]:

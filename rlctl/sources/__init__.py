@@ -6,14 +6,15 @@ dialect reads them. Nothing here knows what a key means.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
-from rlctl.documents import Document, read_text, read_yaml
+from rlctl.documents import read_text, read_yaml
 from rlctl.documents.files import STDIN, shown_name
-from rlctl.documents.override_lists import looks_like_overrides, read_override_list
+from rlctl.documents.override_lists import looks_like_overrides
 from rlctl.errors import UsageError
-from rlctl.sources.files import composed, hydra_left
+from rlctl.sources.files import composed, hydra_left, listed
 from rlctl.sources.given import Input, Script
 
 _SCRIPT_ENDINGS = (".sh", ".bash")
@@ -29,7 +30,7 @@ def gather(source: str | Path, script: Script | None = None) -> Input:
         DocumentError: it, or something that it includes, is missing or cannot be read.
         UsageError: there is something on the command line that only a launch script takes.
     """
-    how = script or Script()
+    how = script or Script(environment=os.environ)
     path = Path(source)
     if str(source) != STDIN and path.is_dir() and path.name == ".hydra":
         path = path / "config.yaml"
@@ -47,14 +48,14 @@ def gather_text(text: str, name: str, script: Script | None = None) -> Input:
         DocumentError: it, or something that it includes, cannot be read.
         UsageError: there is something that only a launch script takes.
     """
-    how = script or Script()
+    how = script or Script(environment=os.environ)
     if is_script(text, name):
         from rlctl.sources.scripts import read_launch
 
         return read_launch(text, name, how)
     _refuse_script_options(how, name)
     if looks_like_overrides(text, yaml=name.endswith(_YAML_ENDINGS)):
-        return Input(Document(name, {}), read_override_list(text, name))
+        return listed(text, name)
     return composed(read_yaml(text, name))
 
 
@@ -86,4 +87,4 @@ def _refuse_script_options(how: Script, name: str) -> None:
         raise UsageError(f"--env sets a variable of a launch script, and {name} is none", hint="set it before rlctl")
 
 
-__all__ = ["Input", "Script", "gather", "is_script", "is_script_file"]
+__all__ = ["Input", "Script", "gather", "gather_text", "is_script", "is_script_file"]

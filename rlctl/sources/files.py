@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names
-from rlctl.documents import Document, Override, read_overrides, read_text
+from rlctl.documents import Document, Override, read_overrides, read_text, read_yaml
 from rlctl.documents.composition import Choice, Composition, compose, has_defaults
-from rlctl.documents.override_lists import read_override_list
+from rlctl.documents.override_lists import list_items, read_override_list, with_quoted_home
 from rlctl.errors import DocumentError, Location
 from rlctl.report import Finding, Level
 from rlctl.sources.given import Input
@@ -65,6 +65,35 @@ def _group(choice: Choice) -> tuple[str, tuple[str, ...], str, str, Location, st
     """A choice from a config group, as the fields of the override that says the same."""
     group, _, package = choice.group.partition("@")
     return group, (group,), choice.name, f"{choice.group}={choice.name}", choice.at, package or None
+
+
+def listed(text: str, name: str) -> Input:
+    """A list of overrides, with the config that a ``--config-name`` among them starts from.
+
+    Raises:
+        DocumentError: there is neither such a file nor such a config.
+    """
+    items = list_items(text, name)
+    options = [(item, at) for item, at in items if item.startswith("--")]
+    written = read_overrides([(with_quoted_home(item), at) for item, at in items if not item.startswith("--")], name)
+    named = {item.partition("=")[0]: (item.partition("=")[2].strip("'\""), at) for item, at in options}
+    if "--config-name" not in named:
+        return Input(Document(name, {}), written)
+    config, at = named["--config-name"]
+    stem = config.removesuffix(".yaml")
+    folder = named.get("--config-path", named.get("--config-dir", ("", at)))[0]
+    file = Path(name).parent / folder / f"{stem}.yaml"
+    if folder and file.is_file():
+        given = composed(read_yaml(read_text(file), str(file)))
+        return replace(given, overrides=[*given.overrides, *written])
+    for dialect in names():
+        if (shipped := dialect_called(dialect).configs.get(stem)) is not None:
+            message = f"'{stem}' comes with {dialect}: its settings are {dialect}'s defaults"
+            note = Finding("shipped-config", Level.NOTE, message, at=at)
+            first = read_overrides([(override, at) for override in shipped.overrides], name)
+            reason = f"it starts from {stem}, which comes with {dialect}"
+            return Input(Document(name, {}), [*first, *written], dialect, shipped.kind, reason, [note])
+    raise DocumentError(f"starts from the config '{stem}', and there is no file {file}", at=at)
 
 
 def hydra_left(document: Document, folder: Path) -> Input:

@@ -118,6 +118,7 @@ LISTS = {
     "one a line": "a.b=1\n\n# why\n+c.d='x y'\n~e.f\ng=[1, 2]\n",
     "as hydra leaves them": "- a.b=1\n# why\n- +c.d='x y'\n- ~e.f\n- g=[1, 2]\n",
     "as hydra leaves them, quoted": "---\n- 'a.b=1'\n- \"+c.d='x y'\"\n- ~e.f\n- g=[1, 2]\n",
+    "as hydra leaves long ones": "- a.b=1\n- +c.d='x\n  y'\n- ~e.f\n- g=[1, 2]\n",
     "pasted from a command line": "a.b=1 +c.d=\"'x y'\" \\\n  ~e.f \\\n  g='[1, 2]' \\\n",
 }
 
@@ -136,6 +137,26 @@ def test_a_list_of_overrides_is_read(case: str) -> None:
     ]
     lines = text.splitlines()
     assert all(item.key in lines[item.at.line - 1] for item in found)
+
+
+def test_a_list_of_overrides_may_name_what_it_starts_from(tmp_path: Path) -> None:
+    file = tmp_path / "list.txt"
+    file.write_text(
+        "--config-path=config\n--config-name=ppo_megatron_trainer.yaml\ntrainer.nnodes=2\ndata.train_files=~/x\n"
+    )
+    loaded, report = translate.read(file)
+    assert loaded is not None
+    assert loaded.config.train.engine.choice == "megatron"
+    assert "ppo_megatron_trainer" in report.reason
+    file.write_text("--config-name=nowhere\ntrainer.nnodes=2\n")
+    with pytest.raises(DocumentError, match="nowhere"):
+        gather(file)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "nowhere.yaml").write_text(VERL)
+    file.write_text("--config-path=conf\n--config-name=nowhere\ntrainer.nnodes=3\n")
+    loaded, _ = translate.read(file)
+    assert loaded is not None
+    assert (loaded.config.placement.nodes, loaded.config.batch.prompts_per_step) == (3, 64)
 
 
 @pytest.mark.parametrize(
