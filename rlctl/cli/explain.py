@@ -1,7 +1,8 @@
-"""``rlctl explain``: one key of the canonical config."""
+"""``rlctl explain``: one key, of the canonical config or of any dialect."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,20 +11,27 @@ import typer
 from rlctl.cli import arguments, completion, output
 
 if TYPE_CHECKING:
+    from rlctl.adapters.matrix import Meaning, Spelling
     from rlctl.config.explain import Explanation
 
 
 def explain(
     key: Annotated[
         str,
-        typer.Argument(metavar="KEY", help="As [b]train.optimizer.learning_rate[/b].", autocompletion=completion.keys),
+        typer.Argument(
+            metavar="KEY",
+            help="As [b]train.optimizer.learning_rate[/b], or a key of a dialect.",
+            autocompletion=completion.keys,
+        ),
     ],
     *,
     json: arguments.Json = False,
 ) -> None:
-    """Explain a key: what it is, its type, unit, range and default, and whether runs honour it.
+    """Explain a key of any dialect: what it is, its type, unit, range and default, and what it is called in every dialect.
 
-    Keys are written as in a file, with or without list indices, or with the name of an option:
+    A key of the canonical config shows whether runs honour it, and its name, default and conversion in each dialect. A key of a
+    dialect shows what it means there, and the canonical key that it becomes; [bold]verl:data.train_batch_size[/bold] asks one
+    dialect. Keys are written as in a file, with or without list indices, or with the name of an option:
     [bold]algorithm.advantage<grpo>.epsilon[/bold]. A section shows what is in it.
 
     [bold]Examples[/bold]
@@ -33,21 +41,108 @@ def explain(
     [cyan]rlctl explain algorithm.advantage[/cyan]
 
     [cyan]rlctl explain data.train[0].path[/cyan]
-    """
-    from rlctl.config.explain import explain as look_up
 
-    found = look_up(key)
-    if json:
-        output.data(as_data(found))
+    [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
+    """
+    from rlctl.adapters.matrix import meanings, nearest
+    from rlctl.config.explain import explain as look_up
+    from rlctl.errors import ConfigError
+
+    try:
+        found: Explanation | None = look_up(key)
+    except ConfigError as error:
+        theirs = meanings(key)
+        if not theirs:
+            near = nearest(key)
+            hint = "; ".join(
+                part for part in (error.hint, f"in other dialects {', '.join(near)}" if near else "") if part
+            )
+            raise ConfigError(f"there is no key {key!r} in any dialect", hint=hint) from None
+        found = None
     else:
-        output.show(*lines(found))
+        theirs = meanings(key)
+    if json:
+        ours = as_data(found) if found is not None else {}
+        output.data({**ours, "meanings": [meaning.as_data() for meaning in theirs]})
+        return
+    shown = list(lines(found)) if found is not None else []
+    for meaning in theirs:
+        shown += [*([""] if shown else []), *meaning_lines(meaning)]
+    output.show(*shown)
 
 
 def as_data(found: Explanation) -> dict[str, Any]:
-    """An explanation as plain data."""
+    """An explanation as plain data, with the key's name in every dialect."""
     from dataclasses import asdict
 
-    return asdict(found) | {"support": support(found.pattern)}
+    dialects = [spelling.as_data() for spelling in _spellings(found)]
+    return asdict(found) | {"support": support(found.pattern), "dialects": dialects}
+
+
+def _spellings(found: Explanation) -> list[Spelling]:
+    """What a key is called in every dialect; of a choice, the key that chooses."""
+    from rlctl.adapters.matrix import canonical_paths, spellings
+
+    path = _bare(found.pattern)
+    paths = {
+        path,
+        *(f"{path}{suffix}.{tag}" for suffix in ("", "[]", "{}") for tag in ("name", "type") if found.options),
+    }
+    return [item for known in canonical_paths() if known in paths for item in spellings(known)]
+
+
+def _bare(pattern: str) -> str:
+    """A key's pattern without the names of options."""
+    return re.sub(r"<[^<>]*>", "", pattern)
+
+
+def meaning_lines(meaning: Meaning) -> Iterator[str]:
+    """What a dialect's key means, and the canonical keys that it becomes."""
+    from rlctl.adapters.matrix import default_text
+    from rlctl.config.explain import explain as look_up
+
+    releases = f", releases {meaning.releases[0]} to {meaning.releases[-1]}" if meaning.releases else ""
+    yield f"[bold]{_escaped(meaning.key)}[/]  {meaning.dialect}: {', '.join(meaning.kinds)}{releases}"
+    if default := default_text(meaning.default):
+        yield f"  default   {_escaped(default)}"
+    yield from (f"  note      {_escaped(note)}" for note in meaning.notes)
+    if not meaning.canonical:
+        yield "  canonical none: it means something only there"
+    for path in meaning.canonical:
+        found = look_up(re.sub(r"\.(name|type)$", "", path)) if path.endswith((".name", ".type")) else look_up(path)
+        yield ""
+        yield f"  is [bold]{_escaped(path)}[/]"
+        yield f"    {_escaped(_prose(found.help))}"
+        facts = {"default": found.default, "unit": found.unit, "runs": support(found.pattern)}
+        yield from (f"    {name:<9} {_escaped(fact)}" for name, fact in facts.items() if fact)
+        if len(meaning.canonical) == 1:
+            yield from _elsewhere(found, but=meaning.dialect)
+
+
+def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
+    """A key in every dialect: name, default, how the value changes; or why there is nothing."""
+    from rlctl.adapters.matrix import default_text
+
+    spelled = [item for item in _spellings(found) if item.dialect != but]
+    if not spelled:
+        return
+    yield ""
+    yield "  in other dialects:" if but else "  in each dialect:"
+    width = max(len(item.dialect) for item in spelled)
+    for place, item in enumerate(spelled):
+        again = place > 0 and spelled[place - 1].dialect == item.dialect
+        kinds = (
+            f"({', '.join(item.kinds)}) "
+            if again or sum(other.dialect == item.dialect for other in spelled) > 1
+            else ""
+        )
+        names = ", ".join(
+            f"{key.name} ({default_text(key.default)})" if default_text(key.default) else key.name
+            for key in item.keys[:6]
+        )
+        notes = "; ".join(item.notes)
+        told = f"{names}: {notes}" if names and notes else names or f"nothing: {notes}"
+        yield f"    {'' if again else item.dialect:<{width}}  {_escaped(kinds + told)}"
 
 
 def support(pattern: str) -> str:
@@ -80,6 +175,7 @@ def lines(found: Explanation) -> Iterator[str]:
             yield f"  {name:<9} {_escaped(fact)}"
     yield from _options(found)
     yield from _below(found.below)
+    yield from _elsewhere(found)
     if found.also:
         yield ""
         yield "  the same name in other options:"

@@ -54,3 +54,39 @@ def test_every_key_can_be_shown(rlctl: Any) -> None:
 
     for key in walk(Config):
         assert len(list(lines(explain(key.pattern)))) > 3
+
+
+def test_a_canonical_key_shows_its_name_and_default_in_each_dialect(rlctl: Any) -> None:
+    shown = rlctl("explain", "train.optimizer.learning_rate").out
+    assert "actor_rollout_ref.actor.optim.lr (1e-06)" in shown
+    assert "algorithm.optimizer.lr (1e-06)" in shown
+    dropped = rlctl("explain", "algorithm.aggregation.scale_factor").out
+    assert "nothing: Trinity divides by the longest response" in dropped
+    choice = rlctl("explain", "algorithm.advantage").out
+    assert "algorithm.adv_estimator (gae)" in choice
+
+
+def test_a_key_of_a_dialect_leads_to_the_canonical_one(rlctl: Any) -> None:
+    shown = rlctl("explain", "actor_rollout_ref.rollout.n")
+    assert shown.code == 0
+    assert "is batch.responses_per_prompt" in shown.out
+    assert "algorithm.repeat_times (1)" in shown.out
+    only = rlctl("explain", "trinity:algorithm.repeat_times").out
+    assert "releases 0.5 to 0.6" in only
+    carried = rlctl("explain", "trainer.esi_redundant_time").out
+    assert "carried: elastic instances" in carried
+
+
+def test_a_key_that_nobody_has_names_near_ones_of_every_dialect(rlctl: Any) -> None:
+    shown = rlctl("explain", "data.train_bach_size")
+    assert shown.code == 1
+    assert "in other dialects data.train_batch_size" in shown.err
+
+
+def test_json_has_names_and_meanings(rlctl: Any) -> None:
+    ours = json.loads(rlctl("explain", "batch.ppo_epochs", "--json").out)
+    assert {item["dialect"] for item in ours["dialects"]} >= {"verl", "trinity"}
+    theirs = json.loads(rlctl("explain", "data.train_batch_size", "--json").out)
+    assert [(item["dialect"], item["canonical"]) for item in theirs["meanings"]] == [
+        ("verl", ["batch.prompts_per_step"])
+    ]
