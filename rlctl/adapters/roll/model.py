@@ -106,8 +106,10 @@ def _read_template(view: Reading) -> Iterator[Flow]:
         return
     text, args = TEMPLATES[name]
     used = (view.path(key),)
-    note = "the tokenizer's own" if text is None else "as Jinja text"
-    yield Flow(view.to("model.chat_template"), text, used, "mapped" if text is None else "derived", note)
+    if text is None:
+        yield Flow((), None, used, "mapped", "the tokenizer's own")
+    else:
+        yield Flow(view.to("model.chat_template"), text, used, "derived", "as Jinja text")
     for arg, value in args.items():
         yield Flow((*view.to("model.chat_template_args"), arg), value, used, "derived")
 

@@ -58,7 +58,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
         if not isinstance(value, int) or not _is_there(view, worker):
             yield Flow(view.to(to), None, tuple(view.path(name) for name in (size, switch, tokens)))
             return
-        yield Flow(view.to(to), {}, (view.path(key),))
+        yield Flow(view.to(to), {}, ())
         yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", (view.path(switch),))
         yield Flow(view.to(f"{to}.per_replica"), value, (view.path(key),), same=True)
         yield Flow((), None, (view.path(other),), "dead", f"{switch} is {str(by_tokens).lower()}")
@@ -102,7 +102,7 @@ def _read_critic_batch(view: Reading) -> Iterator[Flow]:
     count = data_parallel(view, C)
     if not isinstance(each, int) or not isinstance(times, int):
         return
-    yield Flow(view.to("critic.micro"), {}, used[:1])
+    yield Flow(view.to("critic.micro"), {}, ())
     yield Flow(view.to("critic.micro.by"), "responses", ())
     yield Flow(view.to("critic.micro.per_replica"), each, used[:1], same=True)
     note = f"{each} a rank x {times} accumulated x {count or 1} ranks"
