@@ -154,4 +154,82 @@ def _copy(item: Any) -> Any:
     return [_copy(inner) for inner in item] if isinstance(item, list) else item
 
 
-__all__ = ["BASE", "SFT", "Choice", "build", "fields_of", "leaves", "values"]
+@st.composite
+def numbered(draw: st.DrawFn) -> Config:
+    """A run whose every number is drawn: batch, schedule, loss, lengths, sampling, devices. Most divide; some do not."""
+
+    def one(*choices: Any) -> Any:
+        return draw(st.sampled_from(choices))
+
+    group, prompts = one(1, 4, 8), one(16, 32, 64, 96)
+    parts = one(1, 2, 4)
+    engine = one(
+        {"name": "fsdp2"},
+        {"name": "fsdp2", "sequence_parallel": 2},
+        {"name": "megatron"},
+        {"name": "megatron", "tensor": 2, "context": 2},
+    )
+    shape = one("constant", "cosine") if engine["name"] == "fsdp2" else one("constant", "cosine", "linear")
+    kl = {"estimator": one("k1", "k2", "k3", "abs"), "coefficient": one(0.001, 0.25)}
+    rl: dict[str, Any] = {"objective": {"name": "rl"}, "advantage": {"name": one("grpo", "rloo", "gae")}}
+    rl["policy_loss"] = one(
+        {"name": "ppo_clip", "clip_low": 0.25, "clip_high": 0.5, "dual_clip": 4.0},
+        {"name": "ppo_clip", "clip_low": 0.125, "clip_high": 0.125, "dual_clip": None},
+        {"name": "gspo"},
+        {"name": "cispo", "clip_low": 0.5},
+    )
+    rl["aggregation"] = {"mode": one("token_mean", "seq_mean_token_sum", "seq_mean_token_mean")}
+    rl[one("kl_in_loss", "kl_in_reward")] = one(None, kl)
+    sampling = st.fixed_dictionaries(
+        {
+            "temperature": st.sampled_from([0.0, 0.75, 1.0]),
+            "top_p": st.sampled_from([0.75, 1.0]),
+            "top_k": st.sampled_from([None, 20]),
+        }
+    )
+    held_out = [
+        {"path": f"test_{place}.parquet", "responses_per_prompt": one(1, 4), "evaluation_sampling": draw(sampling)}
+        for place in range(one(1, 2))
+    ]
+    split = one({"layout": "colocated"}, {"layout": "split", "rollout_devices": 4})
+    tree = {
+        "model": {"path": "org/model"},
+        "data": {
+            "train": [{"path": "train.parquet"}],
+            "eval": held_out,
+            "max_prompt_tokens": one(256, 1000),
+        },
+        "batch": {
+            "prompts_per_step": prompts,
+            "responses_per_prompt": group,
+            "mini_batch_responses": one(None, prompts * group // parts),
+            "ppo_epochs": one(1, 1, 2),
+            "micro": one({"by": "tokens", "per_replica": 4096}, {"by": "responses", "per_replica": 2}),
+        },
+        "schedule": {
+            **one({"total_steps": 40}, {"total_epochs": 2}, {"total_steps": 40, "total_epochs": 300}),
+            "evaluate_every": one(None, 5),
+        },
+        "checkpoint": {"every": one(None, 10, {"optimizer_steps": 24})},
+        "algorithm": rl,
+        "critic": {} if rl["advantage"]["name"] == "gae" else None,
+        "rollout": {
+            "max_response_tokens": one(512, 3000),
+            "sampling": {**draw(sampling), "temperature": one(0.75, 1.0)},
+        },
+        "train": {
+            "engine": engine,
+            "optimizer": {"learning_rate": one(1e-6, 3e-5)},
+            "learning_rate_schedule": {
+                "name": shape,
+                "tick": one("step", "optimizer_step"),
+                "warmup": one({}, {"ticks": 8}, {"ratio": 0.25}),
+                "min_ratio": one(0.0, 0.25) if shape != "constant" else 0.0,
+            },
+        },
+        "placement": {"devices_per_node": 8, **split},
+    }
+    return config_from(tree)
+
+
+__all__ = ["BASE", "SFT", "Choice", "build", "fields_of", "leaves", "numbered", "values"]
