@@ -129,6 +129,11 @@ class PolicyLoss:
         correction = algorithm.rollout_correction
         weights = _weights(algorithm, max_response_tokens)
         by_sequence = getattr(algorithm.policy_loss, "kind", "") in SEQUENCE_MEANS
+        if by_sequence and correction is not None and correction.weight in ("token", "segment"):
+            raise PlanError(
+                f"a loss of whole responses (geo_mean) takes no weights of tokens; rollout_correction.weight is {correction.weight}",
+                hint="set algorithm.rollout_correction.weight to sequence or geometric",
+            )
         return cls(
             function=function,
             options=options,

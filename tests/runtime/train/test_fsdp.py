@@ -47,7 +47,7 @@ AGGREGATED = {
         policy_loss=loss,
         kl_in_loss=KlInLoss(estimator="k3_corrected", coefficient=0.1),
         entropy_coefficient=0.01,
-        rollout_correction=RolloutCorrection(weight="token"),
+        rollout_correction=RolloutCorrection(weight="sequence"),
     )
     for mode, loss in (
         ("token_mean", PpoClip()),

@@ -185,6 +185,11 @@ def test_weights_that_take_the_whole_step_are_refused_where_a_micro_batch_is_see
             loss_of(old_log_probs="rollout", rollout_correction=correction)
 
 
+def test_weights_of_tokens_are_refused_for_a_loss_of_whole_responses() -> None:
+    with pytest.raises(PlanError, match="takes no weights of tokens"):
+        loss_of(policy_loss=OtherLoss(kind="geo_mean"), rollout_correction=RolloutCorrection(weight="token"))
+
+
 def test_the_mismatch_of_the_engines_is_always_reported() -> None:
     """Training over rollout is 1, 1, 1 for the policy that drew, and 2, 1, 1/2 for that of the moment."""
     for old, expected in (("recompute", 0.0), ("rollout", -(math.log(2) + math.log(0.5)) / 6)):

@@ -1,0 +1,72 @@
+"""Every algorithm that a config can choose learns the same tiny task: to begin a response with 1."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.soak]
+
+SEQUENCES = {"aggregation": {"mode": "seq_mean_token_mean"}}
+CORRECTED = {"weight": "token", "rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
+DAPO = {
+    "policy_loss": {"name": "ppo_clip", "clip_high": 0.28},
+    "filters": [{"name": "equal_groups", "refill": False}],
+    "reward_shaping": {"overlong_penalty": {"buffer": 1, "factor": 0.1}},
+}
+NORMAL = {"normalize": {"mean": "running", "std": "running"}}
+
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "dr_grpo": {
+        "advantage": {"name": "grpo", "normalize_by_std": False},
+        "aggregation": {"mode": "seq_mean_token_sum_norm"},
+    },
+    "dapo": DAPO,
+    "rloo": {"advantage": "rloo"},
+    "reinforce": {"advantage": "reinforce", "reward_shaping": NORMAL},
+    "reinforce_plus_plus": {"advantage": "reinforce_plus_plus"},
+    "reinforce_plus_plus_baseline": {"advantage": "reinforce_plus_plus_baseline"},
+    "remax": {"advantage": "remax"},
+    "opo": {"advantage": "opo"},
+    "opmd": {"advantage": "opmd", "policy_loss": {"name": "other", "kind": "opmd"}},
+    "grpo_passk": {"advantage": "grpo_passk"},
+    "gpg": {"advantage": {"name": "other", "kind": "gpg"}, "policy_loss": "policy_gradient"},
+    "gspo": {"policy_loss": {"name": "gspo", "clip_low": 0.1, "clip_high": 0.1}, **SEQUENCES},
+    "cispo": {"policy_loss": "cispo"},
+    "topr": {"policy_loss": "topr"},
+    "sapo": {"policy_loss": "sapo", **SEQUENCES},
+    "geo_mean": {"policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
+    "dppo_tv": {"policy_loss": {"name": "other", "kind": "dppo_tv"}},
+    "corrected": {"rollout_correction": CORRECTED},
+    "bypass": {"old_log_probs": "rollout", "rollout_correction": {**CORRECTED, "use_policy_gradient": True}},
+}
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_it_learns(name: str, task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    """24 steps of two mini-batches."""
+    shutil.copytree(task.folder / "model", tmp_path / "model")
+    done = run(
+        task.config(
+            tmp_path,
+            model={"path": str(tmp_path / "model")},
+            algorithm=ALGORITHMS[name],
+            batch={
+                "prompts_per_step": 16,
+                "responses_per_prompt": 8,
+                "mini_batch_responses": 64,
+                "micro": {"by": "responses", "per_replica": 64},
+            },
+            schedule={"total_steps": 24, "evaluate_every": 100},
+            checkpoint={"every": None, "export": "never", "last": False},
+        )
+    )
+    assert done.result.status == "finished", done.result.cause
+    evaluated = done.result.stages["main"]["evaluated"]
+    before, after = (evaluated[when]["evaluation/addition/accuracy"] for when in ("first", "last"))
+    assert before < 0.2
+    assert after > 0.8
