@@ -131,7 +131,7 @@ class PolicyLoss:
         by_sequence = getattr(algorithm.policy_loss, "kind", "") in SEQUENCE_MEANS
         if by_sequence and correction is not None and correction.weight in ("token", "segment"):
             raise PlanError(
-                f"a loss of whole responses (geo_mean) takes no weights of tokens; rollout_correction.weight is {correction.weight}",
+                f"a loss of whole responses (geo_mean) takes no weights of tokens, and weight is {correction.weight}",
                 hint="set algorithm.rollout_correction.weight to sequence or geometric",
             )
         return cls(
