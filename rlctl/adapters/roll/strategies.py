@@ -385,7 +385,7 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
             yield Flow(view.to(gradients), True, ())
 
     def write(view: Writing) -> Iterator[Out]:
-        for key, does in ((word, moves(engine_written(view, to))), (gradients, True)):
+        for key, does in ((word, moves(engine_written(view, to))), (gradients, not infers)):
             value, used = view.get(key), (view.to(key),)
             if isinstance(value, Absent):
                 continue
