@@ -108,6 +108,10 @@ def write_atomic(path: Path, text: str, *, force: bool = False, executable: bool
     try:
         if target.is_dir():
             raise IsADirectoryError(0, "is a directory")
+        if target.exists() and not target.is_file():  # /dev/null, a pipe: there is nothing to replace
+            with target.open("wb") as stream:
+                stream.write(text.encode("utf-8"))
+            return
         _write_synced(temporary, text.encode("utf-8"))
         _put(temporary, target, force=force)
         if executable:

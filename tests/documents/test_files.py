@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,17 @@ def test_a_write_goes_through_a_link_and_leaves_nothing_behind(tmp_path: Path) -
         with pytest.raises(DocumentError, match=message):
             write_atomic(path, "\ud800" if path.name == "s" else "x", force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text(encoding="utf-8")))
+    reader.start()
+    write_atomic(pipe, "a: 1\n", force=True)
+    reader.join(10)
+    assert found == ["a: 1\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    write_atomic(Path(os.devnull), "a: 1\n")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
