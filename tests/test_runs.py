@@ -212,3 +212,23 @@ def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, t
     (elsewhere / "alive").touch()
     with pytest.raises(RunError, match="runs on elsewhere"):
         runs.stop(runs.inspect(elsewhere), now=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("export WANDB_API_KEY=s3cret-value", "export WANDB_API_KEY=<redacted>"),
+        ('A=1 HF_TOKEN="s3cret value" B=2', "A=1 HF_TOKEN=<redacted> B=2"),
+        ("K=${API_KEY:-s3cret}", "K=${API_KEY:-<redacted>}"),
+        ("python -m m x.api_key=s3cret +y.token='s3cret' a=1", "python -m m x.api_key=<redacted> +y.token=<redacted> a=1"),
+        ("wandb login --relogin s3cret; x", "wandb login <redacted>; x"),
+        ("hf download --token s3cret m", "hf download --token <redacted> m"),
+        ("monitor: {api_key: s3cret, n: 1}", "monitor: {api_key: <redacted>, n: 1}"),
+        ("password: 's3 cret'  # why", "password: <redacted>  # why"),
+        ("max_prompt_tokens: 512", "max_prompt_tokens: 512"),
+        ("ppo_max_token_len_per_gpu=24576 pad_token=x", "ppo_max_token_len_per_gpu=24576 pad_token=x"),
+        ("api_key: ${oc.env:KEY}\nx.token=$TOKEN", "api_key: ${oc.env:KEY}\nx.token=$TOKEN"),
+    ],
+)
+def test_the_source_kept_in_a_run_folder_has_no_secrets(text: str, kept: str) -> None:
+    assert run_folder.redacted(text) == kept

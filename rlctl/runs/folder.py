@@ -89,14 +89,27 @@ def put_at(plain: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 _SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|credentials?)$")
-_SECRET = re.compile(
-    r"(?im)^(.*?(?:api_?key|token|password|secret)\w*['\"]?\s*[:=]\s*)(?!\s*(?:null|\$\{))['\"]?[^\s'\"#]+['\"]?"
+_ASSIGNED = re.compile(
+    r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
 )
+_LOGIN = re.compile(r"\b((?:wandb|swanlab|huggingface-cli|hf)\s+(?:auth\s+)?login\b)[^\n;&|]+")
+_OPTION = re.compile(r"(--[\w-]*(?:token|api[_-]?key|password|secret)(?:\s+|=))(?!\$)[^\s;&|]+", re.IGNORECASE)
 
 
 def redacted(text: str) -> str:
-    """Text with literal keys, tokens and passwords replaced."""
-    return _SECRET.sub(r"\1<redacted>", text)
+    """Text, YAML or a script, with literal keys, tokens and passwords replaced."""
+    text = _LOGIN.sub(r"\1 <redacted>", text)
+    text = _OPTION.sub(r"\1<redacted>", text)
+    return _ASSIGNED.sub(_without_value, text)
+
+
+def _without_value(match: re.Match[str]) -> str:
+    from rlctl.adapters.secrets import NO_SECRET, is_secret
+
+    value = match["value"].strip("'\"")
+    if not is_secret((match["name"],)) or value.startswith("$") or value in NO_SECRET:
+        return match[0]
+    return f"{match['name']}{match['sign']}<redacted>"
 
 
 def read_config(folder: Path) -> Config:
