@@ -16,6 +16,7 @@ from rlctl.adapters import secrets
 from rlctl.adapters.dialect import Program as KnownProgram
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
+from rlctl.documents.scalars import plain_value
 from rlctl.documents.shell_run import Command, Reading, read_script
 from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
@@ -313,6 +314,8 @@ class _Keeps:
         return text
 
     def _same(self, symbolic: str, as_is: str) -> bool:
+        if not _is_text(as_is.partition("=")[2]):
+            return False
         try:
             first, second = (self._value(text) for text in (symbolic, as_is))
         except RlctlError:
@@ -323,6 +326,14 @@ class _Keeps:
         override = read_overrides([text], "")[0]
         resolved = resolve(Document("", {"value": override.value}), environment=self.environment)
         return override.value if not resolved.expressions else resolved.values["value"]
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value is no number, boolean or null; what the environment holds always is a text."""
+    try:
+        return isinstance(plain_value(value), str)
+    except ValueError:
+        return True
 
 
 def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Script) -> list[Finding]:

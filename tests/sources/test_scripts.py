@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -336,10 +337,11 @@ def test_a_dialect_of_another_package_names_its_programs(other_dialect: None, tm
 
 
 def _isolated() -> bool:
-    try:
-        trace(os.devnull, [], {})
-    except DocumentError:
-        return False
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            trace(str(write(Path(folder), "true\n")), [], {})
+        except DocumentError:
+            return False
     return True
 
 
