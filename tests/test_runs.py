@@ -220,7 +220,10 @@ def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, t
         ("export WANDB_API_KEY=s3cret-value", "export WANDB_API_KEY=<redacted>"),
         ('A=1 HF_TOKEN="s3cret value" B=2', "A=1 HF_TOKEN=<redacted> B=2"),
         ("K=${API_KEY:-s3cret}", "K=${API_KEY:-<redacted>}"),
-        ("python -m m x.api_key=s3cret +y.token='s3cret' a=1", "python -m m x.api_key=<redacted> +y.token=<redacted> a=1"),
+        (
+            "python -m m x.api_key=s3cret +y.token='s3cret' a=1",
+            "python -m m x.api_key=<redacted> +y.token=<redacted> a=1",
+        ),
         ("wandb login --relogin s3cret; x", "wandb login <redacted>; x"),
         ("hf download --token s3cret m", "hf download --token <redacted> m"),
         ("monitor: {api_key: s3cret, n: 1}", "monitor: {api_key: <redacted>, n: 1}"),
