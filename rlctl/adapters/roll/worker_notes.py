@@ -10,22 +10,30 @@ INFER = ("actor_infer", "student_infer")
 SCORE = ("reference", "teacher", "teacher.*")
 
 
+MORE = ("reward", "reward_model", "rewards.*", "train_env_manager", "val_env_manager")
+WORKERS = (*TRAIN, *INFER, *SCORE, *MORE)
+
+
 def _each(workers: tuple[str, ...], *names: str) -> list[str]:
     return [f"{worker}.{name}" for worker in workers for name in names]
 
 
+def _all(name: str) -> list[str]:
+    return _each(WORKERS, name)
+
+
 NOTES: tuple[Noted, ...] = (
-    *dead("ROLL has no such key and drops it; attn_implementation is read", "*.model_args.flash_attn"),
-    *dead("ROLL has no such key and drops it; use_sequence_packing is read", "*.use_remove_padding"),
-    *dead("ROLL sets it to false itself", "*.offload_nccl", "offload_nccl"),
-    *dead("ROLL names its workers itself", "*.name", "rewards.*.name"),
-    *dead("ROLL counts it from device_mapping", "*.world_size"),
-    *dead("ROLL sets it from model_args.dtype", "*.training_args.bf16", "*.training_args.fp16"),
+    *dead("ROLL has no such key and drops it; attn_implementation is read", *_all("model_args.flash_attn")),
+    *dead("ROLL has no such key and drops it; use_sequence_packing is read", *_all("use_remove_padding")),
+    *dead("ROLL sets it to false itself", *_all("offload_nccl"), "offload_nccl"),
+    *dead("ROLL names its workers itself", *_all("name")),
+    *dead("ROLL counts it from device_mapping", *_all("world_size")),
+    *dead("ROLL sets it from model_args.dtype", *_all("training_args.bf16"), *_all("training_args.fp16")),
     *dead(
         "nothing in ROLL reads it",
-        "*.model_args.adapter_name_or_path",
-        "*.training_args.tf32",
-        "*.training_args.data_seed",
+        *_all("model_args.adapter_name_or_path"),
+        *_all("training_args.tf32"),
+        *_all("training_args.data_seed"),
     ),
     *dead(
         "ROLL reads it of a value model only",
@@ -66,65 +74,67 @@ NOTES: tuple[Noted, ...] = (
         *_each(INFER, "generating_args.do_sample", "generating_args.max_length"),
     ),
     *dead("ROLL sets it itself from the lengths", *_each(INFER, "generating_args.max_new_tokens")),
-    *dead("max_grad_norm of the run decides", f"*.{CONFIG}.max_grad_norm"),
+    *dead("max_grad_norm of the run decides", *_all(f"{CONFIG}.max_grad_norm")),
     *dead(
         "ROLL never hands it to Megatron's optimizer",
-        f"*.{CONFIG}.optimizer_cpu_offload",
-        f"*.{CONFIG}.optimizer_offload_fraction",
+        *_all(f"{CONFIG}.optimizer_cpu_offload"),
+        *_all(f"{CONFIG}.optimizer_offload_fraction"),
     ),
-    *dead("ROLL hands Megatron's DDP no such setting", f"*.{CONFIG}.ddp_average_in_collective"),
-    *dead("ROLL has no such key any more", f"*.{CONFIG}.use_batched_model_update"),
+    *dead("ROLL hands Megatron's DDP no such setting", *_all(f"{CONFIG}.ddp_average_in_collective")),
+    *dead("ROLL has no such key any more", *_all(f"{CONFIG}.use_batched_model_update")),
     *unsupported("weight of a beam's length", *_each(INFER, "generating_args.length_penalty")),
     *unsupported("a reference with attention of its own", *_each(SCORE, "model_args.attn_implementation")),
     *unsupported(
         "a role with settings of its model of its own", *_each(("critic", *SCORE), "model_args.model_config_kwargs.**")
     ),
-    *unsupported("further modules trained in full beside adapters", "*.model_args.additional_target"),
-    *unsupported("adapters in the type of the model", "*.model_args.autocast_adapter_dtype"),
-    *unsupported("a balance loss of a role of its own", "*.model_args.moe_aux_loss_coef"),
+    *unsupported("further modules trained in full beside adapters", *_all("model_args.additional_target")),
+    *unsupported("adapters in the type of the model", *_all("model_args.autocast_adapter_dtype")),
+    *unsupported("a balance loss of a role of its own", *_all("model_args.moe_aux_loss_coef")),
     *unsupported(
         "how FSDP2 groups modules; memory and speed, not the numbers",
-        f"*.{CONFIG}.wrap_policy.moe_experts",
-        f"*.{CONFIG}.wrap_policy.wrap_embeddings",
-        f"*.{CONFIG}.wrap_policy.wrap_lm_output",
-        f"*.{CONFIG}.efsdp_size",
-        f"*.{CONFIG}.reduce_scatter_during_grad_accumulation",
+        *_all(f"{CONFIG}.wrap_policy.moe_experts"),
+        *_all(f"{CONFIG}.wrap_policy.wrap_embeddings"),
+        *_all(f"{CONFIG}.wrap_policy.wrap_lm_output"),
+        *_all(f"{CONFIG}.efsdp_size"),
+        *_all(f"{CONFIG}.reduce_scatter_during_grad_accumulation"),
     ),
     *unsupported(
         "a kernel of ROLL's own; memory and speed, not the numbers",
-        f"*.{CONFIG}.apply_tiled_mlp",
-        f"*.{CONFIG}.tiled_num_shards",
-        f"*.{CONFIG}.apply_expert_patch",
-        f"*.{CONFIG}.moe_use_grouped_mm",
-        f"*.{CONFIG}.compile_warmup",
-        f"*.{CONFIG}.delay_grad_reduce",
-        f"*.{CONFIG}.sequence_packing",
+        *_all(f"{CONFIG}.apply_tiled_mlp"),
+        *_all(f"{CONFIG}.tiled_num_shards"),
+        *_all(f"{CONFIG}.apply_expert_patch"),
+        *_all(f"{CONFIG}.moe_use_grouped_mm"),
+        *_all(f"{CONFIG}.compile_warmup"),
+        *_all(f"{CONFIG}.delay_grad_reduce"),
+        *_all(f"{CONFIG}.sequence_packing"),
     ),
-    *unsupported("logits in float32", "*.logits_in_fp32"),
-    *unsupported("how packed sequences are spread over micro-batches", "*.sequence_packing_args.**"),
-    *unsupported("experts chosen in rollout are kept in training", "*.router_replay.mode"),
-    *unsupported("how multi-token prediction is trained", "*.mtp_training_mode"),
-    *unsupported("a loss that is not scaled to the whole batch", "*.apply_loss_scale"),
-    *carried("where a model's layers are put when it is loaded", "*.model_args.device_map"),
-    *carried("processes that load data", "*.training_args.dataloader_num_workers"),
-    *carried("a class of ROLL's", "*.worker_cls", "rewards.*.worker_cls"),
-    *carried("calls that a worker answers at once", "*.max_concurrency"),
-    *carried("a role's wait for its peers, in minutes", "*.backend_timeout"),
+    *unsupported("logits in float32", *_all("logits_in_fp32")),
+    *unsupported(
+        "how packed sequences are spread over micro-batches; no number changes", *_all("sequence_packing_args.**")
+    ),
+    *unsupported("experts chosen in rollout are kept in training", *_all("router_replay.mode")),
+    *unsupported("how multi-token prediction is trained", *_all("mtp_training_mode")),
+    *unsupported("a loss that is not scaled to the whole batch", *_all("apply_loss_scale")),
+    *carried("where a model's layers are put when it is loaded", *_all("model_args.device_map")),
+    *carried("processes that load data", *_all("training_args.dataloader_num_workers")),
+    *carried("a class of ROLL's", *_all("worker_cls")),
+    *carried("calls that a worker answers at once", *_all("max_concurrency")),
+    *carried("a role's wait for its peers, in minutes", *_all("backend_timeout")),
     *unsupported(
         "lengths are rounded up for kernels in dynamic batching; no number changes",
-        "*.sequence_length_round_in_train",
-        "*.sequence_length_round_in_infer",
+        *_all("sequence_length_round_in_train"),
+        *_all("sequence_length_round_in_infer"),
     ),
     *carried(
         "how ROLL saves",
-        f"*.{CONFIG}.async_save_ckpt",
-        f"*.{CONFIG}.save_only_model",
-        f"*.{CONFIG}.save_hf_model",
-        f"*.{CONFIG}.save_merged_model",
-        f"*.{CONFIG}.ckpt_d2h_non_blocking",
-        f"*.{CONFIG}.distrib_optim_fully_reshardable",
-        f"*.{CONFIG}.distrib_optim_fully_reshardable_mem_efficient",
-        "*.training_args.save_hf_model",
+        *_all(f"{CONFIG}.async_save_ckpt"),
+        *_all(f"{CONFIG}.save_only_model"),
+        *_all(f"{CONFIG}.save_hf_model"),
+        *_all(f"{CONFIG}.save_merged_model"),
+        *_all(f"{CONFIG}.ckpt_d2h_non_blocking"),
+        *_all(f"{CONFIG}.distrib_optim_fully_reshardable"),
+        *_all(f"{CONFIG}.distrib_optim_fully_reshardable_mem_efficient"),
+        *_all("training_args.save_hf_model"),
     ),
 )
 """Keys of all workers that no rule reads; what is said of a role comes before what is said of all."""
