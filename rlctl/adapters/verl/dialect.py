@@ -7,9 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters.dialect import Dialect, File, Program, Shipped
-from rlctl.adapters.rules import Dropped, Noted
+from rlctl.adapters.rules import Dropped, Noted, version_of
 from rlctl.adapters.table import Table, joined
-from rlctl.adapters.verl import algorithm, batch, data, launch, notes, output, rewards, rollout, sft, train
+from rlctl.adapters.verl import (
+    algorithm,
+    batch,
+    data,
+    distillation,
+    launch,
+    notes,
+    offline,
+    output,
+    rewards,
+    rollout,
+    sft,
+    train,
+)
 from rlctl.adapters.verl.known import known_keys
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
@@ -23,7 +36,7 @@ PROGRAMS = {
     "verl.trainer.sft_trainer_ray": Program("hydra", "sft_engine"),
     "verl.trainer.fsdp_sft_trainer": Program("hydra", "sft", TORCHRUN),
     "verl.trainer.main_generation": Program("hydra", "generation"),
-    "verl.trainer.main_generation_server": Program("hydra", "ppo"),
+    "verl.trainer.main_generation_server": Program("hydra", "generation_server"),
     "verl.trainer.main_eval": Program("hydra", "evaluation"),
     "verl.experimental.*main*": Program("hydra", "ppo"),
     "verl.trainer.main_*": Program("hydra"),
@@ -80,19 +93,24 @@ class Verl(Dialect):
         return leaves > 150 and {"actor_rollout_ref", "critic", "algorithm", "trainer", "data"} <= set(document.values)
 
     def kind_for(self, config: Config, version: str) -> str:
-        """The PPO trainer for rl, an SFT trainer for sft.
+        """The PPO trainer for rl, an SFT trainer for sft, a program of its own for what trains nothing.
 
         Raises:
             TranslationError: verl has no trainer for the objective or mode.
         """
         objective, mode = config.algorithm.objective.choice, config.run.mode
+        if objective == "rl" and mode == "explore_only":
+            return "generation_server" if version_of(version) >= (0, 7) else "generation"
+        if objective == "rl" and mode == "evaluate_only" and any(source.response_key for source in config.data.eval):
+            return "evaluation"
         if objective == "rl" and mode in ("online", "evaluate_only"):
             return "ppo"
         if objective == "sft":
-            return "sft_engine" if tuple(int(part) for part in version.split(".")) >= (0, 6) else "sft"
+            return "sft_engine" if version_of(version) >= (0, 6) else "sft"
         what = f"objective {objective}" if objective != "rl" else f"mode {mode}"
         raise TranslationError(
-            f"verl has no trainer for {what}", hint="verl trains with rl (online) and sft; Trinity has the others"
+            f"verl has no trainer for {what}",
+            hint="verl trains with rl (online) and sft, and generates and evaluates; Trinity has the others",
         )
 
 
@@ -105,10 +123,7 @@ PPO = joined(
     algorithm.RULES,
     rollout.RULES,
     rewards.RULES,
-    [
-        Dropped("algorithm.distillation", "kept under extensions", None),
-        Dropped("algorithm.distillation.**", "kept under extensions"),
-    ],
+    distillation.RULES,
 )
 
 
@@ -129,7 +144,13 @@ def _tables() -> Mapping[str, Table]:
             tuple(sft.ENGINE), supervised, known_keys("sft_engine"), frozenset({"0.6", "0.7", "0.8", "0.9"})
         ),
         "sft": Table(tuple(sft.OLD), supervised, known_keys("sft"), frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"})),
-        "evaluation": Table((RL,), (), known_keys("evaluation")),
+        "evaluation": Table(tuple(offline.EVALUATION), offline.NOTES, known_keys("evaluation")),
+        "generation": Table(
+            tuple(offline.GENERATION), offline.NOTES, known_keys("generation"), frozenset({"0.3", "0.4", "0.5", "0.6"})
+        ),
+        "generation_server": Table(
+            offline.server(PPO), _notes(*SFT_BLOCKS), known_keys("ppo"), frozenset({"0.7", "0.8", "0.9"})
+        ),
     }
 
 

@@ -25,7 +25,8 @@ MODULES: Mapping[str, str] = {
     "sft_engine": "verl.trainer.sft_trainer",
     "sft": "verl.trainer.fsdp_sft_trainer",
     "evaluation": "verl.trainer.main_eval",
-    "generation": "verl.trainer.main_generation_server",
+    "generation": "verl.trainer.main_generation",
+    "generation_server": "verl.trainer.main_generation_server",
 }
 """The entry point of each kind of file."""
 
@@ -42,6 +43,8 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The arrays of a script, as verl's own examples have them; what is in none of them stands in ``EXTRA``."""
 
 ENGINES = ("actor_rollout_ref.actor.strategy", "actor_rollout_ref.ref.strategy", "critic.strategy", "engine.strategy")
+GROUPS = ("megatron", "veomni", "torchtitan")
+"""Engines that a config group chooses; the others are named by ``strategy``."""
 GROUP_SINCE = "0.8"
 """From this release on a config group chooses Megatron; before, a config file of its own does."""
 
@@ -146,7 +149,7 @@ def _engine(values: Mapping[str, Any]) -> str:
 
 def _choice(file: File, engine: str) -> tuple[tuple[str, ...], tuple[Change, ...]]:
     """How the file's release is told of an engine other than its usual one: options of Hydra, or config groups."""
-    if engine in ("", "fsdp", "fsdp2") or file.kind not in ("ppo", "sft_engine"):
+    if engine not in GROUPS or file.kind not in ("ppo", "generation_server", "sft_engine"):
         return (), ()
     if file.kind == "sft_engine":
         return (), (Change(("engine",), engine), Change(("optim",), engine))
@@ -178,7 +181,12 @@ def prefix_of(kind: str, release: str, engine: str, table: Table, path: KeyPath)
     releases = _ancestors(table).get(place, frozenset())
     if release in releases and all(engine in row for row in _uneven(kind, release, place)):
         return ""
-    return "++" if releases else "+"
+    return "++" if releases or kept_by_default(path) else "+"
+
+
+def kept_by_default(path: KeyPath) -> bool:
+    """Whether a free mapping follows another role's, so that the key may be there without being said."""
+    return path[:2] == ("actor_rollout_ref", "ref")
 
 
 @cache
@@ -212,6 +220,7 @@ def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPa
 
 def _uneven(kind: str, release: str, path: KeyPath) -> Iterator[frozenset[str]]:
     """The engines that surely have a key, or what is in it, for each entry that says so."""
-    for releases, engines, pattern in _uneven_keys().get(f"{kind} {path[0]}", ()):
+    composed = "ppo" if kind == "generation_server" else kind
+    for releases, engines, pattern in _uneven_keys().get(f"{composed} {path[0]}", ()):
         if release in releases and (matches(pattern, path) or pattern[: len(path)] == path):
             yield engines

@@ -73,18 +73,27 @@ DEAD = [
         "engine.forward_only",
     ),
     *dead("verl sets it itself", "critic.model.fsdp_config.strategy", "critic.model.fsdp_config.forward_only"),
+    *dead("verl's rollout always gets the messages; it no longer reads it", "data.return_raw_chat"),
+    *dead(
+        "the model block's use_remove_padding decides", "*.*.megatron.use_remove_padding", "engine.use_remove_padding"
+    ),
     *dead("never implemented in verl", "data.balance_dp_token"),
+    *dead(
+        "the reference computes no entropy",
+        "actor_rollout_ref.ref.entropy_checkpointing",
+        "actor_rollout_ref.ref.entropy_from_logits_with_chunking",
+        "actor_rollout_ref.ref.entropy_from_logits_chunk_size",
+        "actor_rollout_ref.ref.fsdp_config.entropy_checkpointing",
+        "actor_rollout_ref.ref.fsdp_config.entropy_from_logits_with_chunking",
+        "actor_rollout_ref.ref.fsdp_config.entropy_from_logits_chunk_size",
+    ),
 ]
 CARRIED = [
-    *carried("whether the overlong penalty is logged", "reward.reward_kwargs.overlong_buffer_cfg.log"),
-    *carried("whether the overlong penalty is logged", "reward_model.reward_kwargs.overlong_buffer_cfg.log"),
     *carried("the type of buffers under FSDP", "*.*.fsdp_config.mixed_precision.buffer_dtype"),
     *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
     *carried("old spelling of tokenization_sanity_check_mode", f"{R}.multi_turn.enable_tokenization_sanity_check"),
     *carried("old spelling of wrap_policy", "reward_model.model.fsdp_config.min_num_params"),
-    *carried(
-        "how verl reads prompts", "data.return_raw_chat", "data.return_full_prompt", "data.return_multi_modal_inputs"
-    ),
+    *carried("how verl reads prompts", "data.return_full_prompt", "data.return_multi_modal_inputs"),
     *carried(
         "how verl reads images", "data.image_patch_size", "data.mm_processor_kwargs", "data.mm_processor_kwargs.**"
     ),
@@ -96,9 +105,8 @@ CARRIED = [
         "SFT columns of verl",
         "data.enable_thinking_key",
         "data.enable_thinking_default",
-        "data.ignore_input_ids_mismatch",
     ),
-    *carried("how verl pads rows", "data.pad_mode", f"{A}.pad_to_length", "*.*.pad_to_length", "*.*.*.pad_to_length"),
+    *carried("how verl pads rows", f"{A}.pad_to_length", "*.*.pad_to_length", "*.*.*.pad_to_length"),
     *carried(
         "how verl pads rows",
         "*.*.*.pad_to_length_bucket",
@@ -127,20 +135,12 @@ CARRIED = [
     *carried("split prefill and decoding", f"{R}.disaggregation.**"),
     *carried("speculative decoding follows the model block", f"{R}.mtp", f"{R}.mtp.**"),
     *carried("verl's transfer queue", "transfer_queue.**"),
-    *carried("distillation from a teacher", "distillation.**"),
-    *carried(
-        "teachers of distillation, by name",
-        "distillation.teacher_models.**",
-        "distillation.teacher_model.**",
-        free=True,
-    ),
     *carried("debugging stand-ins", "skip.**", f"{R}.skip_rollout", f"{R}.skip_dump_dir", f"{R}.skip.**"),
     *carried("elastic instances", "trainer.esi_redundant_time"),
     *carried("which of verl's trainers runs", "trainer.use_v1", "trainer.use_legacy_worker_impl", "trainer.v1.**"),
     *carried("verl's reward loop", "reward.**", "reward_model.**", "reward_manager.**", "sandbox_fusion.**"),
     *carried(
         "engine details",
-        f"{R}.layered_summon",
         f"{R}.cudagraph_capture_sizes",
         f"{R}.logprobs_mode",
         f"{R}.scheduling_policy",
@@ -165,18 +165,24 @@ CARRIED = [
     *carried("optimizer details", "*.*.optim.**", "critic.optim.**", "optim.**"),
     *carried("FSDP details", "*.*.fsdp_config.**", "critic.fsdp.**", "engine.**"),
     *carried("Megatron details", "*.*.megatron.**", "critic.megatron.**"),
-    *carried(
-        "entropy of a pass without gradients", "*.*.entropy_from_logits_chunk_size", "actor_rollout_ref.ref.entropy_*"
-    ),
-    *carried("entropy of a pass without gradients", "actor_rollout_ref.ref.entropy_checkpointing"),
-    *carried("entropy of a pass without gradients", "actor_rollout_ref.ref.entropy_from_logits_with_chunking"),
+    *carried("how large the chunks of the entropy are", "*.*.entropy_from_logits_chunk_size"),
     *carried("limits of group filtering", "algorithm.filter_groups.**"),
     *carried("loss scale of the critic", "critic.loss_scale_factor"),
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
-    *carried("where verl's generation script writes", "data.output_path", "data.n_samples", "data.batch_size"),
     *carried("one of verl's trainers", "async_training.**", "rollout.**", free=True),
 ]
 UNSUPPORTED = [
+    *unsupported(
+        "whether a checkpoint that lacks weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
+    ),
+    *unsupported("LoRA weights gathered layer by layer on their way to rollout", f"{R}.layered_summon"),
+    *unsupported("whether a conversation may render differently turn by turn", "data.ignore_input_ids_mismatch"),
+    *unsupported("rows padded to one length", "data.pad_mode"),
+    *unsupported(
+        "the overlong penalty as a metric of its own",
+        "reward.reward_kwargs.overlong_buffer_cfg.log",
+        "reward_model.reward_kwargs.overlong_buffer_cfg.log",
+    ),
     *unsupported(
         "a script of verl's: give the composed config instead", "--config-name", "--config-path", "--config-dir"
     ),

@@ -124,7 +124,8 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
         Key(f"{f}forward_prefetch", f"{to}.forward_prefetch", False, since="0.5"),
         Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(K(f"{f}min_num_params"),)),
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
-        Tree(f"{f}turbo_config", f"{to}.source_args"),
+        Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),
+        Key(f"{f}use_orig_params", f"{to}.source_args.use_orig_params", ABSENT, note="FSDP2 keeps them anyway"),
     ]
 
 

@@ -10,8 +10,8 @@ from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
-from rlctl.adapters.verl.parts import fsdp, micro, offloads, precision, strategy
-from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel
+from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
+from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICES
 from rlctl.adapters.verl.train import engines, memory, model
 
@@ -95,7 +95,20 @@ ENGINE_COLUMNS = {
     "messages_key": ("data.messages_key", "messages"),
     "tools_key": ("data.tools_key", "tools"),
 }
+
+
+def _read_padding(view: Reading) -> Iterator[Flow]:
+    key = "data.pad_mode"
+    if view.get(key) == "no_padding":
+        yield Flow((), None, (view.path(key),), "mapped", "rows are laid end to end anyway")
+
+
+def _write_nothing(view: Writing) -> Iterator[Out]:
+    return iter(())
+
+
 ENGINE: list[Rule] = [
+    Code("padding", (K("data.pad_mode", "no_padding"),), (), _read_padding, _write_nothing),
     *source_rules("data.train_files", "data.val_files", ENGINE_COLUMNS, {}),
     micro(
         "batch.micro",
@@ -112,7 +125,8 @@ ENGINE: list[Rule] = [
     *memory("model", "train", padding=By({"0.6": False, "0.7": True})),
     strategy("engine", "train.engine", also=SFT.groups),
     *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], block="engine")[:2],
-    *precision("engine", "train"),
+    under("fsdp2", SFT, *precision("engine", "train")),
+    under("megatron", SFT, Key("engine.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG)),
     Key("engine.use_torch_compile", "train.compile", True),
     Key("engine.seed", "train.seed", ABSENT),
     Key("engine.full_determinism", "run.deterministic", False),

@@ -27,6 +27,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.values import AGGREGATIONS, LONG_DTYPES, Listed, Names, Off, Partly
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.parts import (
+    DTYPES_LONG,
     fsdp,
     megatron,
     micro,
@@ -156,7 +157,10 @@ POLICY: list[Rule] = [
     Dropped("model.freeze", "verl freezes only vision towers and routers"),
     strategy(A, "train.engine", also=("model_engine",)),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
-    *precision(f"{A}.fsdp_config", "train"),
+    under("fsdp2", ACTOR, *precision(f"{A}.fsdp_config", "train")),
+    under(
+        "megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG, since="0.7")
+    ),
     Dropped("train.engine.expert_parallel", "verl's FSDP splits no experts"),
     Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
     Dropped("train.engine.optimizer_overrides", "verl puts these into optim.override_optimizer_config"),

@@ -1,0 +1,245 @@
+"""verl: runs that train nothing. Generation writes responses to a file, evaluation scores the responses of one.
+
+``main_generation`` had a config of its own until 0.6; ``main_generation_server`` since then takes the PPO trainer's, and the
+file of responses as ``data.output_path``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rlctl.adapters.rules import (
+    ABSENT,
+    By,
+    Chosen,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Noted,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+    carried,
+    dead,
+)
+from rlctl.adapters.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
+from rlctl.adapters.verl.rollout import DEVICES, ENGINES, LOAD
+
+FOLDER = "rollout.responses_folder"
+RL = Dropped("algorithm.objective.name", "verl's offline runs optimise nothing", "rl")
+
+
+def mode(name: str) -> Dropped:
+    """The mode that a program is."""
+    return Dropped("run.mode", "another program", name, matters=True)
+
+
+def rest(why: str) -> list[Rule]:
+    """What a program that only reads and writes files has no use for."""
+    sections = (
+        *(
+            "algorithm",
+            "rollout",
+            "reference",
+            "sync",
+            "buffer",
+            "service",
+            "profiling",
+            "reward_loop",
+            "run",
+            "placement",
+        ),
+        *("checkpoint", "environment", "critic", "data", "batch", "schedule", "train", "model"),
+    )
+    return [
+        Dropped("rlctl", "the schema's version"),
+        *[Dropped(f"{section}.**", why) for section in sections],
+        Dropped("critic", why, None),
+        Dropped("tracking", why, []),
+        Dropped("tracking[].**", why),
+        Dropped("rewards", why),
+        Dropped("rewards[].**", why),
+    ]
+
+
+def _read_file(kind: str, fields: dict[str, str]) -> Code:
+    """The one file that is read, with the columns that hold for it."""
+    rows = {"generation": "train", "evaluation": "eval"}[kind]
+
+    def read(view: Reading) -> Iterator[Flow]:
+        for field, key in fields.items():
+            value = view.get(key)
+            if field == "answer_key" and isinstance(value, str):
+                yield Flow(("data", rows, 0, field), f"{value}.ground_truth", (view.path(key),), "derived")
+            elif value is not None:
+                yield Flow(("data", rows, 0, field), value, (view.path(key),), same=True)
+
+    def write(view: Writing) -> Iterator[Out]:
+        sources = view.get(f"data.{rows}")
+        for field, key in fields.items():
+            place = ("data", rows, 0, field)
+            value = sources[0][field] if sources else None
+            if field == "answer_key" and isinstance(value, str):
+                yield Flow(view.path(key), value.removesuffix(".ground_truth"), (place,), "derived")
+            elif value is not None:
+                yield Flow(view.path(key), value, (place,), same=True, always=field == "path")
+        for index in range(1, len(sources)):
+            yield Lost((("data", rows, index),), "verl reads one file here")
+
+    defaults = {
+        "prompt_key": "prompt",
+        "response_key": "responses",
+        "source_key": "data_source",
+        "answer_key": "reward_model",
+    }
+    own = tuple(K(key, defaults.get(field, ABSENT)) for field, key in fields.items())
+    names = tuple(f"data.{rows}[].{field}" for field in SOURCE_FIELDS)
+    return Code(f"file of {kind}", own, names, read, write)
+
+
+GENERATION: list[Rule] = [
+    RL,
+    mode("explore_only"),
+    _read_file("generation", {"path": "data.path", "prompt_key": "data.prompt_key"}),
+    Key("data.output_path", FOLDER, ABSENT, note="verl writes one file of rows with their responses"),
+    Key("data.n_samples", "batch.responses_per_prompt", 5, always=True),
+    Key("data.batch_size", "batch.prompts_per_step", 128, always=True),
+    Key("model.path", "model.path", ABSENT, always=True),
+    Key("model.external_lib", "model.import_modules", None, Listed(single=True)),
+    Chosen("rollout.name", "rollout.engine", ENGINES, "vllm", unwritten=("auto",), missing="verl has no engine {}"),
+    Key("rollout.prompt_length", "data.max_prompt_tokens", 1536),
+    Key("rollout.response_length", "rollout.max_response_tokens", 512),
+    Key("rollout.temperature", "rollout.sampling.temperature", 1.0),
+    Key("rollout.top_p", "rollout.sampling.top_p", 0.7),
+    Key("rollout.top_k", "rollout.sampling.top_k", 50, Off(-1)),
+    Key("rollout.ignore_eos", "rollout.sampling.ignore_eos", False),
+    Key("rollout.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
+    Key("rollout.tensor_model_parallel_size", "rollout.parallel.tensor", 1, always=True),
+    Key("rollout.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
+    Key("rollout.gpu_memory_utilization", "rollout.memory.gpu_fraction", 0.5),
+    Key("rollout.max_num_seqs", "rollout.memory.max_running_responses", 1024),
+    Key("rollout.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
+    Key("rollout.max_model_len", "model.max_context_tokens", None),
+    Key("rollout.enforce_eager", "rollout.memory.eager", True),
+    Key("rollout.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
+    Key("rollout.free_cache_engine", "rollout.memory.sleep", True),
+    Key("rollout.load_format", "rollout.memory.load_format", By({"0.3": "dummy_dtensor", "0.6": "auto"}), LOAD),
+    Key("trainer.nnodes", "placement.nodes", 1),
+    Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
+    Key(
+        "trainer.device",
+        "placement.device",
+        ABSENT,
+        DEVICES,
+        since="0.4",
+        write_when=lambda view: view.get("placement.device") != "auto",
+    ),
+    Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6"),
+    *rest("verl's generation only rolls out"),
+]
+
+
+def _read_reward(view: Reading) -> Iterator[Flow]:
+    path, name = "custom_reward_function.path", "custom_reward_function.name"
+    if not view.get(path):
+        yield Flow(("rewards", 0, "type"), "rule", (view.path(path),), "mapped", "verl's default scores by data source")
+        yield Flow(("rewards", 0, "rule"), "auto", ())
+        return
+    yield Flow(("rewards", 0, "type"), "function", (view.path(path),))
+    yield Flow(("rewards", 0, "path"), view.get(path), (view.path(path),), same=True)
+    yield Flow(("rewards", 0, "function"), view.get(name), (view.path(name),), same=True)
+    yield Flow(("rewards", 0, "signature"), "verl", ())
+
+
+def _write_reward(view: Writing) -> Iterator[Out]:
+    for index, reward in enumerate(view.get("rewards")):
+        place = ("rewards", index)
+        if reward["type"] == "function" and not index:
+            yield Flow(view.path("custom_reward_function.path"), reward["path"], ((*place, "path"), place), same=True)
+            yield Flow(view.path("custom_reward_function.name"), reward["function"], ((*place, "function"),), same=True)
+        elif reward["type"] != "rule" or reward["rule"] != "auto":
+            yield Lost((place,), f"verl's evaluation takes one function, not a {reward['type']} reward")
+
+
+EVALUATION: list[Rule] = [
+    RL,
+    mode("evaluate_only"),
+    _read_file(
+        "evaluation",
+        {
+            "path": "data.path",
+            "prompt_key": "data.prompt_key",
+            "response_key": "data.response_key",
+            "source_key": "data.data_source_key",
+            "answer_key": "data.reward_model_key",
+        },
+    ),
+    Code(
+        "reward",
+        (K("custom_reward_function.path", None, "0.4"), K("custom_reward_function.name", "compute_score", "0.4")),
+        ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
+        _read_reward,
+        _write_reward,
+    ),
+    Key(
+        "ray_kwargs.ray_init.num_cpus",
+        "environment.ray.num_cpus",
+        None,
+        since="0.6",
+        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
+    ),
+    Key(
+        "ray_kwargs.timeline_json_file",
+        "profiling.ray_timeline",
+        None,
+        since="0.6",
+        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
+    ),
+    *rest("verl's evaluation only scores the responses of a file"),
+]
+
+
+def _read_output(view: Reading) -> Iterator[Flow]:
+    key = "data.output_path"
+    yield Flow(view.to(FOLDER), view.get(key), (view.path(key),), "mapped", "one file of rows with their responses")
+
+
+def _write_output(view: Writing) -> Iterator[Out]:
+    folder = view.get(FOLDER)
+    if folder is None:
+        yield Lost((view.to(FOLDER),), "verl's generation needs a file for its responses")
+        return
+    yield Flow(view.path("data.output_path"), folder, (view.to(FOLDER),), always=True)
+
+
+SERVER: list[Rule] = [
+    mode("explore_only"),
+    Code("file of responses", (K("data.output_path", None),), (FOLDER,), _read_output, _write_output),
+]
+"""What the generation server adds to the PPO trainer's table, before the rules that it replaces."""
+
+
+def server(trainer: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The table of the generation server: the PPO trainer's, with what it replaces."""
+    replaced = {rule.canonical for rule in SERVER}
+    return (*SERVER, *(rule for rule in trainer if rule.canonical not in replaced))
+
+
+NOTES: tuple[Noted, ...] = (
+    *dead(
+        "verl's generation computes no log-probs", "rollout.log_prob_micro_batch_size", "rollout.calculate_log_probs"
+    ),
+    *dead("verl's generation computes no log-probs", "rollout.log_prob_micro_batch_size_per_gpu"),
+    *dead("data.n_samples counts the responses", "rollout.n"),
+    *dead("verl's sampling goes by the temperature; 0 is greedy", "rollout.do_sample"),
+    *dead("removed in verl 0.5", "rollout.use_fire_sampling"),
+    *dead("verl's generation trains nothing", "actor.**"),
+    *dead("the class that verl builds the block with", "rollout._target_"),
+    *carried("how the engine answers and logs", "rollout.mode", "rollout.disable_log_stats"),
+    *carried("profiling of Ray", "ray_init.**", "ray_kwargs.timeline_json_file"),
+)
