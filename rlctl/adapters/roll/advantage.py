@@ -168,7 +168,8 @@ def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
         whiten = whiten or advantage["whiten"]
     elif name != "other" or advantage["kind"] not in OWN:
         shown = advantage["kind"] if name == "other" else name
-        lost.append(Lost((view.to(f"{ADV}.name"),), f"ROLL has no estimator {shown}; reinforce is written"))
+        chosen = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"), view.to(f"{ADV}.args"))
+        lost.append(Lost(chosen, f"ROLL has no estimator {shown}; reinforce is written"))
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
     return kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
 
@@ -176,7 +177,9 @@ def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     advantage, to = view.get(ADV), view.to(ADV)
     places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "name"))
-    yield Flow(view.path("whiten_advantages"), whiten, places)
+    how: How = "derived" if whiten and advantage["name"] == "reinforce" else "mapped"
+    note = "which REINFORCE++ is" if how == "derived" else ""
+    yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
     if gamma is not None:
         whole = int(gamma) if gamma == int(gamma) else gamma

@@ -99,7 +99,11 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         value = found[field]
         whole = int(value) if field == "format_penalty" and value == int(value) else value
         if field == "group_size" and manager == "train_env_manager":
-            whole = _group(view, value)
+            whole = view.config.batch.responses_per_prompt
+            if whole != value and view.explicit(f"{section}.{field}"):
+                yield Lost(
+                    ((*to, field),), f"ROLL has one group: the batch's, of {whole} responses a prompt, is written"
+                )
         yield Flow(view.path(f"{manager}.{key}"), whole, ((*to, field),), same=whole == value, always=always)
     for key, (field, _) in LISTS.items():
         if found[field]:
@@ -129,11 +133,6 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
             yield Flow(view.path(key), value, used, same=True, always=True)
         else:
             yield Lost(((*to, "args"),), f"ROLL's environment manager takes no {key}")
-
-
-def _group(view: Writing, size: int) -> int:
-    """Trajectories of a group: the group of the batch, where the environments do not say another."""
-    return view.config.batch.responses_per_prompt if not view.explicit("rollout.environments.group_size") else size
 
 
 FIELDS = (

@@ -95,7 +95,11 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
         yield Lost(((*to, "estimator"),), f"{error}, not {section['estimator']}")
     yield Flow(view.path("init_kl_coef"), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     places = ((*to, "adaptive"), (*to, "target"))
-    yield Flow(view.path("target_kl"), section["target"] if section["adaptive"] else None, places)
+    yield Flow(view.path("target_kl"), section["target"] if section["adaptive"] else None, places[:1])
+    if section["adaptive"]:
+        yield Flow(view.path("target_kl"), section["target"], places[1:], same=True)
+    else:
+        yield Flow((), None, places[1:], "derived", "only an adaptive coefficient has a target")
     yield Flow(view.path("kl_horizon"), section["horizon"], ((*to, "horizon"),), same=True)
 
 
@@ -241,7 +245,7 @@ AGENTIC: list[Rule] = [
     ],
 ]
 DPO: list[Rule] = [
-    Key("beta", "algorithm.objective.beta", 0.1),
+    Key("beta", "algorithm.objective.beta", 0.1, always=True),
     Key("ipo", "algorithm.objective.ipo", False),
     Key("label_smoothing", "algorithm.objective.label_smoothing", 0.0),
     Dropped("algorithm.objective.name", "another start script and another kind of file", "dpo"),

@@ -126,7 +126,10 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
     for field, value in source.items():
         if field in handled or field in own:
             continue
-        if value in NEUTRAL.get(field, (None,)) or value == {}:
+        if field == "format" and value in NEUTRAL[field]:
+            note = "ROLL goes by the ending of the file"
+            yield Flow((), None, ((*place, field),), "mapped" if value == "auto" else "derived", note)
+        elif value in NEUTRAL.get(field, (None,)) or value == {}:
             yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
         elif field == "name":
             yield Flow((), None, ((*place, field),), "derived", "ROLL names validation sets by their rows' data_source")

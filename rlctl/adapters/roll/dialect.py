@@ -137,7 +137,7 @@ SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sft", ("sft_train",)),
     ("distill", ("student", "student_pretrain", "teacher_pretrain", "kd_objective")),
     ("opd", ("student_train", "student_infer")),
-    ("dpo", ("chosen_key", "rejected_key", "ipo")),
+    ("dpo", ("chosen_key", "rejected_key", "ipo", "beta", "label_smoothing")),
     ("agentic", ("train_env_manager", "val_env_manager", "custom_envs")),
     ("rlvr_teacher", ("teacher", "use_opd")),
 )

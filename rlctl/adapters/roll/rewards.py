@@ -45,7 +45,9 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
         yield Flow((*to, "workers"), settings["world_size"], ((*place, "world_size"),), same=True)
     taken = ("worker_cls", "tag_included", "world_size", FILTERS, SECRET, *DEAD)
     for key, value in settings.items():
-        if key not in taken:
+        if key == "model_args" and value == {"model_name_or_path": view.get("pretrain")}:
+            yield Flow((), None, ((*place, key),), "mapped", "the policy's tokenizer")
+        elif key not in taken:
             yield Flow((*to, "args", key), value, ((*place, key),), same=True)
 
 
