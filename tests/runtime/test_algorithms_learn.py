@@ -18,6 +18,7 @@ DAPO = {
     "filters": [{"name": "equal_groups", "refill": False}],
     "reward_shaping": {"overlong_penalty": {"buffer": 1, "factor": 0.1}},
 }
+RIGHT_ONLY = [{"name": "error_length", "max_tokens": 1}]
 NORMAL = {"normalize": {"mean": "running", "std": "running"}}
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -41,6 +42,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sapo": {"policy_loss": "sapo", **SEQUENCES},
     "geo_mean": {"policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
     "dppo_tv": {"policy_loss": {"name": "other", "kind": "dppo_tv"}},
+    "raft": {"advantage": "reinforce", "policy_loss": {"name": "other", "kind": "sft"}, "filters": RIGHT_ONLY},
+    "raft_plus_plus": {"advantage": "reinforce", "filters": RIGHT_ONLY},
     "corrected": {"rollout_correction": CORRECTED},
     "bypass": {"old_log_probs": "rollout", "rollout_correction": {**CORRECTED, "use_policy_gradient": True}},
 }
