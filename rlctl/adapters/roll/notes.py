@@ -166,10 +166,20 @@ AGENTIC = [
         ),
     ),
 ]
+ALWAYS_OFFLOADED = dead(
+    "read in distillation and DPO; reinforcement learning always moves what is idle",
+    "is_offload_states",
+    "is_offload_optimizer_states_in_train_step",
+)
+TEACHING = dead(
+    "the script that starts on-policy distillation reads it", "pure_opd_pipeline_type", "is_pure_opd", "use_opd"
+)
 DEAD_IN_RL = [
     *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
     *dead("RLVR validates in one batch", "val_batch_size"),
     *dead("RLVR draws no frames", "render_save_dir"),
+    *dead("a key of agentic runs; RLVR's rewards are under rewards", "reward", "reward.**"),
+    *ALWAYS_OFFLOADED,
 ]
 DEAD_IN_AGENTIC = [
     *dead("only supervised training counts epochs", "*.training_args.num_train_epochs"),
@@ -200,6 +210,8 @@ DEAD_IN_AGENTIC = [
         "reward_model.**",
     ),
     *dead("environments bring their own data", "actor_train.data_args.**", "validation", "validation.**"),
+    *dead("agentic runs validate with the lengths of training", "val_prompt_length", "val_sequence_length"),
+    *ALWAYS_OFFLOADED,
 ]
 DEAD_IN_SFT = [
     *dead(
@@ -218,6 +230,15 @@ DEAD_IN_SFT = [
         "is_offload_optimizer_states_in_train_step",
     ),
     *dead("ROLL has no such key here and drops it", "reward_pretrain", "ppo_epochs", "adv_estimator"),
+    *dead("supervised training counts epochs", "max_steps"),
+    *dead("validation has the lengths of training", "val_prompt_length", "val_sequence_length"),
+    *dead(
+        "only reinforcement learning reads it",
+        *(f"actor_train.{name}" for name in ("pg_variant", "model_update_frequency")),
+        *(f"actor_train.topr_{sign}_weight" for sign in ("positive", "negative")),
+        *(f"actor_train.data_args.{name}" for name in ("tag", "prompt", "messages")),
+    ),
+    *dead("the model of the file decides", "*.model_args.model_name_or_path"),
 ]
 TEACHERS = unsupported(
     "several teachers, each for the rows of its tags",
@@ -243,7 +264,7 @@ TEACHERS = unsupported(
     ),
 )
 """Teachers by name; with one teacher alone its block is that of the reference."""
-COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *WORKERS)
+COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING, *WORKERS)
 RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
 AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
 SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)

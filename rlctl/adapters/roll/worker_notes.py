@@ -8,9 +8,14 @@ CONFIG = "strategy_args.strategy_config"
 TRAIN = ("actor_train", "critic", "sft_train", "student", "student_train")
 INFER = ("actor_infer", "student_infer")
 SCORE = ("reference", "teacher", "teacher.*")
-
-
-MORE = ("reward", "reward_model", "rewards.*", "train_env_manager", "val_env_manager")
+MANAGERS = ("train_env_manager", "val_env_manager")
+MORE = ("reward", "reward_model", "rewards.*", *MANAGERS)
+LORA = tuple(f"model_args.lora_{name}" for name in ("target", "rank", "alpha", "dropout"))
+POLICYS = ("pg_variant", "model_update_frequency", "topr_positive_weight", "topr_negative_weight")
+BATCHES = (
+    *("use_dynamic_batching_in_train", "max_tokens_per_microbatch_in_train"),
+    *("use_dynamic_batching_in_infer", "max_tokens_per_microbatch_in_infer", "use_sequence_packing"),
+)
 WORKERS = (*TRAIN, *INFER, *SCORE, *MORE)
 
 
@@ -136,5 +141,29 @@ NOTES: tuple[Noted, ...] = (
         *_all(f"{CONFIG}.distrib_optim_fully_reshardable_mem_efficient"),
         *_all("training_args.save_hf_model"),
     ),
+    *unsupported(
+        "the critic with a model of its own kind",
+        *_each(("critic",), "model_args.attn_implementation", "model_args.freeze_module_prefix", *LORA),
+    ),
+    *dead("the policy's adapters are all there are", *_each(SCORE, *LORA)),
+    *dead(
+        "nothing is recomputed without a backward pass",
+        *_each(SCORE, "model_args.gradient_checkpointing_use_reentrant"),
+    ),
+    *dead("only what generates reads it", *_each((*TRAIN, *SCORE), "generating_args.**")),
+    *dead("only the training data's keys are read", *_each(("critic", *INFER, *SCORE), "data_args.**")),
+    *dead("ROLL gives each worker of this role one device", *_each((*TRAIN, *SCORE), "num_gpus_per_worker")),
+    *dead("only a teacher reads it", *_each((*TRAIN, *INFER, "reference"), "opd_kl_coef", "tag_included")),
+    *dead(
+        "only the policy's worker reads it",
+        *_each(("critic", *INFER, *SCORE, *MANAGERS, "sft_train", "student"), *POLICYS),
+    ),
+    *dead("only workers that train or score batch so", *_each((*INFER, *MANAGERS), *BATCHES)),
+    *dead("ROLL's critic trains in batches of responses", *_each(("critic",), *BATCHES[:2])),
+    *dead(
+        "an environment manager has no model, data or device",
+        *_each(MANAGERS, "model_args.**", "training_args.**", "data_args.**", "strategy_args.**", "device_mapping"),
+        *_each(MANAGERS, "num_gpus_per_worker", "infer_batch_size", "opd_kl_coef", "tag_included"),
+    ),
 )
-"""Keys of all workers that no rule reads; what is said of a role comes before what is said of all."""
+"""Keys of all workers that no rule reads; what is said first holds."""
