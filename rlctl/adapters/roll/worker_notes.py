@@ -12,6 +12,10 @@ MANAGERS = ("train_env_manager", "val_env_manager")
 MORE = ("reward", "reward_model", "rewards.*", *MANAGERS)
 LORA = tuple(f"model_args.lora_{name}" for name in ("target", "rank", "alpha", "dropout"))
 POLICYS = ("pg_variant", "model_update_frequency", "topr_positive_weight", "topr_negative_weight")
+ARGUMENTS = (
+    *("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "lr_scheduler_type", "warmup_steps", "warmup_ratio"),
+    *("lr_scheduler_kwargs.max_lr", "per_device_train_batch_size", "gradient_accumulation_steps"),
+)
 BATCHES = (
     *("use_dynamic_batching_in_train", "max_tokens_per_microbatch_in_train"),
     *("use_dynamic_batching_in_infer", "max_tokens_per_microbatch_in_infer", "use_sequence_packing"),
@@ -62,6 +66,7 @@ NOTES: tuple[Noted, ...] = (
     *dead(
         "only training has gradients",
         *_each(SCORE, "training_args.**", "model_args.freeze_module_prefix", f"{CONFIG}.reduce_dtype"),
+        *_each(SCORE, f"{CONFIG}.accumulate_allreduce_grads_in_fp32", f"{CONFIG}.optimizer"),
     ),
     *dead(
         "a reference only scores",
@@ -107,11 +112,16 @@ NOTES: tuple[Noted, ...] = (
         "a kernel of ROLL's own; memory and speed, not the numbers",
         *_all(f"{CONFIG}.apply_tiled_mlp"),
         *_all(f"{CONFIG}.tiled_num_shards"),
+        *_all(f"{CONFIG}.model_type"),
         *_all(f"{CONFIG}.apply_expert_patch"),
         *_all(f"{CONFIG}.moe_use_grouped_mm"),
         *_all(f"{CONFIG}.compile_warmup"),
         *_all(f"{CONFIG}.delay_grad_reduce"),
         *_all(f"{CONFIG}.sequence_packing"),
+    ),
+    *unsupported(
+        "Megatron takes it over that of training_args; say it there",
+        *(key for name in ARGUMENTS for key in _all(f"{CONFIG}.{name}")),
     ),
     *unsupported("logits in float32", *_all("logits_in_fp32")),
     *unsupported(
