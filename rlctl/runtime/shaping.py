@@ -96,8 +96,8 @@ class Shaping:
                 groups = _groups(kept)
                 values = self._compared(each, kept)
                 passes = _passes(each, values, groups)
-                first = torch.tensor([len(item.responses) for item in kept]).cumsum(0) - 1
-                kept = [item for item, last in zip(kept, first.tolist(), strict=True) if passes[last]]
+                ends = torch.tensor([len(item.responses) for item in kept]).cumsum(0)
+                kept = [item for item, end in zip(kept, ends.tolist(), strict=True) if passes[end - 1]]
         return kept
 
     def _compared(self, chosen: EqualGroups | GroupMean, answered: Sequence[Answered]) -> Tensor:
@@ -301,7 +301,9 @@ class Shaping:
         values = kl.estimate(chosen.estimator, old, reference)
         coefficient, current = self.controller.coefficient, kl.mean_over_responses(values, lengths)
         self.controller.update(current, len(lengths))
-        metrics |= {"reward/kl": current, "reward/kl_coefficient": coefficient}
+        share = len(lengths) / len(packed.lengths)
+        metrics["reward/kl"] = metrics.get("reward/kl", 0.0) + share * current
+        metrics.setdefault("reward/kl_coefficient", coefficient)
         return coefficient * values
 
     def _weighted(self, weights: Tensor, packed: _Packed, answered: Sequence[Answered]) -> Tensor:

@@ -114,6 +114,20 @@ def test_an_adaptive_kl_moves_with_each_step_and_is_remembered() -> None:
     assert resumed.controller.coefficient == pytest.approx(1.04**3)
 
 
+def test_the_kl_coefficient_moves_for_each_domain_as_in_roll() -> None:
+    """KL 0.2 and 0.05 of a target of 0.1, cut at an error of 0.2, times 1 response of 10: the second pays by the moved one."""
+    kl = {"estimator": "k1", "coefficient": 1.0, "adaptive": True, "target": 0.1, "horizon": 10}
+    chosen = config(advantage=REINFORCE, kl_in_reward=kl, reward_shaping={"normalize_per_domain": True})
+    shaping = Shaping.of(chosen)
+    columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.7, -0.55]}
+    answered = [group([1.0], extra={"tag": tag}) for tag in ("a", "b")]
+    samples, metrics = shape_with(shaping, *answered, **columns)
+    assert of(samples) == pytest.approx([1.0 - 0.2, 1.0 - 1.02 * 0.05])
+    assert metrics["reward/kl"] == pytest.approx(0.125)
+    assert metrics["reward/kl_coefficient"] == 1.0
+    assert shaping.controller.coefficient == pytest.approx(1.02 * 0.98)
+
+
 @pytest.mark.parametrize(
     ("shaping", "expected"),
     [
