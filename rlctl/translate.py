@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlctl.adapters import SIGNS, names, signed
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters import names
 from rlctl.adapters.carried import HEAD, kept_in, without_block
 from rlctl.adapters.dialect import Dialect, Taken
 from rlctl.adapters.reading import Read
@@ -107,7 +107,16 @@ def _known_keys(found: Dialect, taken: Taken) -> str:
     return f"{taken.leaves - taken.unknown} of {taken.leaves} keys are {found.name}'s, release {taken.version}"
 
 
+def _alone(name: str, document: Document) -> Taken | None:
+    """What a dialect takes a text for, where no other can know as many leaves: more stand under its signs than it lacks."""
+    taken = dialect_called(name).take(document)
+    own = sum(1 for path, _ in document.leaves() if path[0] in SIGNS[name])
+    return taken if taken.unknown < own and taken.unknown <= taken.leaves / 2 else None
+
+
 def _detected(document: Document) -> tuple[Dialect, Taken]:
+    if (name := signed(document.values)) and (taken := _alone(name, document)):
+        return dialect_called(name), taken
     ranked = sorted(
         ((dialect_called(name), dialect_called(name).take(document)) for name in names()),
         key=lambda pair: pair[1].unknown,

@@ -16,9 +16,11 @@ canonical key must be in each of them, mapped or dropped with a reason, and ever
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 from rlctl.adapters.dialect import Dialect
 from rlctl.errors import UsageError, nearest
@@ -31,11 +33,26 @@ _BUILTIN = {
     "roll": ("rlctl.adapters.roll", "ROLL"),
 }
 
+SIGNS: Mapping[str, frozenset[str]] = {
+    "rlctl": frozenset({"rlctl"}),
+    "verl": frozenset({"actor_rollout_ref", "custom_reward_function", "ray_kwargs", "model_engine"}),
+    "trinity": frozenset({"explorer", "synchronizer", "cluster", "monitor", "data_processor"}),
+    "roll": frozenset({"actor_train", "actor_infer", "pretrain", "rollout_batch_size", "exp_name"}),
+}
+"""Top-level keys that no other built-in dialect has: a text with them is told apart without loading the others."""
+
 
 @cache
 def names() -> tuple[str, ...]:
     """The names of all dialects that are installed."""
     return (*_BUILTIN, *(point.name for point in entry_points(group=GROUP) if point.name not in _BUILTIN))
+
+
+def signed(tops: Iterable[Any]) -> str:
+    """The dialect whose signs are among the keys of a text; empty where none's or several's are, or others are installed."""
+    keys = set(tops)
+    found = [name for name, signs in SIGNS.items() if signs & keys]
+    return found[0] if len(found) == 1 and len(names()) == len(_BUILTIN) else ""
 
 
 @cache

@@ -117,9 +117,13 @@ class Key:
     pattern: str
     """``data.train[].path``, ``algorithm.advantage<grpo>.epsilon``."""
     info: FieldInfo
-    help: str
     owner: type
     """The section that declares it."""
+
+    @property
+    def help(self) -> str:
+        """The string under the field; read from the source when it is asked for."""
+        return help_of(self.owner).get(self.info.name, "")
 
     @property
     def path(self) -> str:
@@ -134,10 +138,9 @@ class Key:
 
 def walk(cls: type, prefix: str = "") -> Iterator[Key]:
     """Every key below a section, sections before what they hold, options of every choice."""
-    texts = help_of(cls)
     for name, info in fields_of(cls).items():
         pattern = f"{prefix}{name}"
-        yield Key(pattern, info, texts.get(name, ""), cls)
+        yield Key(pattern, info, cls)
         for held, suffix in sections_in(info.type):
             if isinstance(held, type) and issubclass(held, Choice):
                 for option, option_cls in held.registry.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl.adapters import dialect, names
+from rlctl.adapters import SIGNS, dialect, names
 from rlctl.adapters.rules import Dropped, matches
 from rlctl.adapters.table import Table
 from rlctl.config import Config
@@ -74,3 +74,13 @@ def test_versions_in_a_table_are_releases_of_the_dialect(name: str) -> None:
     releases = set(dialect(name.split(":")[0]).versions)
     used = {item for rule in TABLES[name].rules for key in rule.keys for item in (key.since, key.until) if item}
     assert used <= releases
+
+
+def test_the_signs_of_a_dialect_are_its_own() -> None:
+    """A top-level key that tells a dialect at once is one of its own, and no other dialect has it."""
+    tops = {name: {top for table in dialect(name).tables.values() for top in table.tops} for name in SIGNS}
+    tops["rlctl"] = {key.path for key in walk(Config) if "." not in key.path}
+    for name, signs in SIGNS.items():
+        assert signs <= tops[name], name
+        others = set().union(*(tops[other] for other in SIGNS if other != name))
+        assert not signs & others, name
