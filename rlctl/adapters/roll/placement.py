@@ -105,10 +105,15 @@ def _write(view: Writing) -> Iterator[Out]:
     placement = view.config.placement
     total = arithmetic.devices(view.config)
     width, nodes = (view.to("placement.devices_per_node"),), (view.to("placement.nodes"),)
-    yield Flow(view.path("num_gpus_per_node"), placement.devices_per_node, width, same=True, always=True)
+    rolls_out = view.config.algorithm.objective.choice not in ("sft", "dpo")
+    each = (
+        placement.devices_per_node
+        if rolls_out
+        else min(placement.devices_per_node, max(arithmetic.train_devices(view.config), 1))
+    )
+    yield Flow(view.path("num_gpus_per_node"), each, width, same=each == placement.devices_per_node, always=True)
     yield Flow((), None, nodes, "mapped", "ROLL counts nodes from device_mapping")
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"), *nodes, *width)
-    rolls_out = view.config.algorithm.objective.choice not in ("sft", "dpo")
     there = {"policy": True, "rollout": rolls_out, "reference": has_reference(view), "critic": has_critic(view)}
     for role, worker in ROLES.items():
         if not there[role]:

@@ -17,7 +17,7 @@ from rlctl.adapters.roll.batch import (
     mini_rule,
     split,
 )
-from rlctl.adapters.rules import Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.documents.paths import KeyPath
 
 
@@ -117,15 +117,13 @@ def _read_both(view: Reading) -> Iterator[Flow]:
 def _write_steps(view: Writing) -> Iterator[Out]:
     schedule = view.config.schedule
     used: tuple[Any, ...] = (view.to("schedule.total_steps"),)
-    steps = schedule.total_steps
+    steps, same = schedule.total_steps, True
     if schedule.total_optimizer_steps is not None:
-        used = (*used, view.to("schedule.total_optimizer_steps"))
+        used, same = (*used, view.to("schedule.total_optimizer_steps")), False
         steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
-    if steps is None:
-        note = "the epochs end it"
-        yield Flow(view.path("max_steps"), NO_END, used, "derived", note, always=True)
-    else:
-        yield Flow(view.path("max_steps"), steps, used, same=len(used) == 1, always=True)
+    how: How = "mapped" if same and steps is not None else "derived"
+    note = "the epochs end it" if steps is None else "" if same else "one optimizer step a step"
+    yield Flow(view.path("max_steps"), steps or NO_END, used, how, note, same=how == "mapped", always=True)
 
 
 def _read_steps(view: Reading) -> Iterator[Flow]:
