@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from rlctl.adapters.tree import find, put
 from rlctl.config import Config, config_from, to_plain
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import FieldInfo, Key, fields_of, walk
+from rlctl.errors import ConfigError
 
 BASE: dict[str, Any] = {
     "model": {"path": "org/model"},
@@ -103,6 +106,12 @@ def leaves() -> list[Key]:
 
 def build(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[Config, tuple[Any, ...]]:
     """A config that has ``value`` at ``key``, with all that the key needs, and the key's path in it."""
+    tree, place = tree_of(key, value, base)
+    return config_from(tree), place
+
+
+def tree_of(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """The same as plain values."""
     tree = _copy(base)
     for prefix, extra in NEEDS:
         if key.path == prefix or key.path.startswith(f"{prefix}."):
@@ -112,7 +121,70 @@ def build(key: Key, value: Any, base: dict[str, Any] = BASE) -> tuple[Config, tu
         put(tree, tuple(path.split(".")), item)
     place = _place(key, tree)
     put(tree, place, value)
-    return config_from(tree), place
+    return tree, place
+
+
+@dataclass
+class Several:
+    """Values of many keys in one config, as long as none needs what another rules out."""
+
+    tree: dict[str, Any]
+    chosen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    """What the keys set, by place."""
+    keys: dict[tuple[Any, ...], tuple[Key, Any]] = field(default_factory=dict)
+    """The keys and their values, by place."""
+
+    def take(self, key: Key, value: Any, base: dict[str, Any]) -> bool:
+        """Add a key, unless it contradicts what is there, or the config would be none."""
+        tree, place = tree_of(key, value, base)
+        sets = {path: item for path, item in _plain_leaves(tree) if find(base, path) != item}
+        if any(self._contradicts(path, item) for path, item in sets.items()) or place in self.keys:
+            return False
+        merged = _copy(self.tree)
+        for path, item in sets.items():
+            put(merged, path, _copy(item))
+        try:
+            config_from(merged)
+        except ConfigError:
+            return False
+        self.tree, self.chosen, self.keys[place] = merged, {**self.chosen, **sets}, (key, value)
+        return True
+
+    def _contradicts(self, path: tuple[Any, ...], item: Any) -> bool:
+        if path in self.chosen:
+            return bool(self.chosen[path] != item)
+        return any(path[: len(other)] == other or other[: len(path)] == path for other in self.chosen)
+
+    @property
+    def config(self) -> Config:
+        return config_from(self.tree)
+
+
+def together(drawn: Iterable[tuple[Key, Any]], base: dict[str, Any] = BASE, most: int = 20) -> list[Several]:
+    """The keys with their values, in as few configs as they fit into; those that fit into none are left out."""
+    groups: list[Several] = []
+    for key, value in drawn:
+        for group in groups:
+            if len(group.keys) < most and group.take(key, value, base):
+                break
+        else:
+            alone = Several(_copy(base))
+            if alone.take(key, value, base):
+                groups.append(alone)
+    return groups
+
+
+def _plain_leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = [(name, item) for name, item in pairs] if not isinstance(value, list) or _holds_sections(value) else []
+    if not inside:
+        yield path, value
+    for name, item in inside:
+        yield from _plain_leaves(item, (*path, name))
+
+
+def _holds_sections(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], dict)
 
 
 def _place(key: Key, tree: dict[str, Any]) -> tuple[Any, ...]:
@@ -232,4 +304,4 @@ def numbered(draw: st.DrawFn) -> Config:
     return config_from(tree)
 
 
-__all__ = ["BASE", "SFT", "Choice", "build", "fields_of", "leaves", "numbered", "values"]
+__all__ = ["BASE", "SFT", "Choice", "build", "fields_of", "leaves", "numbered", "together", "values"]
