@@ -92,7 +92,11 @@ SFT = joined(
 )
 DPO = joined(
     run.RULES,
-    without([*_model("pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
+    without(
+        [model.paths("actor_train", "reference"), *_model(), *train.POLICY, *train.REFERENCE, *placement.RULES],
+        "actor_infer",
+        "critic",
+    ),
     supervised.BOTH,
     supervised.RULES,
     data.DPO,

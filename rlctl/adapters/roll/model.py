@@ -54,37 +54,45 @@ TEMPLATES: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
 # Paths
 
 
-def _read_path(view: Reading) -> Iterator[Flow]:
-    roles = (A, INFER, REF)
-    own = {role: view.get(f"{role}.{PATH}") for role in roles}
-    policys = (view.path(f"{A}.{PATH}"), view.path(f"{INFER}.{PATH}"))
-    if any(path is None for path in own.values()):
-        yield Flow(view.to("model.path"), view.get("pretrain") or "", (view.path("pretrain"),), same=True)
-        for role in roles:
-            same = own[role] == view.get("pretrain")
-            note = "pretrain" if same else "ROLL gives all three roles pretrain, as not each of them names a model"
-            yield Flow((), None, (view.path(f"{role}.{PATH}"),), "mapped" if same else "dead", note)
-        yield Flow(view.to("reference.model"), None, ())
-        return
-    yield Flow(view.to("model.path"), own[A], policys[:1], same=True)
-    yield Flow((), None, (view.path("pretrain"),), "dead", f"each role names its own model; {A}'s is trained")
-    if own[INFER] == own[A]:
-        yield Flow((), None, policys[1:], "mapped", "the policy's")
-    place = (view.path(f"{REF}.{PATH}"),)
-    if own[REF] == own[A]:
-        yield Flow(view.to("reference.model"), None, place, "mapped", "the policy's")
-    else:
-        yield Flow(view.to("reference.model"), {}, place)
-        yield Flow(view.to("reference.model.path"), own[REF], place, same=True)
+def paths(*roles: str) -> Code:
+    """The key of the whole file and those of roles, which hold only where each of them is written; the first is trained."""
 
+    def read(view: Reading) -> Iterator[Flow]:
+        own = {role: view.get(f"{role}.{PATH}") for role in roles}
+        if any(path is None for path in own.values()):
+            yield Flow(view.to("model.path"), view.get("pretrain") or "", (view.path("pretrain"),), same=True)
+            for role in roles:
+                same = own[role] == view.get("pretrain")
+                note = "pretrain" if same else "ROLL gives all roles pretrain, as not each of them names a model"
+                yield Flow((), None, (view.path(f"{role}.{PATH}"),), "mapped" if same else "dead", note)
+            yield Flow(view.to("reference.model"), None, ())
+            return
+        yield Flow(view.to("model.path"), own[A], (view.path(f"{A}.{PATH}"),), same=True)
+        yield Flow((), None, (view.path("pretrain"),), "dead", f"each role names its own model; {A}'s is trained")
+        if own.get(INFER) == own[A]:
+            yield Flow((), None, (view.path(f"{INFER}.{PATH}"),), "mapped", "the policy's")
+        place = (view.path(f"{REF}.{PATH}"),)
+        if own[REF] == own[A]:
+            yield Flow(view.to("reference.model"), None, place, "mapped", "the policy's")
+        else:
+            yield Flow(view.to("reference.model"), {}, ())
+            yield Flow(view.to("reference.model.path"), own[REF], place, same=True)
 
-def _write_path(view: Writing) -> Iterator[Out]:
-    used, reference = (view.to("model.path"),), view.get("reference.model.path")
-    yield Flow(view.path("pretrain"), view.get("model.path"), used, same=True, always=True)
-    if isinstance(reference, str) and reference:
-        for role in (A, INFER):
-            yield Flow(view.path(f"{role}.{PATH}"), view.get("model.path"), used, same=True, always=True)
-        yield Flow(view.path(f"{REF}.{PATH}"), reference, (view.to("reference.model.path"),), same=True, always=True)
+    def write(view: Writing) -> Iterator[Out]:
+        used, reference = (view.to("model.path"),), view.get("reference.model.path")
+        yield Flow(view.path("pretrain"), view.get("model.path"), used, same=True, always=True)
+        for role in roles if isinstance(reference, str) and reference else ():
+            to = "reference.model.path" if role == REF else "model.path"
+            yield Flow(view.path(f"{role}.{PATH}"), view.get(to), (view.to(to),), same=True, always=True)
+
+    return Code(
+        "model paths",
+        (K("pretrain", None), *(K(f"{role}.{PATH}", None) for role in roles)),
+        ("model.path", "reference.model", "reference.model.path"),
+        read,
+        write,
+        "pretrain, unless each role names a model",
+    )
 
 
 # Templates
@@ -190,14 +198,7 @@ def _is_transformers(view: Reading) -> bool:
 
 NOT_MEGATRON = "Megatron takes the model as its own classes build it"
 RULES: list[Rule] = [
-    Code(
-        "model paths",
-        (K("pretrain", None), *(K(f"{role}.{PATH}", None) for role in (A, INFER, REF))),
-        ("model.path", "reference.model", "reference.model.path"),
-        _read_path,
-        _write_path,
-        "pretrain, unless each of the three roles names a model",
-    ),
+    paths(A, INFER, REF),
     Code(
         "chat template",
         (K("global_template", None), K(f"{A}.data_args.template", "native")),

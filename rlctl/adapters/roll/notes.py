@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.roll.worker_notes import NOTES as WORKERS
 from rlctl.adapters.rules import Noted, carried, dead, unsupported
 
 T = "actor_train.training_args"
@@ -264,7 +263,7 @@ TEACHERS = unsupported(
     ),
 )
 """Teachers by name; with one teacher alone its block is that of the reference."""
-COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING, *WORKERS)
+COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING)
 RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
 AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
 SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)

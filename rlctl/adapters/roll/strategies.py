@@ -379,6 +379,8 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
 
     def read(view: Reading) -> Iterator[Flow]:
         name = strategy(view, worker)
+        if infers and view.get("actor_infer.strategy_args.strategy_name") is None:
+            return  # DPO and distillation, which move states where is_offload_states asks
         if name not in DEEPSPEED:
             yield Flow(view.to(word), moves("megatron" if name in MEGATRON else "fsdp2"), ())
         if name in MEGATRON and not infers:
@@ -388,6 +390,9 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
         for key, does in ((word, moves(engine_written(view, to))), (gradients, not infers)):
             value, used = view.get(key), (view.to(key),)
             if isinstance(value, Absent):
+                continue
+            if infers and view.config.algorithm.objective.choice == "dpo":
+                yield Flow((), None, used, "derived", "is_offload_states moves all roles, or none")
                 continue
             if value != does and view.explicit(key):
                 yield Lost(used, "ROLL always moves an idle role to CPU memory; no number changes")
