@@ -428,9 +428,9 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
 
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "train.optimizer.name": (("adamw",), "only adamw trains"),
-    "algorithm.advantage<other>.kind": (("asymre", "gpg"), "this estimator is not computed yet"),
+    "algorithm.advantage<other>.kind": (("asymre", "gpg", "rec"), "this estimator is not computed yet"),
     "algorithm.policy_loss<other>.kind": (
-        ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "sft"),
+        ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "rec", "sft", "sppo"),
         "this loss is not computed yet",
     ),
 }

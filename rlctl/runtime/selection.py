@@ -14,7 +14,7 @@ from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 
-FURTHER_ESTIMATORS = ("asymre", "gpg")
+FURTHER_ESTIMATORS = ("asymre", "gpg", "rec")
 """Kinds of the advantage ``other`` that are computed."""
 
 _NOT_OPTIONS = {"whiten", "kl_order"}
@@ -91,3 +91,13 @@ def loss_of(algorithm: Algorithm) -> tuple[Function, dict[str, Any]]:
     if unknown:
         raise PlanError(f"algorithm.policy_loss of kind {choice.kind} has no argument {unknown[0]}")
     return function, {name: value for name, value in choice.args.items() if name in function.options}
+
+
+def fixed_aggregation(algorithm: Algorithm) -> str | None:
+    """The mode in which a framework adds up this loss whatever its ``aggregation`` says; None where it obeys."""
+    choice = algorithm.policy_loss
+    if not isinstance(choice, OtherLoss):
+        return None
+    if choice.kind == "rec":
+        return "seq_mean_token_mean" if choice.args.get("clip_mode") == "gspo-one-side" else "token_mean"
+    return "seq_mean_token_mean" if choice.kind == "geo_mean" else None

@@ -286,7 +286,11 @@ def test_a_step_without_samples_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "error", "wrong"),
     [
-        ({"advantage": {"name": "other", "kind": "gigpo"}}, PlanError, "kind 'gigpo'; expected one of asymre, gpg"),
+        (
+            {"advantage": {"name": "other", "kind": "gigpo"}},
+            PlanError,
+            "kind 'gigpo'; expected one of asymre, gpg, rec",
+        ),
         ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
         (

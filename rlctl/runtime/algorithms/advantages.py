@@ -137,6 +137,25 @@ def asymre(rewards: Tensor, groups: Tensor, *, baseline_shift: float = -0.1) -> 
     return (grpo(rewards.double(), groups, normalize_by_std=False) - shift).to(rewards.dtype)
 
 
+def rec(
+    rewards: Tensor, groups: Tensor, *, epsilon: float = 1e-6, std_normalize: bool = False, drop: str | None = None
+) -> Tensor:
+    """Return A = r - mean of its group, with ``std_normalize`` over the group's biased std (over n) + epsilon. [B].
+
+    Raises:
+        ConfigError: ``drop``, which leaves out bad responses at random.
+
+    Source: Trinity-RFT's rec_advantage.py.
+    """
+    if drop is not None:
+        raise ConfigError(f"the drop of rec is {drop}; responses are not left out at random", hint="set it to null")
+    centered, counts, inverse = _centered(rewards, groups)
+    if std_normalize:
+        std = (_group_sum(centered**2, inverse, counts) / counts).sqrt()
+        centered = centered / (torch.where(counts > 1, std, 1.0)[inverse] + epsilon)
+    return centered.to(rewards.dtype)
+
+
 def reinforce(token_rewards: Tensor, lengths: Tensor, *, gamma: float = 1.0) -> Tensor:
     """Return the discounted return A_t = sum_k gamma^k r_{t+k}, no baseline. [N].
 
@@ -202,6 +221,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "grpo_passk": Estimator(grpo_passk),
     "opmd": Estimator(opmd),
     "opo": Estimator(opo),
+    "rec": Estimator(rec),
     "reinforce": Estimator(reinforce),
     "reinforce_plus_plus": Estimator(reinforce, whiten=True),
     "reinforce_plus_plus_baseline": Estimator(reinforce_plus_plus_baseline, whiten=True),

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlctl.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.policy_losses import bounded_log_ratio, ratio_metrics
-from rlctl.runtime.algorithms.table import Algorithm
+from rlctl.runtime.algorithms.table import Algorithm, lookup
 
 PROBABILITY_MARGIN = 1e-8
 """Added to 1 - p before its log, as in verl."""
@@ -132,6 +132,80 @@ def opmd(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, tau: f
     return PerTokenLoss(-advantages * log_probs / (1 + tau), ratio_metrics(log_ratio, log_ratio.exp()))
 
 
+def sppo(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, epsilon: float = 0.3) -> PerTokenLoss:
+    """Return -A log r where 1 / (1 + epsilon) <= r <= 1 + epsilon, else 0.
+
+    Source: Trinity-RFT's sppo_loss_fn.py.
+    """
+    log_ratio = log_probs - old_log_probs
+    ratio = log_ratio.detach().exp()
+    outside = (ratio < 1 / (1 + epsilon)) | (ratio > 1 + epsilon)
+    return PerTokenLoss(-advantages * log_ratio * ~outside, ratio_metrics(log_ratio, ratio, outside))
+
+
+def rec(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    lengths: Tensor,
+    *,
+    epsilon_low: float = 0.2,
+    epsilon_high: float = 0.2,
+    epsilon_low_prime: float | None = None,
+    epsilon_high_prime: float | None = None,
+    clip_mode: str = "none",
+    weight: str = "none",
+    regularizer: str = "none",
+    regularizer_coef: float = 0.0,
+    temp: float = 1.0,
+) -> PerTokenLoss:
+    """Return -w A log new where the ratio is inside, else 0, plus a regularizer on every token.
+
+    ``clip_mode`` none, two-side, one-side (above where A >= 0, below where A <= 0), gspo-one-side (the same with the
+    geometric mean of the response's ratios), ring (two-side, and good tokens below 1 - ``epsilon_low_prime``, bad ones
+    above 1 + ``epsilon_high_prime``). ``weight`` w: 1, the ratio, its geometric mean, or exp(A / ``temp``).
+    ``regularizer``: k2 adds coef * (log r)^2, forward-kl takes coef * log new off.
+
+    Raises:
+        ConfigError: a mode that there is not; ring without its primes, for which Trinity-RFT has two defaults.
+
+    Source: Group-relative REINFORCE is secretly off-policy, arXiv:2509.24203; Trinity-RFT's rec_policy_loss.py.
+    """
+    log_ratio = log_probs - old_log_probs
+    ratio = log_ratio.detach().exp()
+    means = spread((sequence_sum(log_ratio.detach(), lengths) / lengths.clamp(min=1)).exp(), lengths)
+    above = (means if clip_mode == "gspo-one-side" else ratio) <= 1 + epsilon_high
+    below = (means if clip_mode == "gspo-one-side" else ratio) >= 1 - epsilon_low
+    one_sided = (above & (advantages >= 0)) | (below & (advantages <= 0))
+    inside = {
+        "none": torch.ones_like(above),
+        "two-side": above & below,
+        "one-side": one_sided,
+        "gspo-one-side": one_sided,
+    }
+    if clip_mode == "ring":
+        if epsilon_low_prime is None or epsilon_high_prime is None:
+            raise ConfigError("the ring of rec takes epsilon_low_prime and epsilon_high_prime")
+        far_good = (advantages >= 0) & (ratio <= 1 - epsilon_low_prime)
+        far_bad = (advantages <= 0) & (ratio >= 1 + epsilon_high_prime)
+        inside["ring"] = (above & below) | far_good | far_bad
+    weights = {
+        "none": torch.ones_like(ratio),
+        "importance_sampling": ratio,
+        "gspo_importance_sampling": means,
+        "advantage": (advantages / temp).exp(),
+    }
+    added = {
+        "none": torch.zeros_like(log_probs),
+        "k2": regularizer_coef * log_ratio.square(),
+        "forward-kl": -regularizer_coef * log_probs,
+    }
+    kept = lookup(inside, clip_mode, "clip_mode of rec")
+    values = -lookup(weights, weight, "weight of rec") * advantages * log_probs * kept
+    values = values + lookup(added, regularizer, "regularizer of rec")
+    return PerTokenLoss(values, ratio_metrics(log_ratio, ratio, ~kept))
+
+
 def sft(log_probs: Tensor) -> PerTokenLoss:
     """Return -log new of every response, whatever its reward: RAFT where a filter keeps the good ones only.
 
@@ -147,5 +221,7 @@ FURTHER_LOSSES: dict[str, Algorithm] = {
     "geo_mean": Algorithm(geo_mean),
     "kimi15": Algorithm(kimi15),
     "opmd": Algorithm(opmd),
+    "rec": Algorithm(rec),
     "sft": Algorithm(sft),
+    "sppo": Algorithm(sppo),
 }

@@ -23,12 +23,9 @@ from rlctl.runtime.algorithms.packed import PerTokenLoss
 from rlctl.runtime.algorithms.supervised import negative_log_likelihood
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
-from rlctl.runtime.selection import corrects, has_weights, loss_of
+from rlctl.runtime.selection import corrects, fixed_aggregation, has_weights, loss_of
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.types import Sample
-
-SEQUENCE_MEANS = ("geo_mean",)
-"""Kinds of the loss ``other`` that their framework averages over responses, whatever ``aggregation`` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +125,12 @@ class PolicyLoss:
         rollout = algorithm.old_log_probs == "rollout"
         correction = algorithm.rollout_correction
         weights = _weights(algorithm, max_response_tokens)
-        by_sequence = getattr(algorithm.policy_loss, "kind", "") in SEQUENCE_MEANS
-        if by_sequence and correction is not None and correction.weight in ("token", "segment"):
+        fixed = fixed_aggregation(algorithm)
+        if (
+            getattr(algorithm.policy_loss, "kind", "") == "geo_mean"
+            and correction is not None
+            and correction.weight in ("token", "segment")
+        ):
             raise PlanError(
                 f"a loss of whole responses (geo_mean) takes no weights of tokens, and weight is {correction.weight}",
                 hint="set algorithm.rollout_correction.weight to sequence or geometric",
@@ -138,7 +139,7 @@ class PolicyLoss:
             function=function,
             options=options,
             weights=weights,
-            policy_weights=Weights("seq_mean_token_mean") if by_sequence else weights,
+            policy_weights=Weights(fixed) if fixed else weights,
             kl_estimator=kl.estimator if kl and kl.coefficient else None,
             kl_coefficient=kl.coefficient if kl else 0.0,
             entropy_coefficient=algorithm.entropy_coefficient,

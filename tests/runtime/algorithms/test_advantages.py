@@ -264,6 +264,16 @@ def test_asymre_by_hand() -> None:
     assert_close(result, tensor(-2.5, -0.5, -0.5, 1.5, 5, 4.5))
 
 
+def test_rec_by_hand() -> None:
+    assert_close(ADVANTAGES["rec"]({"rewards": REWARDS, "groups": GROUPS}), tensor(-3, -1, -1, 1, 5, 4))
+    std7 = math.sqrt((9 + 1 + 16) / 3)  # biased: over n
+    expected = tensor(-3 / std7, -1, -1 / std7, 1, 5, 4 / std7)
+    found = ADVANTAGES["rec"]({"rewards": REWARDS, "groups": GROUPS}, std_normalize=True, epsilon=0.0)
+    assert_close(found, expected)
+    with pytest.raises(ConfigError, match="drop of rec is balance"):
+        ADVANTAGES["rec"]({"rewards": REWARDS, "groups": GROUPS}, drop="balance")
+
+
 def test_remax_by_hand() -> None:
     # rewards 1 and 0 after 2 and 1 tokens, greedy 0.25 and 0.5, gamma 0.5
     result = estimate("remax", tensor(1, 0), torch.tensor([2, 1]), baselines=tensor(0.25, 0.5), gamma=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,18 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from rlctl.errors import ConfigError
-from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, dppo_kl, dppo_tv, dro, geo_mean, kimi15, opmd, sft
+from rlctl.runtime.algorithms.further_losses import (
+    FURTHER_LOSSES,
+    dppo_kl,
+    dppo_tv,
+    dro,
+    geo_mean,
+    kimi15,
+    opmd,
+    rec,
+    sft,
+    sppo,
+)
 
 
 def tensor(*values: float) -> Tensor:
@@ -70,6 +82,55 @@ def test_opmd_and_sft_by_hand() -> None:
     new = tensor(-1, -2).requires_grad_()
     assert_close(opmd(new, tensor(-1, -2), tensor(2, -1), tau=3.0).values, tensor(0.5, -0.5))
     assert_close(sft(new).values, tensor(1, 2))
+
+
+def test_sppo_by_hand() -> None:
+    new, old = probabilities((0.5, 0.6, 0.3), (0.5, 0.4, 0.4))
+    # ratios 1, 1.5 and 0.75: outside of 1/1.3 = 0.769 to 1.3 but for the first
+    loss = sppo(new, old, tensor(2, 2, -1))
+    assert_close(loss.values, tensor(0, 0, 0))
+    assert_close(gradient(loss.values, new), tensor(-2, 0, 0))
+    wide = sppo(new, old, tensor(2, 2, -1), epsilon=0.5)
+    assert_close(wide.values, tensor(0, -2 * math.log(1.5), math.log(0.75)))
+
+
+REC_NEW, REC_OLD = (0.5, 0.6, 0.1, 0.3), (0.5, 0.4, 0.4, 0.1)
+"""Ratios 1, 1.5, 0.25 and 3; of the first response (two tokens) the geometric mean is sqrt(1.5), of the second sqrt(0.75)."""
+
+
+@pytest.mark.parametrize(
+    ("options", "pulls"),
+    [
+        ({}, (1, 1, -1, -1)),
+        ({"clip_mode": "two-side"}, (1, 0, 0, 0)),
+        # good tokens are bounded above, bad ones below
+        ({"clip_mode": "one-side"}, (1, 0, 0, -1)),
+        ({"clip_mode": "gspo-one-side", "epsilon_high": 0.3}, (1, 1, -1, -1)),
+        ({"clip_mode": "gspo-one-side", "epsilon_low": 0.1}, (0, 0, 0, 0)),
+        ({"clip_mode": "ring", "epsilon_low_prime": 0.5, "epsilon_high_prime": 1.5}, (1, 0, 0, -1)),
+        ({"weight": "importance_sampling"}, (1, 1.5, -0.25, -3)),
+        ({"weight": "gspo_importance_sampling"}, (1.5**0.5, 1.5**0.5, -(0.75**0.5), -(0.75**0.5))),
+        ({"weight": "advantage", "temp": 2.0}, (math.exp(0.5), math.exp(0.5), -math.exp(-0.5), -math.exp(-0.5))),
+        ({"regularizer": "forward-kl", "regularizer_coef": 0.5}, (1.5, 1.5, -0.5, -0.5)),
+        (
+            {"regularizer": "k2", "regularizer_coef": 0.5},
+            (1, 1 - math.log(1.5), -1 - math.log(0.25), -1 - math.log(3)),
+        ),
+    ],
+)
+def test_rec_by_hand(options: dict[str, Any], pulls: tuple[float, ...]) -> None:
+    """The pull on each log-prob, minus its gradient; advantages 1, 1, -1, -1."""
+    new, old = probabilities(REC_NEW, REC_OLD)
+    loss = rec(new, old, tensor(1, 1, -1, -1), torch.tensor([2, 2]), **options)
+    assert_close(-gradient(loss.values, new), tensor(*pulls))
+
+
+def test_rec_refuses_what_it_does_not_know() -> None:
+    new, old = probabilities(REC_NEW, REC_OLD)
+    with pytest.raises(ConfigError, match="epsilon_low_prime"):
+        rec(new, old, tensor(1, 1, -1, -1), torch.tensor([2, 2]), clip_mode="ring")
+    with pytest.raises(ConfigError, match="unknown clip_mode of rec 'both'"):
+        rec(new, old, tensor(1, 1, -1, -1), torch.tensor([2, 2]), clip_mode="both")
 
 
 @pytest.mark.parametrize("name", sorted(set(FURTHER_LOSSES) - {"sft", "opmd"}))

@@ -27,6 +27,7 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
         "grpo_passk": (False, False, True, False),
         "opmd": (False, False, True, False),
         "opo": (False, False, True, False),
+        "rec": (False, False, True, False),
         "reinforce": (True, False, False, False),
         "reinforce_plus_plus": (True, False, False, False),
         "reinforce_plus_plus_baseline": (False, False, True, False),

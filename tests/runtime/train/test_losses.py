@@ -138,6 +138,17 @@ def test_a_geometric_mean_counts_once_a_response_whatever_the_aggregation() -> N
     assert terms.loss.item() == pytest.approx(-1.0 / 4 - 1.8 / 6)  # entropy stays a mean over tokens
 
 
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [({}, (1.0 - 2.0 + 1.0) / 6), ({"clip_mode": "gspo-one-side", "epsilon_high": 1.0}, ((1.0 - 2.0) / 2 + 1.0) / 4)],
+)
+def test_rec_is_a_mean_over_tokens_or_over_responses_whatever_the_aggregation(
+    args: dict[str, Any], expected: float
+) -> None:
+    loss = loss_of(policy_loss=OtherLoss(kind="rec", args=args), aggregation=Aggregation(mode="token_sum"))
+    assert loss(tensors(), TOTALS).loss.item() == pytest.approx(expected, abs=1e-7)
+
+
 def test_the_weight_of_rl_is_on_policy_loss_and_kl_not_on_entropy() -> None:
     terms = loss_of(
         kl_in_loss=KlInLoss(estimator="k2", coefficient=0.1),
