@@ -19,6 +19,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.trinity.batch import SUPERVISED
 from rlctl.adapters.values import Partly
 from rlctl.documents.paths import KeyPath
 
@@ -54,10 +55,11 @@ TYPES = {
     "rec": Type("rec", "rec"),
     "multi_step_grpo": Type("step_wise_grpo"),
     "gigpo": Type("gigpo", since="0.6"),
-    "on_policy_distill": Type("on_policy_distill", "importance_sampling", "none", "none", in_trainer=True),
-    "jsd": Type("jsd", "importance_sampling", "none", "none", in_trainer=True),
+    "on_policy_distill": Type("on_policy_distill", "ppo", "none", "none", in_trainer=True),
+    "jsd": Type("jsd", "ppo", "none", "none", in_trainer=True),
     "raft": Type("", "sft", "none", "none"),
     "sft": Type("", "sft", "none", "none"),
+    "cpt": Type("", "sft", "none", "none", since="0.6"),
     "dpo": Type("", "dpo"),
     "mix": Type("grpo", "mix", entropy="mix", sampling="mix"),
     "mix_chord": Type("grpo", "mix_chord", entropy="mix", sampling="mix"),
@@ -93,11 +95,13 @@ def chosen_type(view: Writing) -> str:
     """The ``algorithm_type`` to write."""
     algorithm = view.config.algorithm
     objective, preset = algorithm.objective.choice, algorithm.preset or ""
-    if objective in ("sft", "dpo"):
+    if objective == "sft":
+        return "cpt" if preset == "cpt" and view.version >= (0, 6) else "sft"
+    if objective == "dpo":
         return objective
     if objective == "mix":
         return preset if preset in ("mix", "mix_chord") else "mix"
-    if preset in TYPES and preset not in ("sft", "dpo", "mix", "mix_chord"):
+    if preset in TYPES and preset not in ("sft", "cpt", "dpo", "mix", "mix_chord"):
         newer = TYPES[preset].since == "0.6" and view.version < (0, 6)
         if not newer:
             return preset
@@ -114,7 +118,7 @@ def chosen_type(view: Writing) -> str:
 def _read_type(view: Reading) -> Iterator[Flow]:
     name = str(view.get("algorithm.algorithm_type"))
     used = (view.path("algorithm.algorithm_type"),)
-    objective = name if name in ("sft", "dpo") else "mix" if name.startswith("mix") else "rl"
+    objective = SUPERVISED.get(name, "mix" if name.startswith("mix") else "rl")
     yield Flow(view.to("algorithm.objective.name"), objective, used)
     yield Flow(view.to("algorithm.preset"), name, used, same=True)
 
@@ -141,11 +145,13 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
     if not name:
         yield Flow((), None, (*keys, args_key), "mapped", "not used by this algorithm")
         return
-    if name in ADVANTAGES:
+    further = {key: args[key] for key in FURTHER if key in args}
+    if name in ADVANTAGES and all(value == FURTHER[key] for key, value in further.items()):
         yield Flow((*to, "name"), ADVANTAGES[name], keys)
         for key, field in ARGS.get(name, {}).items():
             if key in args:
                 yield Flow((*to, field), args[key], ((*args_key, key),), same=True)
+        yield Flow((), None, tuple((*args_key, key) for key in further), "mapped", "Trinity's default too")
         if name == "grpo":
             yield from _read_filter(view, args, args_key)
         return
@@ -161,6 +167,8 @@ ARGS = {
     "remax": {"gamma": "gamma"},
     "opmd": {"opmd_baseline": "baseline", "tau": "tau"},
 }
+FURTHER = {"duplicate_experiences": False, "rank_penalty": None, "std_cal_level": "group"}
+"""Arguments that the canonical estimators do not have, with the values at which nothing is different."""
 DEFAULTS = {"gamma": 1.0, "lam": 1.0, "epsilon": 1e-6, "opmd_baseline": "mean", "tau": 1.0}
 
 

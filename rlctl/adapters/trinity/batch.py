@@ -6,6 +6,7 @@ M = T responses a mini-batch, and intervals of trainer steps are k = P x n / M t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -24,6 +25,7 @@ from rlctl.adapters.rules import (
     Out,
     Reading,
     Rule,
+    Same,
     Writing,
 )
 from rlctl.adapters.values import Names, Partly, rows
@@ -32,7 +34,8 @@ from rlctl.documents.paths import KeyPath
 
 NEVER = 1_000_000
 """Trinity has no word for never; an interval beyond any run stands for it."""
-SUPERVISED = ("sft", "dpo")
+SUPERVISED = {"sft": "sft", "cpt": "sft", "dpo": "dpo"}
+"""Types that train on a data set instead of rollouts, with their objective."""
 
 
 def supervised(view: Reading) -> bool:
@@ -58,7 +61,19 @@ def train_steps_per_step(view: Reading) -> float:
     if supervised(view):
         return 1
     batch, group, train, interval = sizes(view)
-    return batch * interval * group / train
+    return batch * interval * group / drawn_responses(view, train)
+
+
+def drawn_responses(view: Reading, train: int) -> int:
+    """Responses of a train batch that were rolled out; the others of mix are experts'."""
+    if not str(view.get("algorithm.algorithm_type")).startswith("mix"):
+        return train
+    return train - expert_responses(train, view.get("algorithm.sample_strategy_args.expert_data_ratio", 0.5))
+
+
+def expert_responses(train: int, share: float) -> int:
+    """Responses of a train batch that come from the experts of mix."""
+    return min(math.ceil(share * train), train - 1)
 
 
 def _read_batch(view: Reading) -> Iterator[Flow]:
@@ -85,7 +100,7 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
         note,
     )
     yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("algorithm.repeat_times"),), same=True)
-    if train != batch * group:
+    if drawn_responses(view, train) != batch * group:
         yield Flow(KEPT, interval, (keys[1],), "derived", "train batches are not what one explore step yields")
     written = view.written("buffer.train_batch_size") and view.get("buffer.train_batch_size")
     used = (
@@ -114,15 +129,18 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     kept = config.extensions.trinity.get("synchronizer.sync_interval")
     if isinstance(kept, int) and kept > 0 and prompts % kept == 0:
         return prompts // kept, mini, kept, ""
-    tasks, rest = divmod(mini, group)
+    drawn = mini
+    if config.algorithm.objective.choice == "mix":
+        drawn -= expert_responses(mini, view.get("algorithm.objective.expert_share"))
+    tasks, rest = divmod(drawn, group)
     problem = ""
     if rest or not tasks:
-        near = arithmetic.nearest_multiples(mini, group)
+        near = arithmetic.nearest_multiples(drawn, group)
         problem = (
-            f"a mini-batch of {mini} responses holds no whole number of groups of {group} "
-            f"({mini} / {group} = {mini / group:g}); {near} would"
+            f"a mini-batch of {drawn} responses holds no whole number of groups of {group} "
+            f"({drawn} / {group} = {drawn / group:g}); {near} would"
         )
-        tasks = max(1, round(mini / group))
+        tasks = max(1, round(drawn / group))
     interval, left = divmod(prompts, tasks)
     if left or not interval:
         near = arithmetic.nearest_multiples(prompts, tasks)
@@ -131,7 +149,7 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
             f"({prompts} / {tasks} = {prompts / tasks:g}); {near} would be"
         )
         interval = max(1, -(-prompts // tasks))
-    return tasks, tasks * group, interval, problem
+    return tasks, mini - drawn + tasks * group, interval, problem
 
 
 def _write_batch(view: Writing) -> Iterator[Out]:
@@ -190,6 +208,8 @@ def factor(view: Writing, *, explore: bool = False) -> int | Fraction:
     tasks, train, interval, _ = geometry(view)
     if explore:
         return interval
+    if view.config.algorithm.objective.choice == "mix":
+        train -= expert_responses(train, view.get("algorithm.objective.expert_share"))
     each = Fraction(tasks * interval * view.config.batch.responses_per_prompt, train)
     return int(each) if each.denominator == 1 else each
 
@@ -438,6 +458,16 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     )
 
 
+class Whole(Same):
+    """Trinity counts whole seconds, and refuses parts of one."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if isinstance(value, float) and not value.is_integer():
+            raise InexpressibleError("Trinity counts whole seconds")
+        return int(value)
+
+
+WHOLE = Whole()
 METHODS = Partly({"online": "nccl", "offline": "checkpoint"})
 STYLES = Partly({"dynamic_by_trainer": "trainer_driven", "dynamic_by_explorer": "explorer_driven"})
 
@@ -527,7 +557,7 @@ RULES: list[Rule] = [
     ),
     Key("synchronizer.sync_method", "sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
     Key("synchronizer.sync_style", "sync.style", "fixed", STYLES),
-    Key("synchronizer.sync_timeout", "sync.timeout", 3600),
+    Key("synchronizer.sync_timeout", "sync.timeout", 3600, WHOLE),
     Key("explorer.rollout_model.weight_sync_buffer_size", "sync.bucket_mib", 1024, since="0.6", quiet=True),
     *[
         Dropped(f"sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")

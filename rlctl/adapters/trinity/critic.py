@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
+    SAME,
     Absent,
     By,
     Code,
@@ -14,16 +16,31 @@ from rlctl.adapters.rules import (
     How,
     K,
     Key,
+    Like,
     Lost,
     Out,
     Reading,
     Rule,
     Tree,
+    Version,
+    When,
     Writing,
 )
-from rlctl.adapters.trinity.algorithm import TYPES
+from rlctl.adapters.trinity.algorithm import type_of
 from rlctl.adapters.trinity.keys import CRITIC_C
-from rlctl.adapters.trinity.train import SCHEDULE, other_micro
+from rlctl.adapters.trinity.micro import other_micro
+from rlctl.adapters.trinity.train import (
+    ADAM,
+    MEGATRON,
+    SCHEDULE,
+    NoClip,
+    megatron,
+    read_warmup,
+    role_engine,
+    role_strategy,
+    write_warmup,
+    writes_engine,
+)
 from rlctl.adapters.values import (
     AGGREGATIONS,
     Listed,
@@ -34,11 +51,9 @@ from rlctl.adapters.values import (
 
 
 def _read_critic(view: Reading) -> Iterator[Flow]:
-    name = (
-        view.get("algorithm.advantage_fn")
-        or TYPES.get(str(view.get("algorithm.algorithm_type")), TYPES["grpo"]).advantage
-    )
-    yield Flow(view.to("critic"), {} if name == "ppo" else None, ())
+    name = view.get("algorithm.advantage_fn") or type_of(view).advantage
+    there = name == "ppo" and view.get("algorithm.algorithm_type") == "ppo"
+    yield Flow(view.to("critic"), {} if there else None, ())
 
 
 def _write_critic(view: Writing) -> Iterator[Out]:
@@ -62,50 +77,93 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("model.critic_model_path"), path, (view.to("critic.model.path"),), same=True)
 
 
-def _read_critic_offload(view: Reading) -> Iterator[Flow]:
-    keys = [f"{CRITIC_C}.model.fsdp_config.{name}" for name in ("param_offload", "optimizer_offload")]
-    yield Flow(
-        view.to("critic.engine.offload"),
-        offload(*(view.get(key) for key in keys)),
-        tuple(view.path(key) for key in keys),
-    )
+def _block(version: Version) -> str:
+    """Where verl's FSDP settings of the critic are."""
+    return f"{CRITIC_C}.fsdp" if version >= (0, 6) else f"{CRITIC_C}.model.fsdp_config"
 
 
-def _write_critic_offload(view: Writing) -> Iterator[Out]:
-    word = view.get("critic.engine.offload")
-    if not isinstance(word, Absent):
-        for name, words in (("param_offload", ("parameters", "both")), ("optimizer_offload", ("optimizer", "both"))):
-            yield Flow(
-                view.path(f"{CRITIC_C}.model.fsdp_config.{name}"), word in words, (view.to("critic.engine.offload"),)
-            )
+def _read_offload(view: Reading) -> Iterator[Flow]:
+    engine = "megatron" if role_strategy(view, f"{CRITIC_C}.strategy") == "megatron" else ""
+    block = f"{CRITIC_C}.megatron" if engine else _block(view.version)
+    both, used = [], []
+    for name in ("param_offload", "optimizer_offload"):
+        key = f"{block}.{name}"
+        common = f"trainer.{name}" if view.version >= (0, 6) and not view.written(key) else key
+        both.append(bool(view.get(common, False)))
+        used.append(view.path(key))
+    yield Flow(view.to("critic.engine.offload"), offload(*both), tuple(used))
 
 
-def _read_critic_engine(view: Reading) -> Iterator[Flow]:
-    kind = str(view.get(f"{CRITIC_C}.strategy") or view.get("trainer.trainer_strategy"))
-    yield Flow(
-        view.to("critic.engine.name"),
-        "megatron" if kind == "megatron" else "fsdp2",
-        (view.path(f"{CRITIC_C}.strategy"),),
-    )
-    if kind in ("fsdp", "fsdp2"):
-        yield Flow(view.to("critic.engine.source"), kind, (view.path(f"{CRITIC_C}.strategy"),))
-
-
-def _write_critic_engine(view: Writing) -> Iterator[Out]:
-    name, source = view.get("critic.engine.name"), view.get("critic.engine.source")
-    used = (view.to("critic.engine.name"), view.to("critic.engine.source"))
-    if isinstance(name, Absent):
+def _write_offload(view: Writing) -> Iterator[Out]:
+    word, used = view.get("critic.engine.offload"), (view.to("critic.engine.offload"),)
+    if isinstance(word, Absent) or not writes_engine(view, "critic.engine", str(view.get("critic.engine.name"))):
         return
-    kind = "megatron" if name == "megatron" else source if source in ("fsdp", "fsdp2") else "fsdp2"
-    policy = view.get("train.engine.name"), view.get("train.engine.source")
-    how: How = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
-    yield (
-        Flow((), None, used, "mapped", "the policy's")
-        if (name, source) == policy
-        else Flow(view.path(f"{CRITIC_C}.strategy"), kind, used, how)
-    )
+    block = f"{CRITIC_C}.megatron" if view.get("critic.engine.name") == "megatron" else _block(view.version)
+    policy = view.get("train.engine.offload") if view.version >= (0, 6) else "none"
+    for name, words in (("param_offload", ("parameters", "both")), ("optimizer_offload", ("optimizer", "both"))):
+        yield Flow(view.path(f"{block}.{name}"), word in words, used, always=(word in words) != (policy in words))
 
 
+def _clip_key(version: Version, engine: str) -> str:
+    return f"{CRITIC_C}.grad_clip" if version < (0, 6) and engine != "megatron" else f"{CRITIC_C}.optim.clip_grad"
+
+
+def _read_clip(view: Reading) -> Iterator[Flow]:
+    key = _clip_key(view.version, role_strategy(view, f"{CRITIC_C}.strategy"))
+    value = view.get(key)
+    value = view.get("trainer.grad_clip") if value is None and view.version < (0, 6) else value
+    yield Flow(view.to("critic.optimizer.max_grad_norm"), NoClip().read(value, view), (view.path(key),), same=True)
+
+
+def _write_clip(view: Writing) -> Iterator[Out]:
+    value, used = view.get("critic.optimizer.max_grad_norm"), (view.to("critic.optimizer.max_grad_norm"),)
+    if isinstance(value, Absent):
+        return
+    key = _clip_key(view.version, str(view.get("train.engine.name")))
+    note = "so large a bound never acts" if value is None else ""
+    other = view.version < (0, 6) and value != view.get("train.optimizer.max_grad_norm")
+    how: How = "derived" if note else "mapped"
+    yield Flow(view.path(key), NoClip().write(value, view), used, how, note, same=not note, always=other)
+
+
+FSDP = (
+    ("fsdp_size", "shard", -1, Partly({-1: "all"})),
+    ("reshard_after_forward", "reshard_after_forward", True, SAME),
+    ("forward_prefetch", "forward_prefetch", False, SAME),
+    ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
+)
+
+
+def _engine() -> list[Rule]:
+    """The critic's FSDP settings, which 0.6 has in another place."""
+    new, old = f"{CRITIC_C}.fsdp", f"{CRITIC_C}.model.fsdp_config"
+    found: list[Rule] = [
+        Key(
+            f"{new}.{key}",
+            f"critic.engine.{field}",
+            default,
+            convert,
+            since="0.6",
+            also=(K(f"{old}.{key}", default, until="0.5"),),
+        )
+        for key, field, default, convert in FSDP
+    ]
+    policy = K(f"{old}.offload_policy", False, until="0.5")
+    common = Like("trainer.offload_policy")
+    return [
+        *found,
+        Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, since="0.6", also=(policy,)),
+    ]
+
+
+class Unclipped(NoClip):
+    """As a gradient's bound, but 0 is one too: values stay where they were."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if value == 0 else super().read(value, view)
+
+
+NEVER = Unclipped()
 CRITIC: list[Rule] = [
     Code("critic", (), ("critic",), _read_critic, _write_critic, "advantage ppo"),
     Code(
@@ -118,14 +176,13 @@ CRITIC: list[Rule] = [
     Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.learning_rate", By({"0.5": 1e-6, "0.6": 1e-5}), always=True),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
-    Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.name", "adam", Partly({"adam": "adamw"})),
-    Key(
-        f"{CRITIC_C}.optim.clip_grad",
-        "critic.optimizer.max_grad_norm",
-        1.0,
-        Off(0.0),
-        since="0.6",
-        also=(K(f"{CRITIC_C}.grad_clip", 1.0),),
+    Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.name", "adam", ADAM),
+    Code(
+        "critic's gradient clip",
+        (K(f"{CRITIC_C}.optim.clip_grad", 1.0), K(f"{CRITIC_C}.grad_clip", Like("trainer.grad_clip"), until="0.5")),
+        ("critic.optimizer.max_grad_norm",),
+        _read_clip,
+        _write_clip,
     ),
     Key(
         f"{CRITIC_C}.optim.lr_scheduler_type",
@@ -134,15 +191,26 @@ CRITIC: list[Rule] = [
         SCHEDULE,
         also=(K(f"{CRITIC_C}.optim.warmup_style", None),),
     ),
-    Key(f"{CRITIC_C}.optim.lr_warmup_steps", "critic.learning_rate_schedule.warmup.ticks", -1, Off(-1)),
+    Code(
+        "critic's warm-up",
+        (K(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),
+        ("critic.learning_rate_schedule.warmup.ticks", "critic.learning_rate_schedule.tick"),
+        lambda view: read_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
+        lambda view: write_warmup(view, f"{CRITIC_C}.optim.lr_warmup_steps", "critic"),
+        "ticks x k",
+    ),
     Key(f"{CRITIC_C}.optim.lr_warmup_steps_ratio", "critic.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
-    Key(f"{CRITIC_C}.optim.min_lr_ratio", "critic.learning_rate_schedule.min_ratio", 0.0, Partly({None: 0.0})),
-    Dropped("critic.learning_rate_schedule.tick", "Trinity moves the schedule once a train step", "optimizer_step"),
-    Key(f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", By({"0.5": 0.0, "0.6": 0.5}), Off(0.0), always=True),
+    Key(
+        f"{CRITIC_C}.optim.min_lr_ratio",
+        "critic.learning_rate_schedule.min_ratio",
+        By({"0.5": 0.0, "0.6": 0.01}),
+        Partly({None: 0.0}),
+    ),
+    Key(f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", By({"0.5": 0.0, "0.6": 0.5}), NEVER, always=True),
     Key(f"{CRITIC_C}.loss_agg_mode", "critic.value_loss.aggregation", "token-mean", AGGREGATIONS),
     Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", ABSENT),
-    Key(f"{CRITIC_C}.shuffle", "critic.shuffle", False),
-    Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", None),
+    Key(f"{CRITIC_C}.shuffle", "critic.shuffle", By({"0.5": False, "0.6": True})),
+    Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", By({"0.5": None, "0.6": 42})),
     other_micro(
         "critic micro-batch",
         "critic.micro",
@@ -157,32 +225,51 @@ CRITIC: list[Rule] = [
         f"{CRITIC_C}.forward_max_token_len_per_gpu",
         f"{CRITIC_C}.forward_micro_batch_size_per_gpu",
     ),
-    Key(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", True),
-    Key(f"{CRITIC_C}.model.use_remove_padding", "critic.memory.remove_padding", By({"0.5": False, "0.6": True})),
-    Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True)),
-    Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides"),
-    Key(f"{CRITIC_C}.model.fsdp_config.fsdp_size", "critic.engine.shard", -1, Partly({-1: "all"})),
-    Key(f"{CRITIC_C}.model.fsdp_config.reshard_after_forward", "critic.engine.reshard_after_forward", True),
-    Key(f"{CRITIC_C}.model.fsdp_config.forward_prefetch", "critic.engine.forward_prefetch", False),
-    Key(f"{CRITIC_C}.model.fsdp_config.offload_policy", "critic.engine.cpu_offload_policy", False),
-    Key(f"{CRITIC_C}.model.fsdp_config.wrap_policy.min_num_params", "critic.engine.wrap_min_parameters", 0),
-    Key(f"{CRITIC_C}.ulysses_sequence_parallel_size", "critic.engine.sequence_parallel", ABSENT),
+    role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
+    Key(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", True, until="0.5"),
+    Key(f"{CRITIC_C}.model.use_remove_padding", "critic.memory.remove_padding", True, until="0.5"),
+    Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True), until="0.5"),
+    Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
+    When(
+        (
+            *_engine(),
+            Key(
+                f"{CRITIC_C}.ulysses_sequence_parallel_size",
+                "critic.engine.sequence_parallel",
+                Like("trainer.ulysses_sequence_parallel_size"),
+                until="0.5",
+            ),
+        ),
+        lambda view: role_strategy(view, f"{CRITIC_C}.strategy") != "megatron",
+        lambda view: writes_engine(view, "critic.engine", "fsdp2"),
+        "the trainer is Megatron",
+    ),
+    When(
+        (
+            *[Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", ABSENT) for key, field, _ in MEGATRON],
+            *megatron(f"{CRITIC_C}.megatron", "critic.engine"),
+            Key(f"{CRITIC_C}.megatron.grad_offload", "critic.engine.offload_gradients", ABSENT),
+        ),
+        lambda view: role_strategy(view, f"{CRITIC_C}.strategy") == "megatron",
+        lambda view: writes_engine(view, "critic.engine", "megatron"),
+        "the trainer is not Megatron",
+    ),
     Code(
         "critic offload",
         (
-            K(f"{CRITIC_C}.model.fsdp_config.param_offload", False),
-            K(f"{CRITIC_C}.model.fsdp_config.optimizer_offload", False),
+            *(
+                K(f"{CRITIC_C}.fsdp.{name}", Like(f"trainer.{name}"), "0.6")
+                for name in ("param_offload", "optimizer_offload")
+            ),
+            *(K(f"{CRITIC_C}.megatron.{name}", ABSENT) for name in ("param_offload", "optimizer_offload")),
+            *(
+                K(f"{CRITIC_C}.model.fsdp_config.{name}", False, until="0.5")
+                for name in ("param_offload", "optimizer_offload")
+            ),
         ),
         ("critic.engine.offload",),
-        lambda view: _read_critic_offload(view),
-        lambda view: _write_critic_offload(view),
-    ),
-    Code(
-        "critic engine",
-        (K(f"{CRITIC_C}.strategy", None),),
-        ("critic.engine.name", "critic.engine.source", "critic.engine.kind"),
-        lambda view: _read_critic_engine(view),
-        lambda view: _write_critic_engine(view),
+        _read_offload,
+        _write_offload,
     ),
     Dropped("critic.mini_batch_responses", "Trinity's critic takes the policy's mini-batch", None),
     Dropped("critic.**", "Trinity has no such key for the critic"),

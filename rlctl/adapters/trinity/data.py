@@ -22,17 +22,10 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.experiences import STORAGE, B, label
+from rlctl.adapters.trinity.experiences import ORDERS, STORAGE, B, label
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
 E = "buffer.explorer_input"
-ORDERS = {
-    "sequential": "sequential",
-    "shuffle": "shuffle",
-    "random": "random",
-    "offline_easy2hard": "easy_to_hard",
-    "difficulty_based": "difficulty",
-}
 FORMAT = {
     "prompt_key": ("prompt_key", "prompt"),
     "response_key": ("answer_key", "response"),
@@ -212,36 +205,9 @@ def _write_train(view: Writing) -> Iterator[Out]:
     for index, source in enumerate(sources):
         root = view.path(f"{E}.taskset") if single else (*view.path(f"{E}.tasksets"), index)
         yield from _write_source(view, root, ("data", "train", index), source)
-        yield from _write_order(view, root)
+        yield from experiences.write_order(view, root)
     if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
         yield Lost((view.to("data.mixing"),), "Trinity draws from its task sets in proportion")
-
-
-def _write_order(view: Writing, root: Any) -> Iterator[Out]:
-    order = view.get("data.curriculum.order")
-    name = next(name for name, choice in ORDERS.items() if choice == order)
-    yield Flow(
-        (*root, "data_selector", "selector_type"),
-        name,
-        (view.to("data.curriculum.order"),),
-        always=order != "sequential",
-    )
-    if view.get("data.curriculum.keys"):
-        yield Flow(
-            (*root, "data_selector", "feature_keys"),
-            view.get("data.curriculum.keys"),
-            (view.to("data.curriculum.keys"),),
-            same=True,
-        )
-    if view.get("data.curriculum.args"):
-        yield Flow(
-            (*root, "data_selector", "kwargs"),
-            view.get("data.curriculum.args"),
-            (view.to("data.curriculum.args"),),
-            same=True,
-        )
-    if view.get("data.seed") is not None:
-        yield Flow((*root, "data_selector", "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
 
 
 def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:

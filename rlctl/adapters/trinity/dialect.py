@@ -13,7 +13,21 @@ from rlctl.adapters.rules import Lost
 from rlctl.adapters.stages import joined_stages
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.tree import remove
-from rlctl.adapters.trinity import algorithm, batch, critic, data, losses, model, notes, output, rewards, rollout, train
+from rlctl.adapters.trinity import (
+    algorithm,
+    batch,
+    critic,
+    data,
+    losses,
+    micro,
+    model,
+    notes,
+    output,
+    reference,
+    rewards,
+    rollout,
+    train,
+)
 from rlctl.adapters.writing import Given, Written
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
@@ -27,6 +41,8 @@ RULES = joined(
     losses.LOSS,
     model.TOP,
     train.TRAINER,
+    micro.MICRO,
+    reference.REFERENCE,
     critic.CRITIC,
     rollout.EXPLORER,
     output.OUTPUT,

@@ -10,6 +10,14 @@ from rlctl.adapters.rules import Flow, How, K, Lost, Out, Reading, Writing
 B = "buffer.trainer_input.experience_buffer"
 STORAGE = {"file": "auto", "sql": "sql"}
 
+ORDERS = {
+    "sequential": "sequential",
+    "shuffle": "shuffle",
+    "random": "random",
+    "offline_easy2hard": "easy_to_hard",
+    "difficulty_based": "difficulty",
+}
+
 
 def label(source: Mapping[str, Any], fallback: str) -> str:
     """The name of a source: its own, or its file's."""
@@ -45,7 +53,7 @@ def read(view: Reading) -> Iterator[Flow]:
     }
     for key, default in columns.items():
         yield Flow((*to, key), inside.get(f"format.{key}", default), (inside.path(f"format.{key}"),), same=True)
-    if kind == "messages" and view.get("algorithm.algorithm_type") == "sft":
+    if kind == "messages" and view.get("algorithm.algorithm_type") in ("sft", "cpt"):
         yield Flow(
             (*to, "messages_key"),
             inside.get("format.messages_key", "message"),
@@ -66,7 +74,11 @@ def read(view: Reading) -> Iterator[Flow]:
             (inside.path("format.chat_template"),),
             same=True,
         )
-    yield Flow(("data", "curriculum", "order"), "sequential", ())
+    selector = inside.get("data_selector.selector_type", "sequential")
+    order = ORDERS.get(str(selector), "sequential")
+    yield Flow(("data", "curriculum", "order"), order, (inside.path("data_selector.selector_type"),))
+    if inside.written("data_selector.seed"):
+        yield Flow(("data", "seed"), inside.get("data_selector.seed"), (inside.path("data_selector.seed"),), same=True)
 
 
 def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
@@ -119,12 +131,41 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
     for key in ("tools_key", "system_prompt", "system_prompt_key"):
         if source[key] is not None:
             yield Flow((*form, key), source[key], used(key), same=True)
+    yield from write_order(view, root)
     for field in ("max_samples", "image_key", "video_key", "audio_key"):
         neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
         if source[field] not in (None, neutral):
             yield Lost(used(field), f"Trinity's sft and dpo have no {field}")
     for field in ("source_key", "answer_key", "extra_key", "tag_key", "weight", "reward", "workflow"):
         yield Flow((), None, used(field))
+
+
+def write_order(view: Writing, root: Any) -> Iterator[Out]:
+    """The order of training prompts, which belongs to their set."""
+    order = view.get("data.curriculum.order")
+    name = next(name for name, choice in ORDERS.items() if choice == order)
+    yield Flow(
+        (*root, "data_selector", "selector_type"),
+        name,
+        (view.to("data.curriculum.order"),),
+        always=order != "sequential",
+    )
+    if view.get("data.curriculum.keys"):
+        yield Flow(
+            (*root, "data_selector", "feature_keys"),
+            view.get("data.curriculum.keys"),
+            (view.to("data.curriculum.keys"),),
+            same=True,
+        )
+    if view.get("data.curriculum.args"):
+        yield Flow(
+            (*root, "data_selector", "kwargs"),
+            view.get("data.curriculum.args"),
+            (view.to("data.curriculum.args"),),
+            same=True,
+        )
+    if view.get("data.seed") is not None:
+        yield Flow((*root, "data_selector", "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
 
 
 KEYS = tuple(
@@ -142,5 +183,7 @@ KEYS = tuple(
         ("format.chat_template", None),
         ("split", "train"),
         ("subset_name", None),
+        ("data_selector.selector_type", "sequential"),
+        ("data_selector.seed", 42),
     )
 )

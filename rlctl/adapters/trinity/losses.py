@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.adapters.rules import (
     Code,
     Dropped,
@@ -20,7 +21,8 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
-from rlctl.adapters.values import AGGREGATIONS, Names, Not
+from rlctl.adapters.trinity.batch import expert_responses
+from rlctl.adapters.values import AGGREGATIONS, Not
 from rlctl.documents.paths import KeyPath
 
 ESTIMATORS = {
@@ -41,40 +43,71 @@ LOSSES = {
 }
 
 
+def _arguments(view: Reading) -> dict[str, Any]:
+    args = view.get(f"{X}policy_loss_fn_args")
+    return dict(args) if isinstance(args, Mapping) else {}
+
+
+def _name(view: Reading) -> str:
+    return str(view.get(f"{X}policy_loss_fn") or type_of(view).loss)
+
+
+def _read_aggregation(view: Reading) -> Iterator[Flow]:
+    """Arguments that name no aggregation leave the loss to its own; where they name one, ``loss_agg_mode`` replaces it."""
+    key, inside = view.path(f"{X}loss_agg_mode"), view.path(f"{X}policy_loss_fn_args.loss_agg_mode")
+    args, mode = _arguments(view), view.get(f"{X}loss_agg_mode") or "token-mean"
+    own = OWN_AGGREGATION.get(_name(view), "token-mean")
+    to = view.to("algorithm.aggregation.mode")
+    if not args or "loss_agg_mode" in args or mode == own:
+        yield Flow(to, AGGREGATIONS.read(mode, view), (key,))
+        same = args.get("loss_agg_mode", mode) == mode
+        yield Flow(
+            (), None, (inside,), "mapped" if same else "dead", "" if same else f"Trinity replaces it with {mode}"
+        )
+        return
+    note = f"policy_loss_fn_args leave the loss at its own {own}; loss_agg_mode holds for KL and entropy only"
+    yield Flow(to, AGGREGATIONS.read(own, view), (key,), "derived", note)
+
+
 def _read_loss(view: Reading) -> Iterator[Flow]:
-    written = view.written(f"{X}policy_loss_fn")
-    name = view.get(f"{X}policy_loss_fn") or type_of(view).loss
+    written, name = view.written(f"{X}policy_loss_fn"), _name(view)
     keys = (view.path(f"{X}policy_loss_fn" if written else f"{X}algorithm_type"),)
-    place, args = view.path(f"{X}policy_loss_fn_args"), view.get(f"{X}policy_loss_fn_args")
-    args = dict(args) if isinstance(args, Mapping) else {}
-    if view.get("algorithm.algorithm_type") in ("sft", "dpo", "mix", "mix_chord"):
+    place, args = view.path(f"{X}policy_loss_fn_args"), _arguments(view)
+    args.pop("loss_agg_mode", None)
+    if view.get("algorithm.algorithm_type") in OBJECTIVES:
         yield from _read_objective_args(view, args, place)
         return
-    mode = args.pop("loss_agg_mode", None)
-    if mode is not None:
-        yield Flow(view.to("algorithm.aggregation.mode"), AGGREGATIONS.read(mode, view), ((*place, "loss_agg_mode"),))
-    to = view.to("algorithm.policy_loss")
-    if name not in LOSSES:
+    to, known = view.to("algorithm.policy_loss"), LOSS_ARGS.get(name, {})
+    further = {key: value for key, value in args.items() if key not in known and key != "clip_range"}
+    if name not in LOSSES or any(value != FURTHER.get(key) for key, value in further.items()):
         yield Flow((*to, "name"), "other", keys)
         yield Flow((*to, "kind"), name, keys)
         yield Flow((*to, "args"), args, tuple((*place, key) for key in args) or (place,))
         return
     yield Flow((*to, "name"), LOSSES[name], keys)
+    yield Flow((), None, tuple((*place, key) for key in further), "mapped", "Trinity's default too")
     if name == "importance_sampling":
         yield Flow((*to, "importance_weight"), "ratio", ())
-    both = args.get("clip_range")
-    for key, field in LOSS_ARGS.get(name, {}).items():
-        value, source = (
-            (args[key], key)
-            if key in args
-            else (both, "clip_range")
-            if both is not None and "clip_range" in key
-            else (None, "")
-        )
-        if value is not None:
-            yield Flow((*to, field), value, ((*place, source),), same=True)
+    for key, field in known.items():
+        source = key if args.get(key) is not None else "clip_range" if "clip_range" in key else ""
+        if args.get(source) is not None:
+            yield Flow((*to, field), args[source], ((*place, source),), same=True)
 
 
+OBJECTIVES = ("sft", "cpt", "dpo", "mix", "mix_chord")
+"""Types whose loss is the objective itself."""
+OWN_AGGREGATION = {"gspo": "seq-mean-token-mean"}
+"""What a loss does that is given arguments without ``loss_agg_mode``; token-mean for the others."""
+FURTHER = {
+    "enable_sequence_masking": False,
+    "delta_sequence_masking": 0.1,
+    "fallback_to_policy_gradient": False,
+    "enable_mask_clip": False,
+    "mask_clip_range_low": 1.0,
+    "mask_clip_range_high": 0.28,
+    "advantage_threshold": 0.0,
+}
+"""Arguments that the canonical losses do not have, with the values at which nothing is different."""
 LOSS_ARGS = {
     "ppo": {"clip_range_low": "clip_low", "clip_range_high": "clip_high", "clip_ratio_c": "dual_clip"},
     "gspo": {"clip_range_low": "clip_low", "clip_range_high": "clip_high"},
@@ -94,9 +127,6 @@ def _read_objective_args(view: Reading, args: dict[str, Any], place: Any) -> Ite
     fields = {"dpo": {"beta": "beta", "label_smoothing": "label_smoothing"}}
     fields["mix"] = fields["mix_chord"] = {"mu": "mu", "use_dynamic_bsz": ""}
     name = str(view.get("algorithm.algorithm_type"))
-    mode = args.pop("loss_agg_mode", None)
-    if mode is not None:
-        yield Flow(view.to("algorithm.aggregation.mode"), AGGREGATIONS.read(mode, view), ((*place, "loss_agg_mode"),))
     if name == "dpo":
         for key, field in fields["dpo"].items():
             if key in args:
@@ -107,8 +137,15 @@ def _read_objective_args(view: Reading, args: dict[str, Any], place: Any) -> Ite
         if args:
             yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
         share = "algorithm.sample_strategy_args.expert_data_ratio"
-        if view.written(share):
-            yield Flow((*to, "expert_share"), view.get(share), (view.path(share),), same=True)
+        yield Flow((*to, "expert_share"), view.get(share, 0.5), (view.path(share),), same=True)
+
+
+def _write_aggregation(view: Writing) -> Iterator[Out]:
+    mode, used = view.config.algorithm.aggregation.mode, (view.to("algorithm.aggregation.mode"),)
+    if mode == "token_sum":
+        yield Lost(used, "Trinity has no token-sum")
+    else:
+        yield Flow(view.path(f"{X}loss_agg_mode"), AGGREGATIONS.write(mode, view), used)
 
 
 def _write_loss(view: Writing) -> Iterator[Out]:
@@ -133,6 +170,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
 
 
 OTHER_LOSSES = (
+    *LOSSES,
     "opmd",
     "sft",
     "mix",
@@ -141,9 +179,7 @@ OTHER_LOSSES = (
     "sft_phi",
     "sppo",
     "rec",
-    "importance_sampling",
     "dpo",
-    "m2po",
 )
 
 
@@ -152,6 +188,8 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
     if loss["name"] == "other":
         for key, value in loss["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.policy_loss.args"),), always=True)
+        if loss["args"] and mode != "token_sum":
+            yield _named(view, mode)
         return
     known, usual = LOSS_ARGS.get(name, {}), LOSS_DEFAULTS.get(name, {})
     differs = any(loss[field] != usual[key] for key, field in known.items())
@@ -165,12 +203,7 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
         else:
             yield Flow((), None, path, "mapped", "Trinity's default too")
     if differs and mode != "token_sum":
-        yield Flow(
-            (*place, "loss_agg_mode"),
-            AGGREGATIONS.write(mode, view),
-            (view.to("algorithm.aggregation.mode"),),
-            always=True,
-        )
+        yield _named(view, mode)
     for field, neutral in (
         ("importance_weight", "ratio"),
         ("weight_bound", 1.0),
@@ -181,6 +214,28 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
             path = (view.to(f"algorithm.policy_loss.{field}"),)
             same = loss[field] == neutral
             yield Flow((), None, path) if same else Lost(path, f"Trinity's {name} has no {field}")
+
+
+def _named(view: Writing, mode: str) -> Flow:
+    """The aggregation once more, among arguments that would leave the loss to its own."""
+    place = view.path(f"{X}policy_loss_fn_args.loss_agg_mode")
+    return Flow(place, AGGREGATIONS.write(mode, view), (view.to("algorithm.aggregation.mode"),), always=True)
+
+
+def _repeated(view: Writing) -> dict[str, Any]:
+    """The global numbers that the losses of mix want once more among their arguments."""
+    config = view.config
+    train, share = arithmetic.mini_batch_responses(config), view.get("algorithm.objective.expert_share")
+    expert = expert_responses(train, share)
+    explorers = arithmetic.rollout_devices(config) if config.placement.layout == "split" else 0
+    return {
+        "use_dynamic_bsz": config.batch.micro.by == "tokens",
+        "ppo_mini_batch_size": train,
+        "ppo_micro_batch_size_per_gpu": config.batch.micro.per_replica if config.batch.micro.by == "responses" else 1,
+        "ngpus_trainer": max(1, arithmetic.devices(config) - explorers),
+        "train_batch_size_expert": expert,
+        "train_batch_size_usual": train - expert,
+    }
 
 
 def _write_objective(view: Writing) -> Iterator[Out]:
@@ -198,14 +253,25 @@ def _write_objective(view: Writing) -> Iterator[Out]:
         if objective["ipo"]:
             yield Lost((view.to("algorithm.objective.ipo"),), "Trinity's dpo has no squared loss")
     elif objective["name"] == "mix":
-        if chosen_type(view) == "mix":
-            yield Flow((*place, "mu"), objective["mu"], (view.to("algorithm.objective.mu"),), same=True, always=True)
-        for key, value in objective["args"].items():
-            yield Flow((*place, key), value, (view.to("algorithm.objective.args"),), always=True)
-        share = view.path("algorithm.sample_strategy_args.expert_data_ratio")
-        yield Flow(
-            share, objective["expert_share"], (view.to("algorithm.objective.expert_share"),), same=True, always=True
-        )
+        yield from _write_mix(view, objective, place)
+
+
+def _write_mix(view: Writing, objective: Mapping[str, Any], place: KeyPath) -> Iterator[Out]:
+    given, used = dict(objective["args"]), (view.to("algorithm.objective.args"),)
+    if chosen_type(view) == "mix":
+        yield Flow((*place, "mu"), objective["mu"], (view.to("algorithm.objective.mu"),), same=True, always=True)
+    if not any(key.startswith("clip_range") for key in given):
+        yield Flow((*place, "clip_range"), 0.2, used, "mapped", "arguments replace their defaults", always=True)
+    for key, value in given.items():
+        yield Flow((*place, key), value, used, always=True)
+    for key, value in _repeated(view).items():
+        if key not in given:
+            yield Flow((*place, key), value, used, "derived", "Trinity's loss wants it once more", always=True)
+    mode = view.config.algorithm.aggregation.mode
+    if mode != "token_sum":
+        yield _named(view, mode)
+    share = view.path("algorithm.sample_strategy_args.expert_data_ratio")
+    yield Flow(share, objective["expert_share"], (view.to("algorithm.objective.expert_share"),), same=True, always=True)
 
 
 # KL and entropy
@@ -214,6 +280,8 @@ def _write_objective(view: Writing) -> Iterator[Out]:
 def _read_kl_loss(view: Reading) -> Iterator[Flow]:
     written = view.written(f"{X}kl_loss_fn")
     name = view.get(f"{X}kl_loss_fn") or type_of(view).kl
+    if name == "none" and view.get(f"{X}algorithm_type") == "dpo":
+        name = "k2"  # Trinity puts it back
     keys = (view.path(f"{X}kl_loss_fn"),) if written else ()
     args = view.path(f"{X}kl_loss_fn_args.kl_coef")
     coefficient = view.get(f"{X}kl_loss_fn_args.kl_coef")
@@ -312,7 +380,7 @@ def _write_entropy(view: Writing) -> Iterator[Out]:
 
 def _read_old(view: Reading) -> Iterator[Flow]:
     new, old = f"{X}bypass_old_logprobs", "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
-    key = new if view.written(new) or (view.version >= (0, 6) and not view.written(old)) else old
+    key = new if view.version >= (0, 6) else old
     yield Flow(view.to("algorithm.old_log_probs"), "rollout" if view.get(key, True) else "recompute", (view.path(key),))
 
 
@@ -342,12 +410,16 @@ class _MicroBatchScale(Not):
         return not value and view.version < (0, 6)
 
 
-AGGREGATIONS_HERE = Names(
-    {name: mode for name, mode in AGGREGATIONS.names.items() if mode != "token_sum"}, "Trinity has no token-sum"
-)
 L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"
 LOSS: list[Rule] = [
-    Key(f"{X}loss_agg_mode", "algorithm.aggregation.mode", "token-mean", AGGREGATIONS_HERE),
+    Code(
+        "aggregation",
+        (K(f"{X}loss_agg_mode", "token-mean"), K(f"{X}policy_loss_fn_args.loss_agg_mode")),
+        ("algorithm.aggregation.mode",),
+        _read_aggregation,
+        _write_aggregation,
+        "loss_agg_mode, and in policy_loss_fn_args where these are written",
+    ),
     Code(
         "policy loss",
         (
@@ -421,7 +493,7 @@ LOSS: list[Rule] = [
         "old log-probs",
         (
             K(f"{X}bypass_old_logprobs", True, "0.6"),
-            K("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True),
+            K("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True, until="0.5"),
         ),
         ("algorithm.old_log_probs",),
         _read_old,

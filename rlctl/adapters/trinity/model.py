@@ -249,7 +249,8 @@ def _write_lora(view: Writing) -> Iterator[Out]:
 
 def _write_folder(view: Writing) -> Iterator[Out]:
     run, folder = view.config.run, view.config.checkpoint.folder
-    inner, used = f"/{run.project}/{run.name}", (view.to("checkpoint.folder"),)
+    parts = [part for part in (run.project, run.group, run.name) if part]
+    inner, used = "/" + "/".join(parts), (view.to("checkpoint.folder"),)
     if folder is None:
         yield Flow(view.path("checkpoint_root_dir"), run.folder, (view.to("run.folder"),), same=True, always=True)
         return

@@ -8,6 +8,116 @@ ROLL = "explorer.rollout_model"
 TC = "trainer.trainer_config"
 E = "buffer.explorer_input"
 
+ACTOR = f"{TC}.actor_rollout_ref.actor"
+GONE = (
+    "trainer",
+    "algorithm",
+    "data",
+    "reward_model",
+    "reward",
+    "custom_reward_function",
+    "global_profiler",
+    "synchronizer",
+    "critic.model",
+)
+"""Blocks of ``trainer_config`` that 0.6 takes nothing from."""
+FROZEN = (
+    "enable_preview",
+    "actor_rollout_ref.hybrid_engine",
+    "actor_rollout_ref.nccl_timeout",
+    "actor_rollout_ref.explorer_name",
+    *(
+        f"actor_rollout_ref.model.{name}"
+        for name in ("trust_remote_code", "use_remove_padding", "custom_chat_template", "lora_rank", "lora_alpha")
+    ),
+    *(f"actor_rollout_ref.model.{name}" for name in ("path", "target_modules", "exclude_modules", "lora_adapter_path")),
+    *(
+        f"actor_rollout_ref.actor.{name}"
+        for name in (
+            "strategy",
+            "use_dynamic_bsz",
+            "ppo_max_token_len_per_gpu",
+            "grad_clip",
+            "ulysses_sequence_parallel_size",
+            "use_remove_padding",
+            "fix_actor_microbatch_loss_scale",
+        )
+    ),
+    *(
+        f"actor_rollout_ref.ref.{name}"
+        for name in (
+            "strategy",
+            "log_prob_use_dynamic_bsz",
+            "log_prob_max_token_len_per_gpu",
+            "ulysses_sequence_parallel_size",
+            "use_remove_padding",
+        )
+    ),
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz",
+    "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
+    *(
+        f"critic.{name}"
+        for name in (
+            "strategy",
+            "use_dynamic_bsz",
+            "ppo_max_token_len_per_gpu",
+            "grad_clip",
+            "ulysses_sequence_parallel_size",
+            "forward_use_dynamic_bsz",
+            "forward_max_token_len_per_gpu",
+            "nccl_timeout",
+            "ray_namespace",
+        )
+    ),
+)
+"""Keys of ``trainer_config`` that 0.6 takes from its own keys instead."""
+OVERWRITTEN = (
+    *(
+        f"actor_rollout_ref.actor.{name}"
+        for name in (
+            "ppo_mini_batch_size",
+            "ppo_infer_max_token_len_per_gpu",
+            "use_kl_loss",
+            "loss_agg_mode",
+            "rollout_n",
+            "clip_ratio",
+            "clip_ratio_low",
+            "clip_ratio_high",
+            "entropy_coeff",
+            "kl_loss_coef",
+            "kl_loss_type",
+        )
+    ),
+    "actor_rollout_ref.ref.rollout_n",
+    *(f"actor_rollout_ref.rollout.{name}" for name in ("temperature", "n")),
+    *(f"critic.{name}" for name in ("enable", "ppo_mini_batch_size", "ppo_infer_max_token_len_per_gpu", "rollout_n")),
+    *(
+        f"trainer.{name}"
+        for name in ("nnodes", "n_gpus_per_node", "save_freq", "test_freq", "sync_freq", "project_name")
+    ),
+    *(
+        f"trainer.{name}"
+        for name in (
+            "group_name",
+            "experiment_name",
+            "default_local_dir",
+            "total_epochs",
+            "logger",
+            "val_before_train",
+            "val_generations_to_log_to_wandb",
+            "training_rollout_mode",
+            "enable_exp_buffer",
+            "remove_previous_ckpt_in_save",
+        )
+    ),
+    *(f"algorithm.{name}" for name in ("gamma", "lam", "adv_estimator", "norm_adv_by_std_in_grpo", "use_kl_in_reward")),
+    "algorithm.kl_penalty",
+    *(f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "horizon", "target_kl")),
+    "data.train_batch_size",
+    "actor_rollout_ref.actor.optim.warmup_style",
+    "critic.optim.warmup_style",
+)
+"""Keys of ``trainer_config`` that Trinity itself sets, or has its own functions for."""
 NOTES: tuple[Noted, ...] = (
     *dead(
         "deprecated; Trinity refuses or ignores it",
@@ -36,34 +146,36 @@ NOTES: tuple[Noted, ...] = (
     *dead(
         "Trinity sets it itself", f"{E}.taskset.rollout_args.n", f"{E}.tasksets.*.rollout_args.n", f"{ROLL}.model_path"
     ),
+    *dead("Trinity sets it from trainer.total_steps", f"{TC}.actor_rollout_ref.actor.optim.total_training_steps"),
+    *dead("Trinity sets it from trainer.total_steps", f"{TC}.critic.optim.total_training_steps"),
+    *dead("Trinity sets it from trainer.total_steps", f"{TC}.trainer.total_training_steps", until="0.5"),
     *dead(
-        "Trinity sets it from the settings above it",
-        f"{TC}.*.*.total_training_steps",
-        f"{TC}.*.*.optim.total_training_steps",
+        "Trinity sets it from algorithm.optimizer; since 0.6 it decides",
+        *(
+            f"{ACTOR}.optim.{name}"
+            for name in (
+                "lr",
+                "lr_warmup_steps",
+                "lr_warmup_steps_ratio",
+                "min_lr_ratio",
+                "warmup_style",
+                "lr_scheduler_type",
+                "optimizer",
+                "betas",
+                "weight_decay",
+                "clip_grad",
+            )
+        ),
+        until="0.5",
     ),
+    *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}" for name in FROZEN), since="0.6"),
+    *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in GONE), since="0.6"),
+    *dead("Trinity sets it from its own keys", *(f"{TC}.{name}" for name in OVERWRITTEN)),
     *dead(
-        "Trinity sets it from algorithm.optimizer",
-        f"{TC}.actor_rollout_ref.actor.optim.**",
-        f"{TC}.critic.optim.total_training_steps",
+        "the reference has neither gradients nor an optimizer",
+        *(f"{TC}.actor_rollout_ref.ref.megatron.{name}" for name in ("grad_offload", "optimizer_offload")),
+        *(f"{TC}.actor_rollout_ref.ref.fsdp_config.{name}" for name in ("optimizer_offload",)),
     ),
-    *dead(
-        "Trinity sets it from its own keys",
-        f"{TC}.actor_rollout_ref.actor.grad_clip",
-        f"{TC}.actor_rollout_ref.actor.use_dynamic_bsz",
-    ),
-    *dead("Trinity sets it from its own keys", f"{TC}.actor_rollout_ref.actor.ppo_max_token_len_per_gpu"),
-    *dead("Trinity sets it from its own keys", f"{TC}.actor_rollout_ref.actor.ulysses_sequence_parallel_size"),
-    *dead(
-        "Trinity sets it from its own keys",
-        f"{TC}.actor_rollout_ref.actor.ppo_mini_batch_size",
-        f"{TC}.actor_rollout_ref.hybrid_engine",
-    ),
-    *dead(
-        "Trinity sets it from its own keys",
-        f"{TC}.actor_rollout_ref.rollout.temperature",
-        f"{TC}.actor_rollout_ref.rollout.n",
-    ),
-    *dead("deprecated in Trinity", f"{TC}.trainer.remove_previous_ckpt_in_save"),
     *dead("read by other engines only", f"{ROLL}.use_v1"),
     *carried(
         "how Trinity reads data",
@@ -86,8 +198,8 @@ NOTES: tuple[Noted, ...] = (
     *carried("arguments of Trinity's functions", "algorithm.kl_penalty_fn_args.**", "algorithm.kl_loss_fn_args.**"),
     *carried("arguments of Trinity's functions", "algorithm.entropy_loss_fn_args.**", "algorithm.kl_penalty_fn_args"),
     *carried("arguments of Trinity's functions", "algorithm.kl_loss_fn_args", "algorithm.entropy_loss_fn_args"),
-    *carried(
-        "Trinity accepts it and does not yet use it", "algorithm.rollout_correction", "algorithm.rollout_correction.**"
+    *dead(
+        "Trinity does not use it yet", "algorithm.rollout_correction", "algorithm.rollout_correction.**", since="0.6"
     ),
     *carried("SFT warm-up of old Trinity", "algorithm.use_token_level_loss"),
     *carried("Trinity's data pipelines", "data_processor", "data_processor.**"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    By,
     Code,
     Dropped,
     Flow,
@@ -23,7 +25,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.batch import WHOLE, geometry, supervised
 from rlctl.adapters.trinity.keys import ROLL
 from rlctl.adapters.trinity.model import nothing
 from rlctl.adapters.values import (
@@ -74,7 +76,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
     width = 1
     for size in sizes:
         width *= size if isinstance(size, int) else 1
-    own = engines * width if isinstance(engines, int) else None
+    own = engines * width + _beside(view.get("explorer.auxiliary_models")) if isinstance(engines, int) else None
     alone = view.get("mode") in ("explore", "bench", "serve")
     yield Flow(view.to("placement.layout"), "colocated" if alone else "split", ())
     yield Flow(
@@ -82,8 +84,15 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
         None if alone else own,
         (*used, view.path(f"{ROLL}.tensor_parallel_size")),
         "derived",
-        f"{engines} engines x {width} devices",
+        f"{engines} engines x {width} devices, and those of further models",
     )
+
+
+def _beside(models: Any) -> int:
+    """Devices of the models that the explorer serves beside the policy."""
+    sizes = ("engine_num", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+    found = [model for model in models or () if isinstance(model, Mapping)]
+    return sum(math.prod(model.get(size) or 1 for size in sizes) for model in found)
 
 
 def _write_devices(view: Writing) -> Iterator[Out]:
@@ -103,7 +112,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         yield Flow((), None, layout)
         return
     yield from _write_tensor(view)
-    wide = arithmetic.devices_per_rollout_engine(config)
+    tensor, data = engine_shape(view)
+    wide = tensor * data * config.rollout.parallel.pipeline
     if placement.layout == "colocated" and total > 1 and config.run.mode == "online":
         yield from _write_assumed(view, total, wide)
         return
@@ -111,6 +121,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout, always=True)
         return
     own = arithmetic.rollout_devices(config)
+    own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models)
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
     used = (view.to("rollout.parallel.replicas"), *layout)
@@ -132,11 +143,9 @@ def _write_devices(view: Writing) -> Iterator[Out]:
 
 
 def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
-    """The split that a config of shared devices does not hold: half of them, unless an option says."""
+    """The split that a config of shared devices does not hold: about half of them, unless an option says."""
     asked = view.options.get("explorer_gpus", "")
-    own = int(asked) if asked.isdecimal() else total // 2
-    own = min(max(own, 1), total - 1)
-    count = max(1, own // wide)
+    count = max(1, int(asked) // wide) if asked.isdecimal() else _engines(view, total, wide)
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
     note = f"all roles share {total} devices in the source; {count * wide} explore and {total - count * wide} train"
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
@@ -147,15 +156,51 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
         )
 
 
-def _write_tensor(view: Writing) -> Iterator[Out]:
+def _engines(view: Writing, total: int, wide: int) -> int:
+    """As many engines as take about half of the devices and leave the trainer a number that Trinity accepts."""
     config = view.config
-    total, tensor = arithmetic.devices(config), config.rollout.parallel.tensor
+    each, share = config.placement.devices_per_node, arithmetic.devices_per_replica(config.train.engine)
+    _, batch, _, _ = geometry(view)
+
+    def misfit(count: int) -> tuple[bool, bool, float, int]:
+        left = total - count * wide
+        refused = left < 1 or (left > each and left % each != 0)
+        uneven = refused or left % share != 0 or batch % (left // share) != 0
+        return refused, uneven, abs(total / 2 - count * wide), count
+
+    return min(range(1, max(2, total // wide + 1)), key=misfit)
+
+
+def engine_shape(view: Writing) -> tuple[int, int]:
+    """Tensor and data sizes of an engine that Trinity can place: beside a trainer, and data ranks within one node."""
+    config, parallel = view.config, view.config.rollout.parallel
+    total, each = arithmetic.devices(config), config.placement.devices_per_node
+    tensor, data = parallel.tensor, parallel.data
+    shared = config.placement.layout == "colocated" and config.run.mode == "online" and total > 1
+    size = tensor * parallel.pipeline * data
+    if data > 1 and (size > each or (shared and size >= total)):
+        data = 1
+    while shared and tensor > 1 and tensor * parallel.pipeline * data >= total:
+        tensor //= 2
+    return tensor, data
+
+
+def _write_tensor(view: Writing) -> Iterator[Out]:
+    parallel, total = view.config.rollout.parallel, arithmetic.devices(view.config)
+    tensor, data = engine_shape(view)
     used = (view.to("rollout.parallel.tensor"),)
-    if tensor > 1 and tensor >= total and not view.explicit("rollout.parallel.tensor"):
-        note = f"the source's default of {tensor} does not fit beside a trainer on {total} devices"
-        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), 1, used, "derived", note, always=True)
-    else:
+    if tensor == parallel.tensor:
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True, always=True)
+    else:
+        note = f"engines of {parallel.tensor} devices leave none of {total} to a trainer beside them"
+        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
+        if view.explicit("rollout.parallel.tensor"):
+            yield Lost(used, f"{note}; {tensor} is written")
+    if data != parallel.data:
+        reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
+        yield Lost((view.to("rollout.parallel.data"),), reason)
+    elif view.version >= (0, 6):
+        yield Flow(view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data"),), same=True)
 
 
 def _read_engine_type(view: Reading) -> Iterator[Flow]:
@@ -360,6 +405,21 @@ def _write_models(view: Writing) -> Iterator[Out]:
             yield Flow((*root, key), value, ((*used, "settings"),), always=True)
 
 
+def _read_ratio(view: Reading) -> Iterator[Flow]:
+    key = "explorer.over_rollout.ratio"
+    yield Flow(view.to("rollout.over_rollout.ratio"), view.get(key), (view.path(key),), same=True)
+
+
+def _write_ratio(view: Writing) -> Iterator[Out]:
+    ratio, used = view.config.rollout.over_rollout.ratio, (view.to("rollout.over_rollout.ratio"),)
+    if ratio and view.config.sync.style == "fixed":
+        yield Lost(
+            used, "Trinity leaves no stragglers behind with sync_style fixed; set explorer_driven or trainer_driven"
+        )
+    else:
+        yield Flow(view.path("explorer.over_rollout.ratio"), ratio, used, same=True)
+
+
 EXPLORER: list[Rule] = [
     Code(
         "devices",
@@ -382,7 +442,13 @@ EXPLORER: list[Rule] = [
     ),
     Key(f"{ROLL}.tensor_parallel_size", "rollout.parallel.tensor", 1, write_when=lambda view: False),
     Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
-    Key(f"{ROLL}.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
+    Key(
+        f"{ROLL}.data_parallel_size",
+        "rollout.parallel.data",
+        1,
+        since="0.6",
+        write_when=lambda view: view.version < (0, 6),
+    ),
     Key(
         f"{ROLL}.enable_expert_parallel",
         "rollout.parallel.expert",
@@ -472,18 +538,25 @@ EXPLORER: list[Rule] = [
     ],
     Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps"),
     Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps"),
-    Key("explorer.max_timeout", "rollout.timeouts.response", 1800),
+    Key("explorer.max_timeout", "rollout.timeouts.response", 1800, WHOLE),
     Key("explorer.max_retry_times", "rollout.timeouts.retries", 2),
     Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic", False),
     Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio", 3.0),
-    Key("explorer.over_rollout.ratio", "rollout.over_rollout.ratio", 0.0),
+    Code(
+        "over-rollout",
+        (K("explorer.over_rollout.ratio", 0.0),),
+        ("rollout.over_rollout.ratio",),
+        lambda view: _read_ratio(view),
+        lambda view: _write_ratio(view),
+        "with sync_style other than fixed",
+    ),
     Key("explorer.over_rollout.wait_after_min", "rollout.over_rollout.wait_after_minimum", 30.0),
     *[
         Dropped(f"rollout.over_rollout.{name}", "Trinity's explorer does not refill batches")
         for name in ["additional_prompts", "generation_batch_prompts", "max_generation_batches"]
     ],
     Key("explorer.runner_per_model", "rollout.runners_per_engine", 8),
-    Key("explorer.runner_state_report_interval", "rollout.report_every", 0),
+    Key("explorer.runner_state_report_interval", "rollout.report_every", 0, WHOLE),
     Tree("explorer.env_vars", "rollout.environment"),
     Key(
         "buffer.explorer_input.default_workflow_type",
@@ -547,5 +620,5 @@ EXPLORER: list[Rule] = [
         Dropped(f"rollout.agent.{name}", "Trinity's agents are workflows")
         for name in ["workers", "default", "config", "server_path", "server_class", "args"]
     ],
-    Key("trainer.enable_preview", "rollout.log_responses", True),
+    Key("trainer.enable_preview", "rollout.log_responses", By({"0.5": True, "0.6": False})),
 ]

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
+    SAME,
     Absent,
+    BadValueError,
     By,
     Code,
+    Converter,
     Dropped,
     Flow,
     How,
     K,
     Key,
-    Like,
     Lost,
     Out,
     Reading,
     Rule,
-    Section,
+    Same,
     Tree,
+    Version,
     When,
     Writing,
 )
-from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF, TC
-from rlctl.adapters.trinity.model import lengths
+from rlctl.adapters.trinity.batch import factor
+from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
 from rlctl.adapters.values import (
     DTYPES,
     LONG_DTYPES,
@@ -37,10 +42,28 @@ from rlctl.adapters.values import (
 )
 
 
+def deciding(view: Reading, own: str, common: str) -> str:
+    """Trinity 0.5 lets a role's own key decide where it is written; later releases ignore it."""
+    return own if view.get(own) is not None and view.version < (0, 6) else common
+
+
+def strategy(view: Reading) -> str:
+    """The policy's engine by Trinity's name."""
+    return str(view.get(deciding(view, f"{ACTOR}.strategy", "trainer.trainer_strategy")))
+
+
+def role_strategy(view: Reading, key: str) -> str:
+    """The engine of a model beside the policy; the reference is in the policy's Megatron workers where there are some."""
+    if key == f"{REF}.strategy" and strategy(view) == "megatron":
+        return "megatron"
+    return str(view.get(deciding(view, key, "trainer.trainer_strategy")))
+
+
 def _read_engine(view: Reading) -> Iterator[Flow]:
-    own = f"{ACTOR}.strategy"
-    key = own if view.written(own) else "trainer.trainer_strategy"
+    key = deciding(view, f"{ACTOR}.strategy", "trainer.trainer_strategy")
     kind = str(view.get(key))
+    if key != "trainer.trainer_strategy":
+        yield Flow((), None, (view.path("trainer.trainer_strategy"),), "dead", f"{key} decides")
     yield Flow(view.to("train.engine.name"), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
     if kind in ("fsdp", "fsdp2"):
         yield Flow(view.to("train.engine.source"), kind, (view.path(key),))
@@ -64,11 +87,10 @@ def _write_engine(view: Writing) -> Iterator[Out]:
 
 
 def _read_offload(view: Reading) -> Iterator[Flow]:
-    megatron = view.get("trainer.trainer_strategy") == "megatron"
-    block = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
+    block = f"{ACTOR}.{'megatron' if strategy(view) == 'megatron' else 'fsdp_config'}"
     both, used = [], []
     for name in ("param_offload", "optimizer_offload"):
-        key = next((key for key in (f"trainer.{name}", f"{block}.{name}") if view.written(key)), f"{block}.{name}")
+        key = next((key for key in (f"{block}.{name}", f"trainer.{name}") if view.written(key)), f"{block}.{name}")
         both.append(bool(view.get(key, False)))
         used.append(view.path(key))
     yield Flow(view.to("train.engine.offload"), offload(*both), tuple(used))
@@ -85,135 +107,177 @@ def _write_offload(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(f"{root}.optimizer_offload"), word in ("optimizer", "both"), used)
 
 
-def _read_micro(view: Reading) -> Iterator[Flow]:
-    dynamic = bool(view.get("trainer.use_dynamic_bsz"))
-    sequence = view.get("trainer.ulysses_sequence_parallel_size")
-    share = sequence if isinstance(sequence, int) and sequence > 1 else 1
-    switch, tokens = view.path("trainer.use_dynamic_bsz"), view.path("trainer.max_token_len_per_gpu")
-    rows = (view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu"),)
-    yield Flow(view.to("batch.micro.by"), "tokens" if dynamic else "responses", (switch,))
-    if not dynamic:
-        yield Flow(
-            view.to("batch.micro.per_replica"), view.get(f"{ACTOR}.ppo_micro_batch_size_per_gpu"), rows, same=True
-        )
-        yield Flow((), None, (tokens,), "dead", "use_dynamic_bsz is false")
-        return
-    limit = view.get("trainer.max_token_len_per_gpu")
-    total, prompt, response = lengths(view)
-    longest = total or (prompt + response if isinstance(prompt, int) and isinstance(response, int) else None)
-    how: How = "derived" if share > 1 or limit is None else "mapped"
-    if isinstance(limit, int):
-        value = limit * share
-        note = f"{limit} tokens of a GPU x {share}" if share > 1 else ""
-        yield Flow(view.to("batch.micro.per_replica"), value, (tokens,), how, note, same=share == 1)
-    elif isinstance(longest, int):
-        yield Flow(
-            view.to("batch.micro.per_replica"),
-            2 * longest,
-            (tokens,),
-            "derived",
-            "twice the longest sequence, as Trinity sets it",
-        )
-    yield Flow((), None, rows, "dead", "use_dynamic_bsz is true")
+NEVER_CLIPS = 1.0e9
 
 
-def _write_micro(view: Writing) -> Iterator[Out]:
-    micro = view.get("batch.micro")
-    by, size = (view.to("batch.micro.by"),), (view.to("batch.micro.per_replica"),)
-    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["by"] == "tokens", by, always=True)
-    if micro["by"] == "responses":
-        yield Flow(
-            view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu"), micro["per_replica"], size, same=True, always=True
-        )
-        return
-    engine = view.get("train.engine")
-    share = int(engine.get("sequence_parallel", 1)) if engine["name"] == "fsdp2" else 1
-    note = f"{micro['per_replica']} tokens of a replica / {share} GPUs" if share > 1 else ""
+class NoClip(Same):
+    """A bound that never acts stands for none; 0 would leave nothing of any gradient, so it is no off."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value == 0:
+            raise BadValueError("is 0, which clips every gradient to nothing; expected a number above 0")
+        return None if isinstance(value, (int, float)) and value >= NEVER_CLIPS else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return NEVER_CLIPS if value is None else value
+
+
+def _clip_keys(version: Version, megatron: bool) -> tuple[str, ...]:
+    """The keys that hold the policy's gradient clip, the one that decides first."""
+    if version >= (0, 6):
+        return (f"{ACTOR}.optim.clip_grad", "algorithm.optimizer.clip_grad")
+    return ("algorithm.optimizer.clip_grad",) if megatron else (f"{ACTOR}.grad_clip", "trainer.grad_clip")
+
+
+def _read_clip(view: Reading) -> Iterator[Flow]:
+    keys = _clip_keys(view.version, strategy(view) == "megatron")
+    key = next((key for key in keys if view.get(key) is not None and view.written(key)), keys[-1])
     yield Flow(
-        view.path("trainer.max_token_len_per_gpu"),
-        max(1, micro["per_replica"] // share),
-        size,
-        "derived" if share > 1 else "mapped",
-        note,
-        same=share == 1,
-        always=True,
+        view.to("train.optimizer.max_grad_norm"), NoClip().read(view.get(key, 1.0), view), (view.path(key),), same=True
     )
+    for other in ("trainer.grad_clip", "algorithm.optimizer.clip_grad"):
+        if other != key and view.written(other):
+            yield Flow((), None, (view.path(other),), "dead", f"{key} decides")
 
 
-def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -> Code:
+def _write_clip(view: Writing) -> Iterator[Out]:
+    value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
+    key = _clip_keys(view.version, view.get("train.engine.name") == "megatron")[-1]
+    note = "so large a bound never acts" if value is None else ""
+    yield Flow(view.path(key), NoClip().write(value, view), used, "derived" if note else "mapped", note, same=not note)
+
+
+def role_engine(name: str, key: str, to: str) -> Code:
+    """The engine of a model beside the policy: its own in 0.5 where it is written, else the policy's."""
+    names = tuple(f"{to}.{field}" for field in ("name", "source", "kind"))
+
     def read(view: Reading) -> Iterator[Flow]:
-        used = tuple(view.path(key) for key in (dynamic, tokens, responses))
-        if not view.written(dynamic, tokens, responses):
-            yield Flow(view.to(to), None, ())
-            return
-        on = view.get(dynamic)
-        on = view.get("trainer.use_dynamic_bsz") if on is None else on
-        size = view.get(tokens if on else responses)
-        if not isinstance(size, int):
-            yield Flow(view.to(to), None, used, "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
-            return
-        yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.by"), "tokens" if on else "responses", used[:1])
-        yield Flow(view.to(f"{to}.per_replica"), size, (used[1] if on else used[2],), same=True)
-        yield Flow((), None, (used[2] if on else used[1],), "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
+        kind = role_strategy(view, key)
+        yield Flow(view.to(names[0]), "megatron" if kind == "megatron" else "fsdp2", (view.path(key),))
+        if kind in ("fsdp", "fsdp2"):
+            yield Flow(view.to(names[1]), kind, (view.path(key),))
 
     def write(view: Writing) -> Iterator[Out]:
-        micro = view.get(to)
-        if not isinstance(micro, Mapping):
+        name, source = view.get(names[0]), view.get(names[1])
+        used = (view.to(names[0]), view.to(names[1]))
+        if isinstance(name, Absent):
             return
-        by, size = (view.to(f"{to}.by"),), (view.to(f"{to}.per_replica"),)
-        yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
-        key = tokens if micro["by"] == "tokens" else responses
-        yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)
+        kind = "megatron" if name == "megatron" else source if source in ("fsdp", "fsdp2") else "fsdp2"
+        policy = view.get("train.engine.name"), view.get("train.engine.source")
+        how: How = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
+        if (name, source) == policy:
+            yield Flow((), None, used, "mapped", "the policy's")
+        elif view.version < (0, 6):
+            yield Flow(view.path(key), kind, used, how)
+        elif name == policy[0]:
+            yield Lost(used, "Trinity has one engine for all models since 0.6")
+        else:
+            yield Lost((view.to(to), *used), "Trinity has one engine for all models since 0.6")
 
-    own = (K(dynamic, None), K(tokens, None), K(responses, None))
-    return Code(name, own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+    return Code(name, (K(key, None, until="0.5"),), names, read, write)
+
+
+def writes_engine(view: Writing, to: str, name: str) -> bool:
+    """Whether the settings of a model's engine can be written: since 0.6 only where it is the policy's."""
+    own = view.get(f"{to}.name")
+    return bool(own == name and (view.version < (0, 6) or own == view.get("train.engine.name")))
+
+
+MEGATRON_MORE = (
+    ("use_distributed_optimizer", "distributed_optimizer", True),
+    ("use_dist_checkpointing", "distributed_checkpointing", False),
+    ("dist_checkpointing_path", "checkpoint_path", None),
+)
+RECOMPUTE = (
+    ("recompute_granularity", "recompute_granularity", "full"),
+    ("recompute_method", "recompute_method", "uniform"),
+    ("recompute_num_layers", "recompute_layers", 1),
+    ("recompute_modules", "recompute_modules", ["core_attn"]),
+)
+
+
+def megatron(block: str, to: str) -> list[Rule]:
+    """What only verl's keys say of a Megatron engine."""
+    inside = f"{block}.override_transformer_config"
+    plain = [Key(f"{block}.{key}", f"{to}.{field}", default) for key, field, default in MEGATRON_MORE]
+    none = Partly({None: "none"})
+    recompute = [
+        Key(f"{inside}.{key}", f"{to}.{field}", default, none if field.endswith("granularity") else SAME)
+        for key, field, default in RECOMPUTE
+    ]
+    bridge = Key(f"{block}.use_mbridge", f"{to}.bridge", ABSENT, BRIDGES)
+    return [*plain, *recompute, bridge, Tree(f"{block}.override_ddp_config", f"{to}.ddp")]
+
+
+BRIDGES = Names({True: "mbridge", False: "builtin"}, "Trinity's Megatron converts with mbridge or on its own")
+
+
+def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
+    """A warm-up in trainer steps; since 0.6 none of its own leaves it to the ratio."""
+    value, epochs = view.get(key), view.get(f"{ACTOR}.ppo_epochs")
+    ticks = value if isinstance(value, int) and value >= (1 if view.version >= (0, 6) else 0) else None
+    repeats = epochs if isinstance(epochs, int) and epochs > 1 else 1
+    note = f"{ticks} trainer steps x {repeats} passes" if ticks and repeats > 1 else ""
+    yield Flow(
+        view.to(f"{role}.learning_rate_schedule.warmup.ticks"),
+        None if ticks is None else ticks * repeats,
+        (view.path(key),),
+        "derived" if note else "mapped",
+        note,
+        same=ticks is not None and not note,
+    )
+    yield Flow(view.to(f"{role}.learning_rate_schedule.tick"), "optimizer_step", ())
 
 
 def _read_warmup(view: Reading) -> Iterator[Flow]:
-    root = "algorithm.optimizer"
-    ticks = view.get(f"{root}.lr_warmup_steps")
-    used = (view.path(f"{root}.lr_warmup_steps"),)
-    yield Flow(
-        view.to("train.learning_rate_schedule.warmup.ticks"),
-        ticks if isinstance(ticks, int) and ticks > 0 else None,
-        used,
-        same=isinstance(ticks, int) and ticks > 0,
-    )
-    yield Flow(view.to("train.learning_rate_schedule.tick"), "optimizer_step", ())
+    root, own = "algorithm.optimizer", f"{ACTOR}.optim.lr_warmup_steps"
+    key = own if view.version >= (0, 6) and view.written(own) else f"{root}.lr_warmup_steps"
+    yield from read_warmup(view, key, "train")
+    ticks = view.get(key)
+    warms = ticks > 0 or (ticks < 0 and view.get(f"{root}.lr_warmup_steps_ratio")) if isinstance(ticks, int) else False
+    if warms and _start(view.version, str(view.get(f"{root}.warmup_style") or view.get(f"{root}.lr_scheduler_type"))):
+        start = view.get(f"{root}.lr") * view.get(f"{root}.min_lr_ratio")
+        yield Flow(view.to("train.learning_rate_schedule.warmup.start"), start, ())
+
+
+def _start(version: Version, name: str) -> bool:
+    """Whether the warm-up begins at the lowest learning rate instead of 0."""
+    return name == "cosine" and version < (0, 6)
+
+
+def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
+    """A warm-up in trainer steps, from the canonical schedule's own ticks."""
+    to = f"{role}.learning_rate_schedule"
+    schedule, used = view.get(to), (view.to(f"{to}.warmup.ticks"),)
+    if not isinstance(schedule, Mapping):
+        return
+    by_step, ticks, ratio = schedule["tick"] == "step", schedule["warmup"]["ticks"], schedule["warmup"]["ratio"]
+    each = factor(view) if by_step else 1
+    epochs = 1 if by_step else view.config.batch.ppo_epochs
+    value = -1 if ticks is None else int(-(-ticks * each // epochs))
+    note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
+    yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
+    yield Flow((), None, (view.to(f"{to}.tick"),), "mapped", "Trinity moves the schedule once a train step")
+    relative = ratio or schedule["name"] == "cosine"
+    if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
+        reason = "Trinity takes ratios and cosines of trainer.total_steps, which is not set: the learning rate would hardly move"
+        yield Lost((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
 
 
 def _write_warmup(view: Writing) -> Iterator[Out]:
-    from rlctl.adapters.trinity.batch import factor
+    yield from write_warmup(view, "algorithm.optimizer.lr_warmup_steps", "train")
+    yield from _write_start(view)
 
-    schedule = view.config.train.learning_rate_schedule
-    used = (view.to("train.learning_rate_schedule.warmup.ticks"),)
-    tick = (view.to("train.learning_rate_schedule.tick"),)
-    each = factor(view) if schedule.tick == "step" else 1
-    ticks = schedule.warmup.ticks
-    epochs = view.config.batch.ppo_epochs if schedule.tick == "optimizer_step" else 1
-    value = -1 if ticks is None else int(-(-ticks * each // epochs))
-    note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
-    yield Flow(
-        view.path("algorithm.optimizer.lr_warmup_steps"),
-        value,
-        used,
-        "derived" if note else "mapped",
-        note,
-        same=value == ticks,
+
+def _write_start(view: Writing) -> Iterator[Out]:
+    schedule, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
+    lowest = (
+        view.config.train.optimizer.learning_rate * schedule.min_ratio if _start(view.version, schedule.name) else 0.0
     )
-    yield Flow((), None, tick, "mapped", "Trinity moves the schedule once a train step")
-    relative = schedule.warmup.ratio or schedule.name == "cosine"
-    if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
-        reason = "Trinity takes ratios and cosines of trainer.total_steps, which is not set: the learning rate would hardly move"
-        yield Lost(
-            (
-                view.to("train.learning_rate_schedule.warmup.ratio")
-                if schedule.warmup.ratio
-                else view.to("train.learning_rate_schedule.name"),
-            ),
-            reason,
-        )
+    if not (schedule.warmup.ticks or schedule.warmup.ratio) or math.isclose(schedule.warmup.start, lowest):
+        yield Flow((), None, used)
+    else:
+        yield Lost(used, f"Trinity's warm-up begins at {lowest:g}")
 
 
 MEGATRON = (
@@ -223,41 +287,71 @@ MEGATRON = (
     ("context_parallel_size", "context", 1),
     ("expert_model_parallel_size", "expert", 1),
     ("expert_tensor_parallel_size", "expert_tensor", None),
+    ("sequence_parallel", "sequence_parallel", True),
 )
+
+
+def first(own: str, common: str, to: str, default: Any, convert: Converter = SAME) -> list[Rule]:
+    """A verl key that decides where it is written; since 0.6 Trinity has a key for it too, which is the one written."""
+    return [
+        Key(own, to, default, convert, write_when=lambda view: view.version < (0, 6)),
+        Key(common, to, default, convert, since="0.6", write_when=lambda view: view.version >= (0, 6)),
+    ]
 
 
 SCHEDULE = Names({"constant": "constant", "cosine": "cosine"}, "Trinity's schedules are constant and cosine")
 
 
-def _read_ref_engine(view: Reading) -> Iterator[Flow]:
-    kind = str(view.get(f"{REF}.strategy") or view.get("trainer.trainer_strategy"))
-    yield Flow(
-        view.to("reference.engine.name"), "megatron" if kind == "megatron" else "fsdp2", (view.path(f"{REF}.strategy"),)
+def overrides() -> list[Rule]:
+    """The policy's optimizer among verl's keys: 0.5 replaces it by ``algorithm.optimizer``, 0.6 lets it decide."""
+    root, to = f"{ACTOR}.optim", "train"
+    keys: tuple[tuple[str, str, Any], ...] = (
+        ("lr", "optimizer.learning_rate", SAME),
+        ("weight_decay", "optimizer.weight_decay", SAME),
+        ("betas", "optimizer.betas", Listed()),
+        ("optimizer", "optimizer.name", ADAM),
+        ("lr_scheduler_type", "learning_rate_schedule.name", SCHEDULE),
+        ("lr_warmup_steps_ratio", "learning_rate_schedule.warmup.ratio", Off(0.0)),
+        ("min_lr_ratio", "learning_rate_schedule.min_ratio", SAME),
     )
-    if kind in ("fsdp", "fsdp2"):
-        yield Flow(view.to("reference.engine.source"), kind, (view.path(f"{REF}.strategy"),))
+    never = [
+        Key(f"{root}.{key}", f"{to}.{field}", ABSENT, convert, since="0.6", write_when=lambda view: False)
+        for key, field, convert in keys
+    ]
+    return [
+        *never,
+        Key(
+            f"{root}.num_cycles",
+            f"{to}.learning_rate_schedule.cycles",
+            0.5,
+            since="0.6",
+            write_when=lambda view: bool(
+                view.version >= (0, 6) or view.explicit(f"{to}.learning_rate_schedule.cycles")
+            ),
+        ),
+    ]
 
 
-def _write_ref_engine(view: Writing) -> Iterator[Out]:
-    name, source = view.get("reference.engine.name"), view.get("reference.engine.source")
-    used = (view.to("reference.engine.name"), view.to("reference.engine.source"))
-    kind = "megatron" if name == "megatron" else source if source in ("fsdp", "fsdp2") else "fsdp2"
-    policy = view.get("train.engine.name"), view.get("train.engine.source")
-    how: How = "mapped" if name == "megatron" or source in ("fsdp", "fsdp2") else "derived"
-    yield (
-        Flow((), None, used, "mapped", "the policy's")
-        if (name, source) == policy
-        else Flow(view.path(f"{REF}.strategy"), kind, used, how)
-    )
-
-
+ADAM = Partly({"adam": "adamw", "AdamW": "adamw"})
 TRAINER: list[Rule] = [
+    *overrides(),
     Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6, always=True),
     Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
-    Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", Partly({"adam": "adamw"})),
-    Key("algorithm.optimizer.clip_grad", "train.optimizer.max_grad_norm", 1.0, Off(0.0), since="0.6"),
-    Key("trainer.grad_clip", "train.optimizer.max_grad_norm", 1.0, Off(0.0)),
+    Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", ADAM),
+    Code(
+        "gradient clip",
+        (
+            K("algorithm.optimizer.clip_grad", 1.0),
+            K("trainer.grad_clip", 1.0, until="0.5"),
+            K(f"{ACTOR}.grad_clip", None, until="0.5"),
+            K(f"{ACTOR}.optim.clip_grad", None, "0.6"),
+        ),
+        ("train.optimizer.max_grad_norm",),
+        _read_clip,
+        _write_clip,
+        "trainer.grad_clip in 0.5, algorithm.optimizer.clip_grad with Megatron and since 0.6",
+    ),
     Key(
         "algorithm.optimizer.lr_scheduler_type",
         "train.learning_rate_schedule.name",
@@ -267,8 +361,8 @@ TRAINER: list[Rule] = [
     ),
     Code(
         "warm-up",
-        (K("algorithm.optimizer.lr_warmup_steps", -1),),
-        ("train.learning_rate_schedule.warmup.ticks", "train.learning_rate_schedule.tick"),
+        (K("algorithm.optimizer.lr_warmup_steps", -1), K(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6")),
+        tuple(f"train.learning_rate_schedule.{name}" for name in ("warmup.ticks", "tick", "warmup.start")),
         _read_warmup,
         _write_warmup,
         "ticks x k",
@@ -282,9 +376,7 @@ TRAINER: list[Rule] = [
     *[
         Dropped(f"train.learning_rate_schedule.{name}", "Trinity's schedule has no such key")
         for name in [
-            "warmup.start",
             "min_learning_rate",
-            "cycles",
             "decay_ticks",
             "wsd_decay_ticks",
             "wsd_decay",
@@ -294,7 +386,7 @@ TRAINER: list[Rule] = [
     ],
     Code(
         "train engine",
-        (K("trainer.trainer_strategy", By({"0.5": "fsdp", "0.6": "fsdp2"})), K(f"{ACTOR}.strategy", None)),
+        (K("trainer.trainer_strategy", By({"0.5": "fsdp", "0.6": "fsdp2"})), K(f"{ACTOR}.strategy", None, until="0.5")),
         ("train.engine.name", "train.engine.source", "train.engine.kind"),
         _read_engine,
         _write_engine,
@@ -314,20 +406,8 @@ TRAINER: list[Rule] = [
         _read_offload,
         _write_offload,
     ),
-    Key(
-        "trainer.grad_offload",
-        "train.engine.offload_gradients",
-        ABSENT,
-        since="0.6",
-        also=(K(f"{ACTOR}.megatron.grad_offload"),),
-    ),
-    Key(
-        "trainer.offload_policy",
-        "train.engine.cpu_offload_policy",
-        False,
-        since="0.6",
-        also=(K(f"{ACTOR}.fsdp_config.offload_policy", False),),
-    ),
+    *first(f"{ACTOR}.megatron.grad_offload", "trainer.grad_offload", "train.engine.offload_gradients", False),
+    *first(f"{ACTOR}.fsdp_config.offload_policy", "trainer.offload_policy", "train.engine.cpu_offload_policy", False),
     Key(f"{ACTOR}.fsdp_config.fsdp_size", "train.engine.shard", -1, Partly({-1: "all"})),
     Key(f"{ACTOR}.fsdp_config.reshard_after_forward", "train.engine.reshard_after_forward", True),
     Key(f"{ACTOR}.fsdp_config.forward_prefetch", "train.engine.forward_prefetch", False),
@@ -335,48 +415,36 @@ TRAINER: list[Rule] = [
     Key(f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True),
     Key(f"{ACTOR}.fsdp_config.dtype", "train.precision.compute", "bfloat16", LONG_DTYPES),
     When(
-        (Key("trainer.ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),),
-        lambda view: view.get("trainer.trainer_strategy") != "megatron",
+        (
+            Key(
+                f"{ACTOR}.ulysses_sequence_parallel_size",
+                "train.engine.sequence_parallel",
+                ABSENT,
+                until="0.5",
+                write_when=lambda view: False,
+            ),
+            Key("trainer.ulysses_sequence_parallel_size", "train.engine.sequence_parallel", 1),
+        ),
+        lambda view: strategy(view) != "megatron",
         lambda view: bool(view.get("train.engine.name") == "fsdp2"),
         "the trainer is Megatron",
     ),
-    Key(
-        "trainer.megatron.sequence_parallel",
-        "train.engine.sequence_parallel",
-        ABSENT,
-        since="0.6",
-        also=(K(f"{ACTOR}.megatron.sequence_parallel"),),
-        write_when=lambda view: view.get("train.engine.name") == "megatron",
+    When(
+        tuple(
+            rule
+            for key, field, default in MEGATRON
+            for rule in first(f"{ACTOR}.megatron.{key}", f"trainer.megatron.{key}", f"train.engine.{field}", default)
+        ),
+        lambda view: strategy(view) == "megatron",
+        lambda view: bool(view.get("train.engine.name") == "megatron"),
+        "the trainer is not Megatron",
     ),
-    *[
-        Key(
-            f"trainer.megatron.{key}",
-            f"train.engine.{field}",
-            ABSENT,
-            since="0.6",
-            also=(K(f"{ACTOR}.megatron.{key}"),),
-            write_when=lambda view: view.get("train.engine.name") == "megatron",
-        )
-        for key, field, _ in MEGATRON
-    ],
-    Key(f"{ACTOR}.megatron.use_distributed_optimizer", "train.engine.distributed_optimizer"),
-    Key(f"{ACTOR}.megatron.use_dist_checkpointing", "train.engine.distributed_checkpointing", ABSENT),
-    Key(f"{ACTOR}.megatron.dist_checkpointing_path", "train.engine.checkpoint_path"),
-    *[
-        Key(
-            f"{ACTOR}.megatron.override_transformer_config.{key}",
-            f"train.engine.{field}",
-            ABSENT,
-            Partly({None: "none"}) if field.endswith("granularity") else Partly({}),
-        )
-        for key, field in (
-            ("recompute_granularity", "recompute_granularity"),
-            ("recompute_method", "recompute_method"),
-            ("recompute_num_layers", "recompute_layers"),
-            ("recompute_modules", "recompute_modules"),
-        )
-    ],
-    Tree(f"{ACTOR}.megatron.override_ddp_config", "train.engine.ddp"),
+    When(
+        tuple(megatron(f"{ACTOR}.megatron", "train.engine")),
+        lambda view: strategy(view) == "megatron",
+        lambda view: bool(view.get("train.engine.name") == "megatron"),
+        "the trainer is not Megatron",
+    ),
     *[
         Dropped(f"train.engine.{name}", "Trinity has no such key")
         for name in [
@@ -391,39 +459,12 @@ TRAINER: list[Rule] = [
             "moe.layer_recompute",
             "moe.freeze_router",
             "sequence_packing",
-            "bridge",
             "transformer",
             "optimizer_overrides",
             "args",
         ]
     ],
     Dropped("train.precision.reduce", "Trinity reduces in float32"),
-    Code(
-        "micro-batch",
-        (
-            K("trainer.use_dynamic_bsz", True),
-            K("trainer.max_token_len_per_gpu", None),
-            K(f"{ACTOR}.ppo_micro_batch_size_per_gpu", 1),
-        ),
-        ("batch.micro.by", "batch.micro.per_replica"),
-        _read_micro,
-        _write_micro,
-        "tokens a GPU x GPUs of a replica",
-    ),
-    other_micro(
-        "log-prob micro-batch",
-        "reference.micro",
-        f"{REF}.log_prob_use_dynamic_bsz",
-        f"{REF}.log_prob_max_token_len_per_gpu",
-        f"{REF}.log_prob_micro_batch_size_per_gpu",
-    ),
-    other_micro(
-        "rollout log-prob micro-batch",
-        "batch.log_prob_micro",
-        f"{TC}.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz",
-        f"{TC}.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
-        f"{TC}.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",
-    ),
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
     Key(
@@ -431,7 +472,7 @@ TRAINER: list[Rule] = [
         "train.memory.remove_padding",
         True,
         since="0.6",
-        also=(K(f"{MODEL}.use_remove_padding", True),),
+        also=(K(f"{MODEL}.use_remove_padding", True, until="0.5"),),
     ),
     Key(f"{MODEL}.use_fused_kernels", "train.fused_kernels.enabled", False),
     Key(f"{MODEL}.fused_kernel_options.impl_backend", "train.fused_kernels.backend", None, Partly({None: "torch"})),
@@ -448,37 +489,4 @@ TRAINER: list[Rule] = [
             "train.seed",
         )
     ],
-    Section(
-        "reference.engine",
-        (
-            Key(
-                f"{REF}.fsdp_config.param_offload",
-                "reference.engine.offload",
-                False,
-                Partly({True: "parameters", False: "none"}),
-            ),
-            Key(f"{REF}.fsdp_config.fsdp_size", "reference.engine.shard", -1, Partly({-1: "all"})),
-            Key(f"{REF}.fsdp_config.reshard_after_forward", "reference.engine.reshard_after_forward", True),
-            Key(f"{REF}.fsdp_config.forward_prefetch", "reference.engine.forward_prefetch", False),
-            Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", "reference.engine.wrap_min_parameters", 0),
-            Key(
-                f"{REF}.ulysses_sequence_parallel_size",
-                "reference.engine.sequence_parallel",
-                Like("trainer.ulysses_sequence_parallel_size"),
-            ),
-            Code(
-                "reference engine",
-                (K(f"{REF}.strategy", None),),
-                ("reference.engine.name", "reference.engine.source", "reference.engine.kind"),
-                lambda view: _read_ref_engine(view),
-                lambda view: _write_ref_engine(view),
-            ),
-        ),
-    ),
-    Dropped("reference.engine.**", "Trinity has no such key for the reference"),
-    Dropped("reference.precision", "Trinity's reference has the policy's types", None),
-    Dropped("reference.precision.**", "Trinity's reference has the policy's types"),
-    Dropped("reference.compile", "Trinity decides it", None),
-    Dropped("reference.model", "Trinity's reference is the policy's start", None),
-    Dropped("reference.model.**", "Trinity's reference is the policy's start"),
 ]

@@ -1,0 +1,152 @@
+"""Trinity: micro-batches, in tokens or responses of a GPU, of training and of the passes around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import By, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.trinity.keys import ACTOR, REF, TC
+from rlctl.adapters.trinity.model import lengths
+from rlctl.adapters.trinity.train import deciding, strategy
+
+
+def _share(view: Reading) -> tuple[int, str]:
+    """GPUs that share one sequence, and the key that says so."""
+    key = "trainer.megatron.context_parallel_size"
+    if strategy(view) == "megatron":
+        own = f"{ACTOR}.megatron.context_parallel_size"
+        key = own if view.written(own) or view.version < (0, 6) else key
+    else:
+        own = f"{ACTOR}.ulysses_sequence_parallel_size"
+        key = deciding(view, own, "trainer.ulysses_sequence_parallel_size")
+    size = view.get(key)
+    return (size if isinstance(size, int) and size > 1 else 1), key
+
+
+def _read_micro(view: Reading) -> Iterator[Flow]:
+    dynamic = deciding(view, f"{ACTOR}.use_dynamic_bsz", "trainer.use_dynamic_bsz")
+    limit = deciding(view, f"{ACTOR}.ppo_max_token_len_per_gpu", "trainer.max_token_len_per_gpu")
+    on = bool(view.get(dynamic))
+    tokens, rows = view.path(limit), (view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu"),)
+    yield Flow(view.to("batch.micro.by"), "tokens" if on else "responses", (view.path(dynamic),))
+    for key, common in ((dynamic, "trainer.use_dynamic_bsz"), (limit, "trainer.max_token_len_per_gpu")):
+        if key != common and view.written(common):
+            yield Flow((), None, (view.path(common),), "dead", f"{key} decides")
+    if on:
+        yield from _read_tokens(view, limit)
+        yield Flow((), None, rows, "dead", "use_dynamic_bsz is true")
+        return
+    size = view.get(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
+    if size is not None:
+        yield Flow(view.to("batch.micro.per_replica"), size, rows, same=True)
+    yield Flow((), None, (tokens,), "dead", "use_dynamic_bsz is false")
+
+
+def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
+    """Tokens of a GPU times the GPUs that share a sequence; Trinity 0.5 raises them to the longest sequence."""
+    (share, _), to, used = _share(view), view.to("batch.micro.per_replica"), (view.path(key),)
+    limit = view.get(key)
+    total, prompt, response = lengths(view)
+    longest = total or (prompt + response if isinstance(prompt, int) and isinstance(response, int) else None)
+    if not isinstance(limit, int):
+        if isinstance(longest, int):
+            yield Flow(to, 2 * longest, used, "derived", "twice the longest sequence, as Trinity sets it")
+        return
+    if isinstance(longest, int) and limit * share < longest and view.version < (0, 6):
+        whole = -(-longest // share) * share
+        yield Flow(to, whole, used, "derived", f"raised to the longest sequence of {longest} tokens, as Trinity does")
+        return
+    note = f"{limit} tokens of a GPU x {share}" if share > 1 else ""
+    yield Flow(to, limit * share, used, "derived" if note else "mapped", note, same=not note)
+
+
+def _write_micro(view: Writing) -> Iterator[Out]:
+    micro = view.get("batch.micro")
+    by, size = (view.to("batch.micro.by"),), (view.to("batch.micro.per_replica"),)
+    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["by"] == "tokens", by, always=True)
+    if micro["by"] == "responses":
+        key = view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
+        yield Flow(key, micro["per_replica"], size, same=True, always=True)
+        return
+    share = arithmetic.devices_per_sequence(view.config.train.engine)
+    note = f"{micro['per_replica']} tokens of a replica / {share} GPUs" if share > 1 else ""
+    yield Flow(
+        view.path("trainer.max_token_len_per_gpu"),
+        max(1, micro["per_replica"] // share),
+        size,
+        "derived" if share > 1 else "mapped",
+        note,
+        same=share == 1,
+        always=True,
+    )
+
+
+def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -> Code:
+    """The micro-batch of another pass, which since 0.6 follows the trainer's but for the responses of one."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        used = tuple(view.path(key) for key in (dynamic, tokens, responses))
+        if not view.written(dynamic, tokens, responses):
+            yield Flow(view.to(to), None, ())
+            return
+        on = view.get(dynamic) if view.version < (0, 6) else None
+        on = view.get("trainer.use_dynamic_bsz") if on is None else on
+        size = view.get(tokens if on else responses)
+        if not isinstance(size, int):
+            yield Flow(view.to(to), None, used, "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
+            return
+        yield Flow(view.to(to), {}, used)
+        yield Flow(view.to(f"{to}.by"), "tokens" if on else "responses", used[:1])
+        yield Flow(view.to(f"{to}.per_replica"), size, (used[1] if on else used[2],), same=True)
+        yield Flow((), None, (used[2] if on else used[1],), "dead", f"use_dynamic_bsz is {str(bool(on)).lower()}")
+
+    def write(view: Writing) -> Iterator[Out]:
+        micro, policy = view.get(to), view.get("batch.micro")
+        if not isinstance(micro, Mapping):
+            return
+        by, size = (view.to(f"{to}.by"),), (view.to(f"{to}.per_replica"),)
+        if view.version >= (0, 6) and (micro["by"] == "tokens" or policy["by"] == "tokens"):
+            same = dict(micro) == dict(policy)
+            reason = "Trinity's other passes take the trainer's tokens since 0.6"
+            yield Flow((), None, (*by, *size), "mapped", "the trainer's") if same else Lost((*by, *size), reason)
+            return
+        if view.version < (0, 6):
+            yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
+        key = tokens if micro["by"] == "tokens" else responses
+        yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)
+
+    own = (K(dynamic, None, until="0.5"), K(tokens, None, until="0.5"), K(responses, None))
+    return Code(name, own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+
+
+MICRO: list[Rule] = [
+    other_micro(
+        "log-prob micro-batch",
+        "reference.micro",
+        f"{REF}.log_prob_use_dynamic_bsz",
+        f"{REF}.log_prob_max_token_len_per_gpu",
+        f"{REF}.log_prob_micro_batch_size_per_gpu",
+    ),
+    Code(
+        "micro-batch",
+        (
+            K("trainer.use_dynamic_bsz", True),
+            K("trainer.max_token_len_per_gpu", None),
+            K(f"{ACTOR}.use_dynamic_bsz", None, until="0.5"),
+            K(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
+            K(f"{ACTOR}.ppo_micro_batch_size_per_gpu", By({"0.5": 1, "0.6": None})),
+        ),
+        ("batch.micro.by", "batch.micro.per_replica"),
+        _read_micro,
+        _write_micro,
+        "tokens a GPU x GPUs of a replica",
+    ),
+    other_micro(
+        "rollout log-prob micro-batch",
+        "batch.log_prob_micro",
+        f"{TC}.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz",
+        f"{TC}.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu",
+        f"{TC}.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",
+    ),
+]

@@ -1,0 +1,59 @@
+"""Trinity: the reference, which verl's own keys under ``trainer_config`` set."""
+
+from __future__ import annotations
+
+from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, When
+from rlctl.adapters.trinity.keys import REF
+from rlctl.adapters.trinity.train import MEGATRON, megatron, role_engine, role_strategy, writes_engine
+from rlctl.adapters.values import Partly
+
+E = "reference.engine"
+OFFLOAD = Partly({True: "parameters", False: "none"})
+FSDP: tuple[Rule, ...] = (
+    Key(
+        f"{REF}.fsdp_config.param_offload",
+        f"{E}.offload",
+        By({"0.5": False, "0.6": Like("trainer.param_offload")}),
+        OFFLOAD,
+    ),
+    Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.shard", -1, Partly({-1: "all"})),
+    Key(f"{REF}.fsdp_config.reshard_after_forward", f"{E}.reshard_after_forward", True),
+    Key(f"{REF}.fsdp_config.forward_prefetch", f"{E}.forward_prefetch", False),
+    Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", f"{E}.wrap_min_parameters", 0),
+    Key(
+        f"{REF}.ulysses_sequence_parallel_size",
+        f"{E}.sequence_parallel",
+        Like("trainer.ulysses_sequence_parallel_size"),
+        until="0.5",
+    ),
+)
+REFERENCE: list[Rule] = [
+    Section(
+        E,
+        (
+            role_engine("reference engine", f"{REF}.strategy", E),
+            When(
+                FSDP,
+                lambda view: role_strategy(view, f"{REF}.strategy") != "megatron",
+                lambda view: writes_engine(view, E, "fsdp2"),
+                "the trainer is Megatron",
+            ),
+            When(
+                (
+                    *[Key(f"{REF}.megatron.{key}", f"{E}.{field}", ABSENT) for key, field, _ in MEGATRON],
+                    *megatron(f"{REF}.megatron", E),
+                    Key(f"{REF}.megatron.param_offload", f"{E}.offload", ABSENT, OFFLOAD),
+                ),
+                lambda view: role_strategy(view, f"{REF}.strategy") == "megatron",
+                lambda view: writes_engine(view, E, "megatron"),
+                "the trainer is not Megatron",
+            ),
+        ),
+    ),
+    Dropped("reference.engine.**", "Trinity has no such key for the reference"),
+    Dropped("reference.precision", "Trinity's reference has the policy's types", None),
+    Dropped("reference.precision.**", "Trinity's reference has the policy's types"),
+    Dropped("reference.compile", "Trinity decides it", None),
+    Dropped("reference.model", "Trinity's reference is the policy's start", None),
+    Dropped("reference.model.**", "Trinity's reference is the policy's start"),
+]

@@ -1,0 +1,113 @@
+"""Trinity-RFT itself reads its examples and what rlctl writes: it accepts the texts, and would run the numbers of the canonical config."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl.adapters.known import known_keys
+from rlctl.config import Loaded
+from rlctl.documents import read_yaml
+from rlctl.report import Bucket
+from rlctl.translate import read, read_document, write
+
+from .frameworks import ROOT, framework
+from .trinity_numbers import differences
+
+pytestmark = pytest.mark.upstream
+CORPUS = ROOT.parent / "shared" / "corpus"
+RELEASES = {"0.5": "trinity-0.5.2", "0.6": "trinity-0.6.0"}
+EXAMPLES = sorted((CORPUS / "trinity").rglob("*.yaml"))
+OVERRIDES = sorted((CORPUS / "verl" / "overrides").glob("*.yaml"))
+PRESETS = sorted((ROOT / "presets").rglob("*.yaml"))
+VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
+MISSING = ("No module named 'peft'", "No module named 'tinker'")
+"""Packages that Trinity wants for some configs and that are not installed for these tests."""
+
+
+def ask(release: str, **question: Any) -> dict[str, Any]:
+    """What Trinity says; a package that is missing here skips the test."""
+    answer = framework(RELEASES[release], "drive_trinity.py").ask(**question)
+    if any(text in answer.get("error", "") for text in MISSING):
+        pytest.skip(answer["error"])
+    return answer
+
+
+def environment(text: str) -> dict[str, str]:
+    """Values for the variables that a text has no default for."""
+    return {name: "org/model" for name, default in VARIABLES.findall(text) if not default}
+
+
+def symbols_resolved(text: str) -> str:
+    """The text with its variables as rlctl is told them, so that Trinity is told the same."""
+    for name, value in environment(text).items():
+        text = text.replace("${oc.env:" + name + "}", value)
+    return text
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_list_of_keys_is_trinitys_own(release: str) -> None:
+    listed = {
+        ".".join(map(str, path))
+        for path, releases in known_keys("rlctl.adapters.trinity", "run").items()
+        if release in releases
+    }
+    theirs = {key for key in ask(release, keys=True)["keys"] if not key.startswith("stages")}
+    assert sorted(theirs ^ listed) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: "/".join(path.parts[-2:]))
+def test_an_example_is_read_as_trinity_reads_it(path: Path, release: str) -> None:
+    text = symbols_resolved(path.read_text(encoding="utf-8"))
+    answer = ask(release, text=text)
+    if not answer["accepted"]:
+        pytest.skip(f"Trinity {release} refuses its own example: {answer['error'][:200]}")
+    loaded, report = read_document(read_yaml(text, path.name), dialect=f"trinity@{release}", environment={})
+    assert loaded is not None, [finding.message for finding in report.errors]
+    assert differences(loaded.config, answer["stages"][0]) == []
+
+
+@cache
+def source(path: Path) -> Loaded:
+    """An override list of verl's, or any other config, as rlctl reads it."""
+    if path in OVERRIDES:
+        lines = [line for line in yaml.safe_load(path.read_text())["overrides"] if not line.startswith("--")]
+        nothing = read_yaml("", "overrides", allow_empty=True)
+        loaded, report = read_document(
+            nothing, dialect="verl", overrides=lines, environment={}, options={"dataset_rows": "100000"}
+        )
+    else:
+        text = path.read_text(encoding="utf-8")
+        loaded, report = read(path, environment={**os.environ, **environment(text)})
+    assert loaded is not None, [finding.message for finding in report.errors]
+    return loaded
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("path", [*OVERRIDES, *PRESETS, *EXAMPLES], ids=lambda path: "/".join(path.parts[-2:]))
+def test_what_rlctl_writes_is_accepted_and_runs_the_same_numbers(path: Path, release: str) -> None:
+    loaded = source(path)
+    text, report = write(loaded, f"trinity@{release}", options={"dataset_rows": "100000", "carried": "none"})
+    assert text is not None, [finding.message for finding in report.errors]
+    answer = ask(release, text=symbols_resolved(text))
+    assert answer["accepted"], answer["error"]
+    lost = [entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED]
+    if not loaded.config.stages:
+        assert differences(loaded.config, answer["stages"][0], lost) == []
+
+
+def test_trinity_refuses_what_is_wrong() -> None:
+    """The tests above can fail: Trinity itself tells a wrong text from a right one."""
+    text, _ = write(source(PRESETS[0]), "trinity@0.6")
+    assert text is not None
+    assert ask("0.6", text=text)["accepted"]
+    assert not ask("0.6", text=text.replace("repeat_times", "repeat_time"))["accepted"]
+    wrong = ask("0.6", text=re.sub(r"repeat_times: \d+", "repeat_times: 3", text))
+    assert differences(source(PRESETS[0]).config, wrong["stages"][0]) != []
