@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.roll.spelled import Spelled
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import Off
 
@@ -70,7 +73,8 @@ def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[
     yield Flow(
         (*to, "max_trajectories"), None if note else kept, (view.path(f"{manager}.max_traj_per_env"),), note=note
     )
-    for key in FREE:
+    own = (OWN_SAMPLING,) if manager == "val_env_manager" and managers_sample(view) else ()
+    for key in (*FREE, *own):
         if view.written(f"{manager}.{key}"):
             yield Flow((*to, "args", key), view.get(f"{manager}.{key}"), (view.path(f"{manager}.{key}"),), same=True)
 
@@ -127,12 +131,62 @@ def _write_manager(view: Writing, manager: str, section: str, found: Mapping[str
         )
     for key, value in found["args"].items():
         used = ((*to, "args", key), (*to, "args"))
-        if key in FREE:
+        if key in FREE or (key == OWN_SAMPLING and manager == "val_env_manager"):
             yield Flow(view.path(f"{manager}.{key}"), value, used, same=True, always=True)
         elif key in TOP or key == "env_monitor":
             yield Flow(view.path(key), value, used, same=True, always=True)
         else:
             yield Lost(((*to, "args"),), f"ROLL's environment manager takes no {key}")
+
+
+# Sampling: that of actor_infer for all managers, or, where it has none, each manager's own.
+
+OWN_SAMPLING = "generating_args"
+MANAGER = {"actor_infer": "train_env_manager"}
+
+
+def managers_sample(view: Reading) -> bool:
+    """Whether the managers' own sampling is in effect."""
+    return not view.written(f"actor_infer.{OWN_SAMPLING}") and view.written(f"train_env_manager.{OWN_SAMPLING}")
+
+
+@dataclass(frozen=True)
+class Sampled(Rule):
+    """A rule of the engine's sampling, which the training environments' manager may hold instead."""
+
+    rule: Rule
+
+    @cached_property
+    def _managers(self) -> Spelled:
+        return Spelled(self.rule, MANAGER)
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return (*self.rule.keys, *self._managers.keys)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return self.rule.canonical
+
+    def read(self, view: Reading) -> Iterable[Flow]:
+        yield from (self._managers if managers_sample(view) else self.rule).read(view)
+        if view.written(f"actor_infer.{OWN_SAMPLING}"):
+            for key in self._managers.keys:
+                if view.written(key.name):
+                    yield Flow((), None, (view.path(key.name),), "dead", "the sampling of actor_infer decides")
+
+    def write(self, view: Writing) -> Iterable[Out]:
+        arguments = view.get("rollout.evaluation_environments.args", {})
+        own = isinstance(arguments, Mapping) and OWN_SAMPLING in arguments
+        return (self._managers if own else self.rule).write(view)
+
+
+def sampled(rules: Iterable[Rule]) -> list[Rule]:
+    """Rules of an agentic file, those of sampling told apart."""
+    root = f"actor_infer.{OWN_SAMPLING}."
+    return [
+        Sampled(rule) if rule.keys and all(key.name.startswith(root) for key in rule.keys) else rule for rule in rules
+    ]
 
 
 FIELDS = (
@@ -168,6 +222,7 @@ ENVIRONMENTS = Code(
         *(K(key, default) for key, default in TOP.items()),
         K("env_monitor", ABSENT),
         K("env_monitor.**", ABSENT),
+        K(f"val_env_manager.{OWN_SAMPLING}", ABSENT),
         K("custom_envs", ABSENT),
         K("custom_envs.**", ABSENT),
     ),

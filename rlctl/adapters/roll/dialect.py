@@ -79,7 +79,9 @@ RLVR = joined(
     data.RLVR,
     agentic.NO_ENVIRONMENTS,
 )
-AGENTIC = joined(RL, rollout.TURNS, batch.AGENTIC, algorithm.AGENTIC, [correction.CORRECTION], agentic.AGENTIC)
+AGENTIC = joined(
+    agentic.sampled([*RL, *rollout.TURNS]), batch.AGENTIC, algorithm.AGENTIC, [correction.CORRECTION], agentic.AGENTIC
+)
 SFT = joined(
     run.RULES,
     without([*_model("pretrain"), *train.POLICY, *placement.RULES], "actor_infer", "reference", "critic"),

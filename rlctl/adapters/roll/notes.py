@@ -151,8 +151,8 @@ CARRIED = [
 ]
 AGENTIC = [
     *unsupported("the reward of an agentic run from a model beside it", "reward", "reward.**"),
-    *unsupported(
-        "sampling of an environment manager of its own",
+    *dead(
+        "ROLL takes the sampling of actor_infer, or of the training environments' manager",
         "train_env_manager.generating_args.**",
         "val_env_manager.generating_args.**",
     ),

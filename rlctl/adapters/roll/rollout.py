@@ -309,15 +309,10 @@ def _write_precision(view: Writing) -> Iterator[Out]:
         yield Flow(key, DTYPES.write(own, view), used, always=True)
 
 
-def _managers(name: str) -> tuple[K, ...]:
-    """The key of an environment manager, which agentic runs take where the engine's worker says nothing."""
-    return (K(f"train_env_manager.generating_args.{name}"),)
-
-
 SAMPLING: list[Rule] = [
-    Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, also=_managers("temperature"), always=True),
-    Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, also=_managers("top_p"), always=True),
-    Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), also=_managers("top_k"), always=True),
+    Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, always=True),
+    Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, always=True),
+    Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
     Key(f"{G}.include_stop_str_in_output", "rollout.sampling.include_stop", True, NullReads(True)),
@@ -379,5 +374,5 @@ RULES: list[Rule] = [
 ]
 ONE_TURN: list[Rule] = [Dropped("rollout.per_turn_tokens", "a response is one turn")]
 """What a turn is in RLVR, where ROLL overwrites ``max_new_tokens`` by the response's length."""
-TURNS: list[Rule] = [Key(f"{G}.max_new_tokens", "rollout.per_turn_tokens", 8192, also=_managers("max_new_tokens"))]
+TURNS: list[Rule] = [Key(f"{G}.max_new_tokens", "rollout.per_turn_tokens", 8192)]
 """The same in agentic runs, where a response has several."""

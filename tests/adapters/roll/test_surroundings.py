@@ -101,3 +101,23 @@ def test_minutes_there_are_seconds_here() -> None:
     assert loaded.config.environment.ray.backend_timeout == 3600.0
     values, _ = written(loaded)
     assert values["actor_train"]["backend_timeout"] == 60
+
+
+def test_the_managers_own_sampling_holds_where_the_engine_has_none() -> None:
+    """With a sampling of its own, the engine's holds for training and evaluation alike."""
+    own = {"temperature": 0.2, "max_new_tokens": 128}
+    keys = {
+        "train_env_manager__generating_args": {"temperature": 0.7, "max_new_tokens": 64},
+        "val_env_manager__generating_args": own,
+    }
+    with_engine, report = read(AGENTIC, **keys)
+    assert with_engine.config.rollout.sampling.temperature == 0.99
+    assert bucket(report, "train_env_manager.generating_args.temperature") is Bucket.DEAD
+    text = AGENTIC.replace("  generating_args: {max_new_tokens: 128, temperature: 0.99, top_p: 0.99, top_k: 100}\n", "")
+    alone, _ = read(text, **keys)
+    rollout = alone.config.rollout
+    assert (rollout.sampling.temperature, rollout.sampling.top_p, rollout.per_turn_tokens) == (0.7, 0.7, 64)
+    values, _ = written(alone)
+    assert "generating_args" not in values["actor_infer"]
+    assert values["train_env_manager"]["generating_args"]["temperature"] == 0.7
+    assert values["val_env_manager"]["generating_args"] == own
