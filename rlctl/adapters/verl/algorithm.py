@@ -95,6 +95,39 @@ def _write_clip(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{A}.clip_ratio" if old else f"{A}.clip_ratio_{side}"), value, used, same=True)
 
 
+AGGREGATION = "algorithm.aggregation.mode"
+OWN_AGGREGATION = "seq_mean_token_mean"
+
+
+def _is_fixed(loss: Any, view: Reading | Writing) -> bool:
+    """Whether a loss is aggregated in its own way, whatever ``loss_agg_mode`` says; gspo goes by it since 0.9.1."""
+    return loss == "sapo" or (loss == "gspo" and view.version < (0, 9))
+
+
+def _read_aggregation(view: Reading) -> Iterator[Flow]:
+    key, loss = f"{A}.loss_agg_mode", view.get(f"{A}.policy_loss.loss_mode")
+    used = (view.path(key),)
+    if _is_fixed(loss, view):
+        yield Flow(view.to(AGGREGATION), OWN_AGGREGATION, (), "derived", f"verl's {loss} means over responses")
+        same = AGGREGATIONS.names.get(view.get(key)) == OWN_AGGREGATION
+        yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} is seq-mean-token-mean in any case")
+    else:
+        value = view.get(key, "token-mean")
+        yield Flow(view.to(AGGREGATION), value if "${" in str(value) else AGGREGATIONS.read(value, view), used)
+
+
+def _write_aggregation(view: Writing) -> Iterator[Out]:
+    mode, loss = view.get(AGGREGATION), view.get("algorithm.policy_loss.name")
+    used = (view.to(AGGREGATION),)
+    if view.version < (0, 4):
+        if mode != "token_mean":
+            yield Lost(used, "this version always means over tokens")
+    elif _is_fixed(loss, view) and mode != OWN_AGGREGATION:
+        yield Lost(used, f"verl's {loss} is seq-mean-token-mean in any case")
+    else:
+        yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
+
+
 def _read_dual(view: Reading) -> Iterator[Flow]:
     value = view.get(f"{A}.clip_ratio_c")
     off = isinstance(value, (int, float)) and value >= 1e6
@@ -424,7 +457,14 @@ RULES: list[Rule] = [
     Dropped("algorithm.policy_loss.positive_weight", "topr is not in verl"),
     Dropped("algorithm.policy_loss.negative_weight", "topr is not in verl"),
     Dropped("algorithm.advantage.args", "another dialect's estimator"),
-    Key(f"{A}.loss_agg_mode", "algorithm.aggregation.mode", "token-mean", AGGREGATIONS, since="0.4"),
+    Code(
+        "aggregation",
+        (K(f"{A}.loss_agg_mode", "token-mean", "0.4"),),
+        (AGGREGATION,),
+        _read_aggregation,
+        _write_aggregation,
+        "loss_agg_mode; sapo, and until 0.9.0 gspo, are seq-mean-token-mean whatever it says",
+    ),
     Key(f"{A}.loss_scale_factor", "algorithm.aggregation.scale_factor", None, since="0.7"),
     Dropped("algorithm.aggregation.follow_source", "verl normalises over the whole mini-batch"),
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),

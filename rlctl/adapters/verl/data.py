@@ -10,6 +10,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     K,
     Key,
     Lost,
@@ -20,7 +21,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import Names
+from rlctl.adapters.values import SOURCE_FIELDS, Names
 from rlctl.documents.paths import KeyPath
 
 R = "actor_rollout_ref.rollout"
@@ -132,14 +133,25 @@ def _write_samples(kind: str, key: str) -> Any:
     return write
 
 
+def _is_greedy(view: Reading) -> bool:
+    """Whether evaluation is greedy whatever its temperature: until 0.6, where the engine answered in step, without do_sample."""
+    in_step = view.get(f"{R}.mode", "sync") == "sync"
+    return view.version < (0, 7) and in_step and not view.get(f"{R}.val_kwargs.do_sample")
+
+
 def _read_evaluation(view: Reading) -> Iterator[Flow]:
     keys = {name: f"{R}.val_kwargs.{name}" for name in ("temperature", "top_p", "top_k", "n", "do_sample")}
+    greedy, old = _is_greedy(view), view.version < (0, 7)
     for index, _ in enumerate(files_of(view.get("data.val_files"))):
         to = ("data", "eval", index, "evaluation_sampling")
-        yield Flow((*to, "temperature"), view.get(keys["temperature"]), (view.path(keys["temperature"]),), same=True)
-        yield Flow((*to, "top_p"), view.get(keys["top_p"]), (view.path(keys["top_p"]),), same=True)
-        top_k = view.get(keys["top_k"])
-        yield Flow((*to, "top_k"), top_k if isinstance(top_k, int) and top_k > 0 else None, (view.path(keys["top_k"]),))
+        for name, off in (("temperature", 0.0), ("top_p", 1.0), ("top_k", None)):
+            value = view.get(keys[name])
+            if name == "top_k":
+                value = value if isinstance(value, int) and value > 0 else None
+            used = (view.path(keys[name]), *((view.path(keys["do_sample"]),) if old and name == "temperature" else ()))
+            note = "do_sample is off: greedy" if greedy and value != off else ""
+            how: How = "derived" if note else "mapped"
+            yield Flow((*to, name), off if greedy else value, used, how, note, same=not greedy and name != "top_k")
         yield Flow(
             ("data", "eval", index, "responses_per_prompt"), view.get(keys["n"]), (view.path(keys["n"]),), same=True
         )
@@ -156,6 +168,9 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
         "top_k": (first["evaluation_sampling"]["top_k"] or -1, "evaluation_sampling.top_k"),
         "n": (first["responses_per_prompt"], "responses_per_prompt"),
     }
+    if view.version < (0, 7) and first["evaluation_sampling"]["temperature"] > 0:
+        temperature = ("data", "eval", 0, "evaluation_sampling", "temperature")
+        yield Flow(view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "else verl is greedy")
     for name, (value, field) in values.items():
         used: list[KeyPath] = [("data", "eval", index, *field.split(".")) for index in range(len(sources))]
         yield Flow(view.path(f"{R}.val_kwargs.{name}"), value, tuple(used[:1]), same=name != "top_k")
@@ -176,40 +191,7 @@ ORDER = Names(
     {True: "shuffle", False: "sequential"},
     "verl draws prompts shuffled or in file order; other orders need a sampler class",
 )
-PER_SOURCE = tuple(
-    f"data.{kind}[].{field}"
-    for kind in ("train", "eval")
-    for field in [
-        "path",
-        "name",
-        "format",
-        "split",
-        "subset",
-        "weight",
-        "max_samples",
-        "prompt_key",
-        "prompt_type",
-        "system_prompt",
-        "system_prompt_key",
-        "answer_key",
-        "response_key",
-        "messages_key",
-        "tools_key",
-        "chosen_key",
-        "rejected_key",
-        "source_key",
-        "tag_key",
-        "extra_key",
-        "image_key",
-        "video_key",
-        "audio_key",
-        "workflow",
-        "workflow_args",
-        "reward",
-        "reward_args",
-        "sampling",
-    ]
-) + tuple(
+PER_SOURCE = tuple(f"data.{kind}[].{field}" for kind in ("train", "eval") for field in SOURCE_FIELDS) + tuple(
     f"data.eval[].{field}"
     for field in (
         "responses_per_prompt",
@@ -303,6 +285,7 @@ RULES: list[Rule] = [
             K(f"{R}.val_kwargs.top_p", 1.0),
             K(f"{R}.val_kwargs.top_k", -1),
             K(f"{R}.val_kwargs.n", 1),
+            K(f"{R}.val_kwargs.do_sample", False),
         ),
         (),
         _read_evaluation,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import NullReads
+from rlctl.adapters.values import REWARD_FIELDS, NullReads
 
 NEW, OLD = "reward", ""
 OVERLONG_MANAGERS = ("dapo",)
@@ -246,42 +246,9 @@ OWN = (
     K("reward.sandbox_fusion.max_concurrent", 64, "0.8"),
     K("reward.sandbox_fusion.memory_limit_mb", 1024, "0.8"),
 )
-FIELDS = [
-    "name",
-    "weight",
-    "applies_to",
-    "timeout",
-    "workers",
-    "on_error",
-    "rule",
-    "args",
-    "score_right",
-    "score_wrong",
-    "path",
-    "function",
-    "signature",
-    "tokenizer",
-    "chat_template",
-    "max_tokens",
-    "micro_per_replica",
-    "trust_remote_code",
-    "overrides",
-    "url",
-    "max_concurrent",
-    "memory_limit_mb",
-    "continuous",
-    "base_url",
-    "model",
-    "api_key",
-    "prompt",
-    "sampling",
-    "replicas",
-    "tensor",
-    "kind",
-]
 
 RULES: list[Rule] = [
-    Code("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in FIELDS)), _read, _write),
+    Code("rewards", OWN, ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)), _read, _write),
     Key(
         "reward.reward_manager.name",
         "reward_loop.manager",
