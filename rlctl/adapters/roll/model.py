@@ -125,13 +125,14 @@ def _read_template(view: Reading) -> Iterator[Flow]:
 def _write_template(view: Writing) -> Iterator[Out]:
     text, args = view.get("model.chat_template"), view.get("model.chat_template_args")
     used = (view.to("model.chat_template"), view.to("model.chat_template_args"))
-    name = next((name for name, known in TEMPLATES.items() if known == (text, args)), None)
-    if name is None:
-        plain = next((name for name, known in TEMPLATES.items() if known[0] == text), None)
-        wanted = "a chat template of one's own" if plain is None else f"arguments of the chat template ({args})"
-        yield Lost(used[:1] if plain is None else used[1:], f"ROLL has named templates, and nothing for {wanted}")
-        name = plain or next(iter(TEMPLATES))
-    yield Flow(view.path(f"{A}.data_args.template"), name, used)
+    both = next((name for name, known in TEMPLATES.items() if known == (text, args)), None)
+    plain = next((name for name, known in TEMPLATES.items() if known == (text, {})), None)
+    said = used if both else used[:1] if plain else ()
+    if not plain:
+        yield Lost(used[:1], "ROLL has named templates, and nothing for one of one's own")
+    if not both and args:
+        yield Lost(used[1:], f"ROLL has named templates; none takes {args}")
+    yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), said)
 
 
 # LoRA

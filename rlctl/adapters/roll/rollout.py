@@ -26,7 +26,7 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import DTYPES, Listed, Names, Not, NullReads, Off
+from rlctl.adapters.values import DTYPES, Listed, Names, Not, Off
 from rlctl.documents.paths import KeyPath
 
 W = "actor_infer"
@@ -309,13 +309,33 @@ def _write_precision(view: Writing) -> Iterator[Out]:
         yield Flow(key, DTYPES.write(own, view), used, always=True)
 
 
+def _read_stop(view: Reading) -> Iterator[Flow]:
+    """Ending texts are kept unless the file says otherwise; without such texts it says nothing."""
+    key = f"{G}.include_stop_str_in_output"
+    if view.written(key) or view.get(f"{G}.stop_strings"):
+        kept = view.get(key)
+        yield Flow(view.to("rollout.sampling.include_stop"), kept is None or bool(kept), (view.path(key),))
+
+
+def _write_stop(view: Writing) -> Iterator[Out]:
+    kept, there = view.get("rollout.sampling.include_stop"), bool(view.get("rollout.sampling.stop"))
+    used = (view.to("rollout.sampling.include_stop"),)
+    yield Flow(view.path(f"{G}.include_stop_str_in_output"), kept, used, same=True, always=there, quiet=not there)
+
+
 SAMPLING: list[Rule] = [
     Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, always=True),
     Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, always=True),
     Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
-    Key(f"{G}.include_stop_str_in_output", "rollout.sampling.include_stop", True, NullReads(True)),
+    Code(
+        "texts that end a response",
+        (K(f"{G}.include_stop_str_in_output"),),
+        ("rollout.sampling.include_stop",),
+        _read_stop,
+        _write_stop,
+    ),
     Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
     Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
     Dropped("rollout.sampling.seed", "ROLL seeds its engines with seed", None),

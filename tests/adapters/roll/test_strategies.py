@@ -232,3 +232,19 @@ def test_named_templates_that_are_the_tokenizers_own(name: str, args: dict[str, 
 def test_a_template_of_rolls_own_is_said_to_differ() -> None:
     _, report = read(actor_train__data_args={"file_name": "a.jsonl", "messages": "messages", "template": "longcot_V3"})
     assert bucket(report, "actor_train.data_args.template") is Bucket.UNSUPPORTED
+
+
+def test_ending_texts_are_kept_where_there_are_some() -> None:
+    silent, _ = read()
+    kept, _ = read(actor_infer__generating_args={"stop_strings": ["</answer>"]})
+    assert silent.rollout.sampling.include_stop is False
+    assert (kept.rollout.sampling.stop, kept.rollout.sampling.include_stop) == (("</answer>",), True)
+    values, _ = written(rollout__sampling__stop=["</answer>"])
+    assert values["actor_infer"]["generating_args"]["include_stop_str_in_output"] is False
+
+
+def test_a_template_of_ones_own_is_lost_and_its_arguments_too() -> None:
+    _, report = written(model__chat_template="a.jinja", model__chat_template_args={"a": 1})
+    assert bucket(report, "model.chat_template") is Bucket.UNSUPPORTED
+    values, _ = written(model__chat_template_args={"enable_thinking": True})
+    assert values["actor_train"]["data_args"]["template"] == "qwen3"
