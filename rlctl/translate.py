@@ -494,6 +494,7 @@ def translate_loaded(
         outcome = write_out(loaded, target, options or {})
         entries = [joined(entry, outcome.file) for entry in report.accounting]
         findings = [*report.findings, *outcome.report.findings, *unsupported(entries)]
+        findings += _upgraded(report, outcome.report.target)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
         if (options or {}).get("annotate"):
             text = outcome.text(annotated(outcome.comments, whole), missing(whole))
@@ -503,6 +504,12 @@ def translate_loaded(
         report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
         return Translation(None, replace(report, target=target))
     return Translation(text, whole, outcome.sidecar)
+
+
+def _upgraded(report: Report, target: str) -> list[Finding]:
+    """What another release of the source's own dialect would have made of the source as it is."""
+    (name, source), (wanted, release) = _asked(report.dialect), _asked(target)
+    return dialect_called(name).upgraded(report.accounting, source, release) if name == wanted else []
 
 
 __all__ = [

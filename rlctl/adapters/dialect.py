@@ -13,7 +13,7 @@ from rlctl.adapters.writing import Given, Written, write_by_table
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
 from rlctl.errors import TranslationError, nearest
-from rlctl.report import Finding
+from rlctl.report import Entry, Finding
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,16 @@ class Dialect:
         written = self.write_one(given, version, options)
         kind = self.kind_for(given.config, version)
         return File(self.ordered(written.values), written.comments, [(index, written)], kind=kind)
+
+    def upgraded(self, entries: Sequence[Entry], source: str, release: str) -> list[Finding]:
+        """What a newer release would have made of the keys of an older one, had they been left as they are.
+
+        Args:
+            entries: the account of the source.
+            source: its release.
+            release: the one that is written.
+        """
+        return []
 
     def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
         """The text of a file in one of the dialect's formats.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.adapters.dialect import Dialect, File, Program, Shipped
-from rlctl.adapters.rules import Dropped, Noted, version_of
+from rlctl.adapters.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.verl import (
     algorithm,
@@ -26,7 +26,9 @@ from rlctl.adapters.verl import (
 from rlctl.adapters.verl.known import known_keys
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
+from rlctl.documents.paths import parse_dotted
 from rlctl.errors import TranslationError
+from rlctl.report import Entry, Finding, Level
 
 TORCHRUN = {"nproc-per-node": "trainer.n_gpus_per_node", "nnodes": "trainer.nnodes"}
 PROGRAMS = {
@@ -78,6 +80,21 @@ class Verl(Dialect):
         if override.key in GROUPS and isinstance(override.value, str):
             return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))
         return override
+
+    def upgraded(self, entries: Sequence[Entry], source: str, release: str) -> list[Finding]:
+        """A note on each key that the newer release would have ignored in silence."""
+        found = []
+        for entry in entries:
+            path = parse_dotted(entry.key)
+            for item in notes.LATER_IGNORED:
+                newer = version_of(source) < version_of(item.since) <= version_of(release)
+                if newer and matches(split(item.key), path) and entry.value is not None:
+                    message = f"left as '{entry.key}', verl {item.since} and newer would {item.message}"
+                    hint = (
+                        "the account says what it became" if entry.targets else "nothing in this release does the same"
+                    )
+                    found.append(Finding("newer-ignores", Level.NOTE, message, entry.key, entry.at, hint))
+        return found
 
     def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
         """YAML, a launch script, or the list of overrides."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rlctl.adapters.rules import Noted, carried, dead, unsupported
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"
 M = "actor_rollout_ref.model"
+C = "algorithm.rollout_correction"
 
 HYDRA = [
     *dead(
@@ -188,3 +191,38 @@ UNSUPPORTED = [
     ),
 ]
 NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED)
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Keys that a newer release accepts and ignores, or reads in another way, without a word."""
+
+    key: str
+    since: str
+    message: str
+
+
+LATER_IGNORED: tuple[Ignored, ...] = (
+    *[
+        Ignored(f"{root}.**", "0.8", f"score with verl's default instead, and accept {root} without a word")
+        for root in ("custom_reward_function", "reward_model", "sandbox_fusion")
+    ],
+    *[
+        Ignored(key, "0.8", "clip gradients at optim.clip_grad, 1.0 by default, and accept the key without a word")
+        for key in (f"{A}.grad_clip", "critic.grad_clip")
+    ],
+    *[
+        Ignored(
+            f"algorithm.rollout_is{end}", "0.7", "correct nothing: added with '+', the key is accepted and never read"
+        )
+        for end in ("", "_threshold", "_threshold_lower", "_level", "_mode", "_veto_threshold")
+    ],
+    *[
+        Ignored(f"{C}.{name}", "0.8", "drop this part of the correction")
+        for name in ("rollout_token_veto_threshold", "use_policy_gradient", "rollout_rs_threshold_lower")
+    ],
+    Ignored(f"{R}.val_kwargs.do_sample", "0.7", "sample by the temperature alone"),
+    Ignored(f"{R}.mode", "0.7", "answer asynchronously whatever it says"),
+    Ignored("reward_model.launch_reward_fn_async", "0.7", "always score while responses come in"),
+)
+"""What makes an upgrade by hand go wrong in silence."""

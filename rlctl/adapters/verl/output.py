@@ -192,6 +192,10 @@ RULES: list[Rule] = [
         Key(f"actor_rollout_ref.{role}.profiler.enable", f"profiling.roles.{canonical}.enabled", ABSENT, since="0.6")
         for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
     ],
+    *[
+        Tree(f"actor_rollout_ref.{role}.profiler.tool_config", f"profiling.roles.{canonical}.args", since="0.6")
+        for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
+    ],
     Tree("global_profiler.global_tool_config.nsys.controller_nsight_options", "profiling.controller_args", since="0.6"),
     Tree("global_profiler.global_tool_config.nsys.worker_nsight_options", "profiling.worker_args", since="0.6"),
     Tree("trainer.controller_nsight_options", "profiling.controller_args", until="0.5"),

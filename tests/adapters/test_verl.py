@@ -1,0 +1,199 @@
+"""What verl's table has to get right by release and by engine; the numbers are verl's own, as tests/upstream asks them of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlctl.config import Loaded
+from rlctl.documents import read_yaml
+from rlctl.report import Bucket, Report
+from rlctl.translate import read_document, translate_loaded
+
+BASE = ["data.train_files=a.parquet", "data.val_files=b.parquet", "actor_rollout_ref.model.path=org/model"]
+BASE += ["actor_rollout_ref.rollout.name=vllm", "algorithm.adv_estimator=grpo"]
+A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+def read(*overrides: str, dialect: str = "verl@0.9", base: list[str] = BASE) -> tuple[Loaded, Report]:
+    loaded, report = read_document(
+        read_yaml("", "overrides", allow_empty=True),
+        dialect=dialect,
+        overrides=[*base, *overrides],
+        environment={},
+    )
+    assert loaded is not None, report.findings
+    return loaded, report
+
+
+def written(loaded: Loaded, report: Report, target: str) -> tuple[dict[str, Any], Report]:
+    made = translate_loaded(loaded, report, target, options={"carried": "none"})
+    assert made.text is not None, made.report.findings
+    return read_yaml(made.text, "written").values, made.report
+
+
+def bucket(report: Report, key: str) -> Bucket:
+    return next(entry.bucket for entry in report.accounting if entry.key == key)
+
+
+@pytest.mark.parametrize(
+    ("version", "overrides", "name"),
+    [
+        ("0.9", [], "constant"),
+        ("0.9", ["model_engine=veomni"], "cosine"),
+        ("0.9", ["model_engine=torchtitan"], "linear"),
+        ("0.9", ["model_engine=megatron", f"{A}.optim.lr_decay_style=linear"], "linear"),
+        ("0.4", [f"{A}.strategy=megatron"], "linear"),
+        ("0.5", [f"{A}.optim.warmup_style=cosine"], "cosine"),
+        ("0.9", [f"{A}.optim.warmup_style=cosine", f"{A}.optim.lr_scheduler_type=constant"], "cosine"),
+    ],
+)
+def test_the_shape_of_the_schedule_goes_by_engine_and_release(version: str, overrides: list[str], name: str) -> None:
+    loaded, _ = read(*overrides, dialect=f"verl@{version}")
+    assert loaded.config.train.learning_rate_schedule.name == name
+
+
+@pytest.mark.parametrize(
+    ("version", "live", "dead"),
+    [("0.7", f"{A}.grad_clip", f"{A}.optim.clip_grad"), ("0.9", f"{A}.optim.clip_grad", f"{A}.grad_clip")],
+)
+def test_gradients_are_clipped_by_the_key_that_the_release_reads(version: str, live: str, dead: str) -> None:
+    loaded, report = read(f"{live}=0.3", f"{dead}=0.7", dialect=f"verl@{version}")
+    assert loaded.config.train.optimizer.max_grad_norm == 0.3
+    assert bucket(report, dead) is Bucket.DEAD
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [f"{A}.ulysses_sequence_parallel_size=4"],
+        [f"{A}.fsdp_config.ulysses_sequence_parallel_size=4"],
+        ["model_engine=megatron", f"{A}.megatron.context_parallel_size=4"],
+    ],
+)
+def test_tokens_of_one_gpu_become_tokens_of_those_that_share_a_sequence(overrides: list[str]) -> None:
+    loaded, report = read(*overrides, f"{A}.use_dynamic_bsz=true", f"{A}.ppo_max_token_len_per_gpu=1000")
+    assert loaded.config.batch.micro.per_replica == 4000
+    values, _ = written(loaded, report, "verl@0.9")
+    assert values["actor_rollout_ref"]["actor"]["ppo_max_token_len_per_gpu"] == 1000
+
+
+def test_a_context_size_of_an_engine_that_does_not_run_shares_nothing() -> None:
+    loaded, _ = read(
+        f"{A}.megatron.context_parallel_size=4", f"{A}.use_dynamic_bsz=true", f"{A}.ppo_max_token_len_per_gpu=1000"
+    )
+    assert loaded.config.batch.micro.per_replica == 1000
+
+
+@pytest.mark.parametrize(
+    ("version", "overrides", "temperature"),
+    [
+        ("0.5", [], 0.0),
+        ("0.5", [f"{R}.val_kwargs.do_sample=true"], 0.6),
+        ("0.6", [f"{R}.mode=async"], 0.6),
+        ("0.9", [], 0.6),
+    ],
+)
+def test_evaluation_without_do_sample_was_greedy_until_0_6(
+    version: str, overrides: list[str], temperature: float
+) -> None:
+    loaded, report = read(f"{R}.val_kwargs.temperature=0.6", *overrides, dialect=f"verl@{version}")
+    assert loaded.config.data.eval[0].evaluation_sampling.temperature == temperature
+    again, _ = written(loaded, report, "verl@0.5")
+    sampled = again["actor_rollout_ref"]["rollout"].get("val_kwargs", {}).get("do_sample", False)
+    assert sampled is (temperature > 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "loss", "mode"),
+    [
+        ("0.9", "vanilla", "token_mean"),
+        ("0.9", "sapo", "seq_mean_token_mean"),
+        ("0.8", "gspo", "seq_mean_token_mean"),
+        ("0.9", "gspo", "token_mean"),
+    ],
+)
+def test_some_losses_are_aggregated_in_their_own_way(version: str, loss: str, mode: str) -> None:
+    loaded, _ = read(f"{A}.policy_loss.loss_mode={loss}", f"{A}.loss_agg_mode=token-mean", dialect=f"verl@{version}")
+    assert loaded.config.algorithm.aggregation.mode == mode
+
+
+def test_an_upgrade_moves_keys_and_says_what_the_newer_release_would_have_ignored() -> None:
+    old = ["custom_reward_function.path=reward.py", f"{A}.grad_clip=0.5", "reward_model.reward_manager=dapo"]
+    loaded, report = read(*old, dialect="verl@0.7")
+    values, account = written(loaded, report, "verl@0.9")
+    assert values["reward"]["custom_reward_function"]["path"] == "reward.py"
+    assert values["reward"]["reward_manager"]["name"] == "dapo"
+    assert values["actor_rollout_ref"]["actor"]["optim"]["clip_grad"] == 0.5
+    told = {finding.key for finding in account.findings if finding.code == "newer-ignores"}
+    assert told == {"custom_reward_function.path", f"{A}.grad_clip", "reward_model.reward_manager"}
+
+
+def test_defaults_that_changed_are_said_on_an_upgrade() -> None:
+    loaded, report = read(dialect="verl@0.5")
+    values, _ = written(loaded, report, "verl@0.9")
+    rollout, model = values["actor_rollout_ref"]["rollout"], values["actor_rollout_ref"]["model"]
+    assert rollout["enforce_eager"] is True
+    assert rollout["max_num_seqs"] == 1024
+    assert model["use_remove_padding"] is False
+
+
+def test_a_release_is_written_only_keys_that_it_has() -> None:
+    loaded, report = read("reward.custom_reward_function.path=reward.py", f"{A}.optim.lr_scheduler_type=cosine")
+    values, _ = written(loaded, report, "verl@0.5")
+    assert values["custom_reward_function"]["path"] == "reward.py"
+    assert values["actor_rollout_ref"]["actor"]["optim"]["warmup_style"] == "cosine"
+    assert "reward" not in values
+
+
+GENERATION = ["data.path=in.parquet", "data.output_path=out.parquet", "data.n_samples=4", "data.batch_size=64"]
+GENERATION += ["model.path=org/model", "rollout.temperature=0.7", "rollout.tensor_model_parallel_size=2"]
+
+
+def test_a_generation_run_only_rolls_out() -> None:
+    loaded, report = read(*GENERATION, dialect="verl@0.6", base=[])
+    config = loaded.config
+    assert (config.run.mode, config.batch.responses_per_prompt, config.batch.prompts_per_step) == (
+        "explore_only",
+        4,
+        64,
+    )
+    assert (config.rollout.sampling.top_p, config.rollout.sampling.top_k) == (0.7, 50)
+    assert config.rollout.responses_folder == "out.parquet"
+    values, _ = written(loaded, report, "verl@0.6")
+    assert values["data"] == {"path": "in.parquet", "output_path": "out.parquet", "n_samples": 4, "batch_size": 64}
+    newer, _ = written(loaded, report, "verl@0.9")
+    assert newer["data"]["output_path"] == "out.parquet"
+    assert newer["actor_rollout_ref"]["rollout"]["n"] == 4
+
+
+def test_an_evaluation_scores_the_responses_of_a_file() -> None:
+    lines = ["data.path=out.parquet", "data.response_key=answers", "custom_reward_function.path=score.py"]
+    loaded, report = read(*lines, dialect="verl@0.9", base=[])
+    source = loaded.config.data.eval[0]
+    assert (loaded.config.run.mode, source.path, source.response_key) == ("evaluate_only", "out.parquet", "answers")
+    assert source.answer_key == "reward_model.ground_truth"
+    values, _ = written(loaded, report, "verl@0.9")
+    assert values["data"] == {"path": "out.parquet", "response_key": "answers"}
+    assert values["custom_reward_function"]["path"] == "score.py"
+
+
+def test_distillation_has_one_teacher_and_a_loss() -> None:
+    lines = [
+        "distillation.enabled=true",
+        "distillation.nnodes=1",
+        "distillation.distillation_loss.loss_mode=forward_kl_topk",
+    ]
+    lines += [
+        "distillation.teacher_models.teacher_model.model_path=org/teacher",
+        "distillation.distillation_loss.topk=64",
+    ]
+    loaded, report = read(*lines)
+    found = loaded.config.algorithm.distillation
+    assert found is not None
+    assert (found.teacher, found.loss, found.top_k, found.args) == ("org/teacher", "forward_kl", 64, {"nnodes": 1})
+    values, _ = written(loaded, report, "verl@0.9")
+    loss = values["distillation"]["distillation_loss"]
+    assert (loss["loss_mode"], loss["topk"]) == ("forward_kl_topk", 64)
+    assert values["distillation"]["nnodes"] == 1
