@@ -8,12 +8,16 @@ from typing import Any
 from rlctl.documents.shell_state import State
 from rlctl.documents.shell_syntax import Script
 from rlctl.documents.shell_text import Text, plain, problem
-from rlctl.documents.shell_words import Words, as_regex
+from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
 
 Status = bool | None
 """Whether a command succeeds; None where only running it could tell."""
 
+_REPEATS = re.compile(r"[+*{]")
+_NESTED = re.compile(r"\)[+*{]")
+_MAX_REPEATS = 3
+_MAX_SUBJECT = 400
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 
 
@@ -109,10 +113,14 @@ class Conditions:
         return not value if operator == "!" else None
 
     def _compare(self, left: str, operator: str, right: str, *, pattern: bool, at: Location) -> Status:
+        if operator in ("=", "==", "!=") and pattern and is_costly(left, right):
+            return None
         if operator in ("=", "==", "!="):
             same = re.fullmatch(as_regex(right), left, re.DOTALL) is not None if pattern else left == right
             return same is (operator != "!=")
         if operator == "=~":
+            if len(left) > _MAX_SUBJECT or _NESTED.search(right) or len(_REPEATS.findall(right)) > _MAX_REPEATS:
+                return None
             try:
                 return re.search(right, left) is not None
             except re.error:

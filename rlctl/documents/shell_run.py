@@ -19,7 +19,7 @@ from rlctl.documents.shell_conditions import Conditions, Status
 from rlctl.documents.shell_state import State, never
 from rlctl.documents.shell_syntax import Script, parse
 from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
-from rlctl.documents.shell_words import Words, as_regex
+from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
 
 _MAX_STEPS = 20_000
@@ -97,6 +97,8 @@ def read_script(
         pass
     except _Return:
         pass
+    except RecursionError:
+        raise DocumentError("is nested too deep", at=Location(name)) from None
     return Reading(state, reader.commands, reader.ended)
 
 
@@ -328,6 +330,8 @@ class _Reader:
         glob = plain(self.words.text(source, script.at(pattern)))
         if source[:1] in "\"'":
             return plain(subject) == glob
+        if is_costly(plain(subject), glob):
+            raise DocumentError("the pattern is too costly to match", at=script.at(pattern), hint=_HINT)
         return re.fullmatch(as_regex(glob), plain(subject), re.DOTALL) is not None
 
     def _for_statement(self, script: Script, node: Any) -> Status:

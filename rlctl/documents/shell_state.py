@@ -15,6 +15,8 @@ Value = Text | list[Text]
 
 MAX_TEXT = 1 << 18
 MAX_ITEMS = 10_000
+_PIECE = 16
+"""What a piece counts for beside its characters."""
 NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
 """Variables that have another value each time."""
 
@@ -116,7 +118,8 @@ class State:
 
     def _check_size(self, name: str, value: Value) -> None:
         items = value if isinstance(value, list) else [value]
-        if len(items) > MAX_ITEMS or sum(len(piece.text) for item in items for piece in item) > MAX_TEXT:
+        size = sum(len(piece.text) + len(piece.symbol) + _PIECE for item in items for piece in item)
+        if len(items) > MAX_ITEMS or size > MAX_TEXT:
             limits = f"at most {MAX_ITEMS} items and {MAX_TEXT} characters are read"
             raise DocumentError(f"the variable {name} grows too large", at=Location(self.script), hint=limits)
 

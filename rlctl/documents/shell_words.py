@@ -38,6 +38,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a"
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*=")
 _MAX_DEPTH = 50
 _MAX_WORK = 1 << 22
+_MAX_MATCH = 10**8
 
 
 class _Break:
@@ -369,7 +370,7 @@ class Words:
         for used in (glob, by):
             if (piece := problem(used)) is not None:
                 return (piece,)
-        if (len(text) + 1) * (len(plain(by)) + plain(glob).count("*") ** 3 + 1) > _MAX_WORK:
+        if (len(text) + 1) * (len(plain(by)) + 1) > _MAX_WORK or is_costly(text, plain(glob)):
             return unknown("an operation on a text this large is not worked out", at)
         return changed(value, _cut(text, sign, plain(glob), plain(by)), at)
 
@@ -503,6 +504,11 @@ def _cut(text: str, sign: str, glob: str, by: str) -> str:
     if not glob:
         return text
     return re.sub(pattern, lambda _: by, text, count=int(sign == "/"), flags=re.DOTALL)
+
+
+def is_costly(text: str, glob: str) -> bool:
+    """Whether matching a text with a pattern could take long: each ``*`` may begin and end anywhere."""
+    return (len(text) + 1) ** (glob.count("*") + 1) > _MAX_MATCH
 
 
 def as_regex(glob: str, *, greedy: bool = True) -> str:

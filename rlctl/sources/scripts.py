@@ -376,5 +376,7 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
     others = [plain(word) for word in words.others if not (launch.known.style == "file" and plain(word) == "run")]
     if others:
         message = f"{launch.program.name} is given {' '.join(others)[:80]!r}, which is neither an option nor key=value"
+        if launch.known.style == "hydra":
+            raise DocumentError(message, at=launch.program.at, hint="quote values with blanks: key='a b'")
         found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
     return found
