@@ -241,7 +241,15 @@ def _write_agentic(view: Writing) -> Iterator[Out]:
     for name, value in (("norm_mean_type", mean), ("norm_std_type", std)):
         if value == "running":
             yield Lost(sources, "ROLL's agentic runs keep no running statistics")
-        elif value is not None:
+        elif value is None:
+            yield Flow(
+                (),
+                None,
+                (view.to(f"{SHAPE}.normalize.{name.split('_')[1]}"),),
+                "mapped",
+                "ROLL does not normalise unasked",
+            )
+        else:
             places = (*sources, view.to(f"{ADV}.normalize_by_std"))
             yield Flow(view.path(f"{N}.{name}"), value, places, how, always=True)
     grouping = next(key for key, value in GROUPINGS.items() if value == named)

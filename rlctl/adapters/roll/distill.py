@@ -55,7 +55,7 @@ def _write_offline(view: Writing) -> Iterator[Out]:
         yield Lost(((*to, "top_k"),), "ROLL compares the 64 likeliest tokens, or as many as logits_topk says")
     for name, value in section["args"].items():
         if name in OFFLINE_ARGS:
-            yield Flow(view.path(name), value, ((*to, "args"),), same=True)
+            yield Flow(view.path(name), value, ((*to, "args", name), (*to, "args")), same=True)
         else:
             yield Lost(((*to, "args"),), f"ROLL's distillation takes no {name}")
 
@@ -116,7 +116,8 @@ def _write_online(view: Writing) -> Iterator[Out]:
     if not isinstance(section, Mapping):
         return
     mixed = bool(section["args"].get("with_rewards"))
-    yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, ((*to, "args"), to), always=True)
+    places = ((*to, "args", "with_rewards"), (*to, "args"), to)
+    yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, places, always=True)
     yield Flow(view.path(PATH), section["teacher"], ((*to, "teacher"),), same=True, always=True)
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["loss"] != "reverse_kl":
@@ -125,7 +126,7 @@ def _write_online(view: Writing) -> Iterator[Out]:
         yield Lost(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
     estimator = section["args"].get("estimator")
     if estimator is not None:
-        yield Flow(view.path("kl_penalty"), estimator, ((*to, "args"),))
+        yield Flow(view.path("kl_penalty"), estimator, ((*to, "args", "estimator"), (*to, "args")))
     if set(section["args"]) - {"estimator", "with_rewards"}:
         yield Lost(((*to, "args"),), "ROLL's on-policy distillation takes an estimator and nothing else")
 

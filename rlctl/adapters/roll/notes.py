@@ -30,6 +30,16 @@ DROPPED = [
         "use_additional_prompts",
     ),
 ]
+EMPTY = dead(
+    "an empty block",
+    *(
+        f"*.{name}"
+        for name in ("model_args", "training_args", "data_args", "generating_args", "strategy_args", "system_envs")
+    ),
+    "checkpoint_config",
+    "system_envs",
+    "tracker_kwargs",
+)
 UNUSED = dead(
     "no key of ROLL's own, and no other key names it",
     "model_name",
@@ -263,7 +273,7 @@ TEACHERS = unsupported(
     ),
 )
 """Teachers by name; with one teacher alone its block is that of the reference."""
-COMMON: tuple[Noted, ...] = (*HYDRA, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING)
+COMMON: tuple[Noted, ...] = (*HYDRA, *EMPTY, *GONE, *DROPPED, *UNUSED, *UNREAD, *SET, *TEMPLATES, *CARRIED, *TEACHING)
 RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
 AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
 SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)

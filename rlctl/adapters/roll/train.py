@@ -249,6 +249,11 @@ def _read_types(view: Reading) -> Iterator[Flow]:
 
 def _write_types(view: Writing) -> Iterator[Out]:
     if not has_reference(view):
+        own = view.get("reference.precision")
+        kinds = [view.to(f"reference.precision.{kind}") for kind in own] if isinstance(own, Mapping) else []
+        yield Flow(
+            (), None, (view.to("reference.precision"), *kinds), "derived", "nothing is measured against a reference"
+        )
         return
     root = "reference.precision" if isinstance(view.get("reference.precision"), Mapping) else "train.precision"
     kept, compute = view.get(f"{root}.parameters"), view.get(f"{root}.compute")
