@@ -250,7 +250,12 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     if config.algorithm.objective.choice == "rl":
         ours = config.algorithm.old_log_probs
         yield "old log-probs", "recompute" if ours == "auto" else ours, engine["old_log_probs"]
-        yield "training temperature", config.rollout.sampling.temperature, engine["train_temperature"]
+        divided = config.algorithm.train_temperature == "sampling"
+        yield (
+            "training temperature",
+            config.rollout.sampling.temperature if divided else 1.0,
+            engine["train_temperature"],
+        )
     critic = engine.get("critic")
     if critic and config.critic is not None:
         if critic["learning_rates"]:

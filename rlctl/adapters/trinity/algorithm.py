@@ -358,7 +358,6 @@ RULES: list[Rule] = [
         lambda view: iter(()),
         _write_filters,
     ),
-    Dropped("algorithm.train_temperature", "Trinity divides training logits by the sampling temperature", "sampling"),
     Dropped("algorithm.rollout_correction", "Trinity's trainer corrects nothing between rollout and training", None),
     Dropped("algorithm.rollout_correction.**", "Trinity's trainer corrects nothing between rollout and training"),
     Code(

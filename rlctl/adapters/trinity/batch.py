@@ -45,9 +45,9 @@ def supervised(view: Reading) -> bool:
 
 def sizes(view: Reading) -> tuple[int, int, int, int]:
     """B, n, T and s in effect; 1 where they are no numbers."""
-    batch, group, interval = (
-        _whole(view.get(key)) for key in ("buffer.batch_size", "algorithm.repeat_times", "synchronizer.sync_interval")
-    )
+    own = view.get("synchronizer.explorer_sync_interval") if view.version >= (0, 6) else None
+    batch, group = _whole(view.get("buffer.batch_size")), _whole(view.get("algorithm.repeat_times"))
+    interval = _whole(own or view.get("synchronizer.sync_interval"))
     train = view.get("buffer.train_batch_size")
     return batch, group, train if isinstance(train, int) and train > 0 else batch * group, interval
 
@@ -403,7 +403,7 @@ def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
 
 def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
     keys = ("trainer.critic_warmup", "trainer.trainer_config.trainer.critic_warmup")
-    key = next((key for key in keys if view.written(key)), keys[0])
+    key = keys[0] if view.version >= (0, 6) else keys[1]
     value = view.get(key)
     if isinstance(value, int):
         each = train_steps_per_step(view)
@@ -435,9 +435,12 @@ def _write_critic_warmup(view: Writing) -> Iterator[Out]:
 
 def _read_sync(view: Reading) -> Iterator[Flow]:
     interval = sizes(view)[3]
-    for key in ("synchronizer.explorer_sync_interval", "synchronizer.trainer_sync_interval"):
-        if view.written(key) and view.get(key) == interval:
-            yield Flow((), None, (view.path(key),), "mapped", "the same as sync_interval")
+    key = "synchronizer.explorer_sync_interval"
+    if view.written(key) and view.get(key) == interval:
+        yield Flow((), None, (view.path(key),), "mapped", "steps between synchronisations")
+    key = "synchronizer.trainer_sync_interval"
+    if view.written(key) and view.get(key) == train_steps_per_step(view):
+        yield Flow((), None, (view.path(key),), "mapped", "the same in trainer steps")
     offset = view.get("synchronizer.sync_offset")
     if isinstance(offset, int):
         how: How = "derived" if interval > 1 and offset else "mapped"
@@ -510,7 +513,7 @@ RULES: list[Rule] = [
         "batch.balance",
         True,
         since="0.6",
-        also=(K("trainer.trainer_config.trainer.balance_batch", True),),
+        also=(K("trainer.trainer_config.trainer.balance_batch", True, until="0.5"),),
     ),
     Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
     Code(
@@ -537,7 +540,7 @@ RULES: list[Rule] = [
     ),
     Code(
         "critic warm-up",
-        (K("trainer.critic_warmup", 0, "0.6"), K("trainer.trainer_config.trainer.critic_warmup", 0)),
+        (K("trainer.critic_warmup", 0, "0.6"), K("trainer.trainer_config.trainer.critic_warmup", 0, until="0.5")),
         ("schedule.critic_warmup_steps",),
         _read_critic_warmup,
         _write_critic_warmup,

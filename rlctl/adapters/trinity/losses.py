@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl import arithmetic
+from rlctl.adapters.known import known_keys
 from rlctl.adapters.rules import (
     Code,
     Dropped,
@@ -44,8 +45,13 @@ LOSSES = {
 
 
 def _arguments(view: Reading) -> dict[str, Any]:
+    """The loss's arguments; of Trinity's own losses only those that there are, so that a misspelt one is told."""
     args = view.get(f"{X}policy_loss_fn_args")
-    return dict(args) if isinstance(args, Mapping) else {}
+    if not isinstance(args, Mapping):
+        return {}
+    own, listed = _name(view) in OTHER_LOSSES, known_keys("rlctl.adapters.trinity", "run")
+    place = view.path(f"{X}policy_loss_fn_args")
+    return {key: value for key, value in args.items() if not own or (*place, key) in listed}
 
 
 def _name(view: Reading) -> str:
@@ -82,7 +88,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
     if name not in LOSSES or any(value != FURTHER.get(key) for key, value in further.items()):
         yield Flow((*to, "name"), "other", keys)
         yield Flow((*to, "kind"), name, keys)
-        yield Flow((*to, "args"), args, tuple((*place, key) for key in args) or (place,))
+        yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
         return
     yield Flow((*to, "name"), LOSSES[name], keys)
     yield Flow((), None, tuple((*place, key) for key in further), "mapped", "Trinity's default too")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl import arithmetic
-from rlctl.adapters.rules import By, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import By, Code, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
 from rlctl.adapters.trinity.train import deciding, strategy
@@ -70,16 +70,15 @@ def _write_micro(view: Writing) -> Iterator[Out]:
         yield Flow(key, micro["per_replica"], size, same=True, always=True)
         return
     share = arithmetic.devices_per_sequence(view.config.train.engine)
-    note = f"{micro['per_replica']} tokens of a replica / {share} GPUs" if share > 1 else ""
-    yield Flow(
-        view.path("trainer.max_token_len_per_gpu"),
-        max(1, micro["per_replica"] // share),
-        size,
-        "derived" if share > 1 else "mapped",
-        note,
-        same=share == 1,
-        always=True,
-    )
+    tokens, note = max(1, micro["per_replica"] // share), ""
+    config = view.config
+    longest = config.model.max_context_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens
+    if view.version < (0, 6) and tokens * share < longest:
+        tokens, note = -(-longest // share), f"Trinity raises it to the longest sequence of {longest} tokens"
+    elif share > 1:
+        note = f"{micro['per_replica']} tokens of a replica / {share} GPUs"
+    how: How = "derived" if note else "mapped"
+    yield Flow(view.path("trainer.max_token_len_per_gpu"), tokens, size, how, note, same=not note, always=True)
 
 
 def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -> Code:

@@ -8,6 +8,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    BadValueError,
     Code,
     Dropped,
     Flow,
@@ -26,6 +27,7 @@ from rlctl.adapters.trinity.keys import MODEL, ROLL
 from rlctl.adapters.values import (
     Emptied,
     Listed,
+    Names,
     Partly,
 )
 
@@ -178,6 +180,8 @@ def _read_lora(view: Reading) -> Iterator[Flow]:
     if not isinstance(several, list) or not several:
         yield Flow(view.to("model.lora"), None, used)
         return
+    if not isinstance(several[0], Mapping):
+        raise BadValueError(f"holds {several[0]!r}; expected a mapping for each adapter")
     root = (*view.path("model.lora_configs"), 0)
     yield Flow(view.to("model.lora"), {}, ())
     values = {
@@ -276,8 +280,7 @@ TOP: list[Rule] = [
         "continue_from_checkpoint",
         "checkpoint.resume",
         True,
-        Partly({True: "auto", False: "never"}),
-        write_when=lambda view: view.get("checkpoint.resume") != "path",
+        Names({True: "auto", False: "never"}, "Trinity goes on from the run's own folder, or starts anew"),
     ),
     Key("ray_namespace", "environment.ray.namespace", "", Emptied("")),
     Key("model.model_path", "model.path", ABSENT, always=True),

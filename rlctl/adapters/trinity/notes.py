@@ -108,12 +108,15 @@ OVERWRITTEN = (
             "training_rollout_mode",
             "enable_exp_buffer",
             "remove_previous_ckpt_in_save",
+            "resume_mode",
+            "resume_from_path",
         )
     ),
     *(f"algorithm.{name}" for name in ("gamma", "lam", "adv_estimator", "norm_adv_by_std_in_grpo", "use_kl_in_reward")),
     "algorithm.kl_penalty",
     *(f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "horizon", "target_kl")),
     "data.train_batch_size",
+    "actor_rollout_ref.hybrid_engine",
     "actor_rollout_ref.actor.optim.warmup_style",
     "critic.optim.warmup_style",
 )
@@ -202,7 +205,7 @@ NOTES: tuple[Noted, ...] = (
         "Trinity does not use it yet", "algorithm.rollout_correction", "algorithm.rollout_correction.**", since="0.6"
     ),
     *carried("SFT warm-up of old Trinity", "algorithm.use_token_level_loss"),
-    *carried("Trinity's data pipelines", "data_processor", "data_processor.**"),
+    *carried("Trinity's data pipelines", "data_processor.**"),
     *carried(
         "adapters in Trinity's engines", "model.fully_sharded_loras", "model.max_cpu_loras", "model.lora_configs.**"
     ),
@@ -230,11 +233,9 @@ NOTES: tuple[Noted, ...] = (
     *carried("Trinity's service mode", "explorer.min_running_model_num", "explorer.db_url"),
     *carried(
         "Trinity's explorer",
-        "explorer.bench_on_latest_checkpoint",
         "explorer.over_rollout.**",
         "explorer.dynamic_timeout.**",
     ),
-    *carried("which trainer Trinity runs", "trainer.trainer_type"),
     *carried("Trinity's trainer", f"{TC}.**", TC, "trainer.megatron.**", "trainer.trust_remote_code"),
     *carried(
         "Trinity's synchroniser",
@@ -245,12 +246,10 @@ NOTES: tuple[Noted, ...] = (
     *carried(
         "Trinity's synchroniser",
         "synchronizer.ray_namespace",
-        "synchronizer.explorer_sync_interval",
-        "synchronizer.trainer_sync_interval",
     ),
     *carried("Trinity's monitor", "monitor.detailed_stats", "monitor.monitor_args", "monitor.monitor_args.**"),
     *carried("packing of tasks", "cod.**"),
-    *carried("Trinity's services", "service", "service.**"),
+    *carried("Trinity's services", "service.**"),
     *dead(
         "an empty section",
         "algorithm",
@@ -265,5 +264,10 @@ NOTES: tuple[Noted, ...] = (
         "stages",
         f"{E}.taskset",
     ),
+    *unsupported("every checkpoint of the run would be evaluated", "explorer.bench_on_latest_checkpoint"),
+    *unsupported(
+        "the trainer would synchronise at another rhythm than the explorer", "synchronizer.trainer_sync_interval"
+    ),
+    *unsupported("the explorer would synchronise at another rhythm", "synchronizer.explorer_sync_interval"),
     *unsupported("Trinity would show its own dashboard", "monitor.dashboard"),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rlctl.adapters.rules import (
     ABSENT,
+    BadValueError,
     By,
     Code,
     Dropped,
@@ -23,7 +24,6 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import ACTOR, TC
 from rlctl.adapters.values import (
-    Emptied,
     Listed,
     Names,
     Off,
@@ -71,6 +71,8 @@ def _read_auxiliary(view: Reading) -> Iterator[Flow]:
     if not isinstance(several, Mapping):
         return
     for name, item in several.items():
+        if not isinstance(item, Mapping):
+            raise BadValueError(f"holds {item!r} for {name}; expected a mapping")
         place, to = (*view.path(root), name), ("buffer", "auxiliary", name)
         form = item.get("format") or {}
         kind = str(form.get("prompt_type", "messages"))
@@ -178,7 +180,42 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
 LEVELS = Names({"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "ERROR": "error"})
 
 
+def _read_plain(view: Reading) -> Iterator[Flow]:
+    """Keys that say nothing beyond what is meant anyway, and the display of progress."""
+    if view.get("trainer.trainer_type") == "verl":
+        yield Flow(
+            (), None, (view.path("trainer.trainer_type"),), "mapped", "the trainer that Trinity has for all but Tinker"
+        )
+    elif view.get("trainer.trainer_type") == "tinker":
+        yield Flow(view.to("model.tinker"), {}, (view.path("trainer.trainer_type"),))
+    for block in ("data_processor", "service"):
+        if not view.get(block):
+            yield Flow((), None, (view.path(block),), "mapped", "holds nothing")
+    note = "a progress bar; nothing that is computed depends on it"
+    inside = [
+        *(f"explorer_input.{name}" for name in ("taskset", "tasksets", "eval_tasksets")),
+        "trainer_input.experience_buffer",
+    ]
+    for name in inside:
+        place = view.path(f"buffer.{name}")
+        several = view.get(f"buffer.{name}")
+        roots = [(*place, index) for index in range(len(several))] if isinstance(several, list) else [place]
+        yield Flow((), None, tuple((*root, "enable_progress_bar") for root in roots), "mapped", note)
+    mode, latest = view.get("mode"), "explorer.bench_on_latest_checkpoint"
+    if mode != "bench":
+        yield Flow((), None, (view.path(latest),), "dead", "Trinity reads it in mode bench only")
+    elif view.get(latest):
+        yield Flow((), None, (view.path(latest),), "mapped", "one checkpoint is evaluated: the newest")
+
+
 OUTPUT: list[Rule] = [
+    Code(
+        "what is meant anyway",
+        (K("trainer.trainer_type", "verl"), K("explorer.bench_on_latest_checkpoint", False)),
+        (),
+        _read_plain,
+        lambda view: iter(()),
+    ),
     Code(
         "experience buffer",
         (
@@ -232,20 +269,13 @@ OUTPUT: list[Rule] = [
         "checkpoint.keep_last",
         By({"0.5": None, "0.6": 0}),
         Off(0),
-        also=(K(f"{TC}.trainer.max_actor_ckpt_to_keep", None),),
+        also=(K(f"{TC}.trainer.max_actor_ckpt_to_keep", None, until="0.5"),),
     ),
-    Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
-    Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
-    Key(f"{TC}.trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", False),
-    Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None),
-    Key(
-        f"{TC}.trainer.resume_mode",
-        "checkpoint.resume",
-        ABSENT,
-        Names({"auto": "auto", "disable": "never", "resume_path": "path"}),
-        write_when=lambda view: view.get("checkpoint.resume") == "path",
-    ),
-    Key(f"{TC}.trainer.resume_from_path", "checkpoint.resume_path", "", Emptied("")),
+    Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None, until="0.5"),
+    Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False, until="0.5"),
+    Dropped("checkpoint.delete_previous", "Trinity keeps checkpoints by their number"),
+    Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None, until="0.5"),
+    Dropped("checkpoint.resume_path", "Trinity goes on from the run's own folder only", None),
     Key(
         f"{ACTOR}.checkpoint.save_contents",
         "checkpoint.save_contents",
@@ -281,6 +311,7 @@ OUTPUT: list[Rule] = [
         f"{TC}.trainer.device",
         "placement.device",
         ABSENT,
+        until="0.5",
         write_when=lambda view: view.get("placement.device") != "auto",
     ),
     *[

@@ -9,6 +9,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    BadValueError,
     By,
     Code,
     Dropped,
@@ -293,6 +294,8 @@ def _read_sampling(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to(f"rollout.sampling.{name}"), default if value is None else value, (key,), same=True)
         if own is not None:
             yield Flow((), None, (view.path(f"model.{name}"),), "dead", "the task set's value decides")
+    if root.get("rollout_args.temperature", None) is not None and view.version >= (0, 6):
+        yield from _read_train_temperature(view, root)
     top_k = root.get("rollout_args.top_k", None)
     yield Flow(
         view.to("rollout.sampling.top_k"),
@@ -307,6 +310,29 @@ def _read_sampling(view: Reading) -> Iterator[Flow]:
     limit = root.get("rollout_args.max_tokens", None)
     if isinstance(limit, int):
         yield Flow(view.to("rollout.per_turn_tokens"), limit, (root.path("rollout_args.max_tokens"),), same=True)
+
+
+def _read_train_temperature(view: Reading, root: Reading) -> Iterator[Flow]:
+    """Since 0.6 training logits are divided by the model's temperature, whatever the task set says."""
+    drawn, common = root.get("rollout_args.temperature"), view.get("model.temperature")
+    if drawn != common and common == 1.0:
+        to, note = (
+            view.to("algorithm.train_temperature"),
+            "training logits are divided by model.temperature, which is 1",
+        )
+        yield Flow(to, "one", (root.path("rollout_args.temperature"),), "derived", note)
+
+
+def _write_train_temperature(view: Writing) -> Iterator[Out]:
+    used = (view.to("algorithm.train_temperature"),)
+    if view.config.algorithm.train_temperature == "sampling" or view.config.rollout.sampling.temperature == 1:
+        yield Flow((), None, used)
+    elif view.version >= (0, 6) and view.config.data.train:
+        yield Flow(
+            view.path("model.temperature"), 1.0, used, "derived", "training logits stay as they are", always=True
+        )
+    else:
+        yield Lost(used, "Trinity divides training logits by the sampling temperature")
 
 
 def _write_sampling(view: Writing) -> Iterator[Out]:
@@ -324,6 +350,7 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
         ):
             used = (view.to(f"rollout.sampling.{name}"),)
             yield Flow((*root, "rollout_args", name), value, used, same=name != "top_k", always=name == "temperature")
+    yield from _write_train_temperature(view)
     yield Flow(
         view.path("model.temperature"), sampling.temperature, (view.to("rollout.sampling.temperature"),), same=True
     )
@@ -386,6 +413,8 @@ def _read_models(view: Reading) -> Iterator[Flow]:
     names = {"model_path": "path", "name": "name", "engine_num": "replicas", "tensor_parallel_size": "tensor"}
     for index, item in enumerate(several if isinstance(several, list) else []):
         place, to = (*view.path("explorer.auxiliary_models"), index), ("rollout", "auxiliary_models", index)
+        if not isinstance(item, Mapping):
+            raise BadValueError(f"holds {item!r}; expected a mapping for each model")
         for key, value in item.items():
             if key in names and value is not None:
                 yield Flow((*to, names[key]), value, ((*place, key),), same=True)
@@ -403,6 +432,22 @@ def _write_models(view: Writing) -> Iterator[Out]:
                 yield Flow((*root, key), item[field], ((*used, field),), same=True, always=True)
         for key, value in item["settings"].items():
             yield Flow((*root, key), value, ((*used, "settings"),), always=True)
+
+
+REPEAT = "explorer.max_repeat_times_per_runner"
+
+
+def _read_repeat(view: Reading) -> Iterator[Flow]:
+    if view.written(REPEAT) and view.get(REPEAT) in (None, 1):
+        yield Flow(view.to("rollout.split_groups"), view.get(REPEAT) == 1, (view.path(REPEAT),))
+
+
+def _write_repeat(view: Writing) -> Iterator[Out]:
+    split, used = view.config.rollout.split_groups, (view.to("rollout.split_groups"),)
+    if view.explicit("rollout.split_groups"):
+        yield Flow(view.path(REPEAT), 1 if split else None, used, always=True)
+    else:
+        yield Flow((), None, used)
 
 
 def _read_ratio(view: Reading) -> Iterator[Flow]:
@@ -485,6 +530,7 @@ EXPLORER: list[Rule] = [
             "rollout.sampling.top_k",
             "rollout.sampling.log_probs",
             "rollout.per_turn_tokens",
+            "algorithm.train_temperature",
         ),
         _read_sampling,
         _write_sampling,
@@ -556,6 +602,14 @@ EXPLORER: list[Rule] = [
         for name in ["additional_prompts", "generation_batch_prompts", "max_generation_batches"]
     ],
     Key("explorer.runner_per_model", "rollout.runners_per_engine", 8),
+    Code(
+        "responses of a runner",
+        (K("explorer.max_repeat_times_per_runner", None),),
+        ("rollout.split_groups",),
+        lambda view: _read_repeat(view),
+        lambda view: _write_repeat(view),
+        "1 where each response of a group is a request of its own",
+    ),
     Key("explorer.runner_state_report_interval", "rollout.report_every", 0, WHOLE),
     Tree("explorer.env_vars", "rollout.environment"),
     Key(
@@ -589,7 +643,6 @@ EXPLORER: list[Rule] = [
         Dropped(f"rollout.{name}", "Trinity has no such key")
         for name in (
             "max_running_prompts",
-            "split_groups",
             "environments.**",
             "evaluation_environments.**",
             "log_evaluation_responses",

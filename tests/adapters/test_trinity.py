@@ -1,0 +1,299 @@
+"""What Trinity-RFT's keys mean, release by release: each case was read in Trinity's own source."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl.adapters import dialect
+from rlctl.adapters.table import generic
+from rlctl.adapters.tree import find, put
+from rlctl.config import config_from, to_plain
+from rlctl.documents import parse_dotted, read_yaml
+from rlctl.report import Bucket, Report
+from rlctl.translate import read_document, write
+
+from .cases import BASE
+
+SHARED = Path(__file__).parents[3] / "shared"
+TRAINER = "trainer.trainer_config"
+ACTOR = f"{TRAINER}.actor_rollout_ref.actor"
+PLAIN: dict[str, Any] = {
+    "algorithm": {"algorithm_type": "grpo", "repeat_times": 8},
+    "model": {"model_path": "org/model", "max_prompt_tokens": 512, "max_response_tokens": 512, "max_model_len": 1024},
+    "cluster": {"node_num": 1, "gpu_per_node": 8},
+    "buffer": {"batch_size": 32, "explorer_input": {"taskset": {"name": "t", "path": "data"}}},
+    "trainer": {"save_interval": 10},
+}
+
+
+def read_with(release: str, **keys: Any) -> tuple[dict[str, Any], Report]:
+    """The plain canonical config of a small file with some keys set; ``__`` stands for a dot."""
+    tree: dict[str, Any] = yaml.safe_load(yaml.safe_dump(PLAIN))
+    for name, value in keys.items():
+        put(tree, parse_dotted(name), value)
+    document = read_yaml(yaml.safe_dump(tree), "run.yaml")
+    loaded, report = read_document(document, dialect=f"trinity@{release}", environment={})
+    assert loaded is not None, [finding.message for finding in report.errors]
+    return dict(to_plain(loaded.config)), report
+
+
+CASES: list[tuple[str, dict[str, Any], str, Any]] = [
+    # Arguments replace their defaults, and loss_agg_mode replaces the one among them.
+    (
+        "0.6",
+        {"algorithm.policy_loss_fn_args": {"clip_range": 0.1, "loss_agg_mode": "seq-mean-token-sum"}},
+        "algorithm.aggregation.mode",
+        "token_mean",
+    ),
+    ("0.6", {"algorithm.loss_agg_mode": "seq-mean-token-sum"}, "algorithm.aggregation.mode", "seq_mean_token_sum"),
+    (
+        "0.6",
+        {"algorithm.loss_agg_mode": "seq-mean-token-sum", "algorithm.policy_loss_fn_args": {"clip_range": 0.1}},
+        "algorithm.aggregation.mode",
+        "token_mean",
+    ),
+    ("0.6", {"algorithm.algorithm_type": "gspo"}, "algorithm.aggregation.mode", "token_mean"),
+    (
+        "0.6",
+        {"algorithm.algorithm_type": "gspo", "algorithm.policy_loss_fn_args": {"clip_range": 0.1}},
+        "algorithm.aggregation.mode",
+        "seq_mean_token_mean",
+    ),
+    (
+        "0.6",
+        {"algorithm.policy_loss_fn_args": {"clip_range": 0.1, "enable_sequence_masking": True}},
+        "algorithm.policy_loss.name",
+        "other",
+    ),
+    ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.name", "other"),
+    ("0.6", {"algorithm.algorithm_type": "on_policy_distill"}, "algorithm.policy_loss.name", "ppo_clip"),
+    ("0.6", {"algorithm.algorithm_type": "dapo"}, "algorithm.kl_in_loss", None),
+    ("0.6", {}, "algorithm.kl_in_loss.estimator", "k2"),
+    # The gradient clip is under another key in each release.
+    ("0.5", {"trainer.grad_clip": 0.5, "algorithm.optimizer.clip_grad": 0.25}, "train.optimizer.max_grad_norm", 0.5),
+    ("0.6", {"trainer.grad_clip": 0.5, "algorithm.optimizer.clip_grad": 0.25}, "train.optimizer.max_grad_norm", 0.25),
+    ("0.5", {"trainer.grad_clip": 0.5, f"{ACTOR}.grad_clip": 0.125}, "train.optimizer.max_grad_norm", 0.125),
+    (
+        "0.5",
+        {"trainer.trainer_strategy": "megatron", "algorithm.optimizer.clip_grad": 0.25},
+        "train.optimizer.max_grad_norm",
+        0.25,
+    ),
+    # verl's optimizer is replaced in 0.5 and decides in 0.6.
+    ("0.5", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.learning_rate", 1e-6),
+    ("0.6", {f"{ACTOR}.optim.lr": 1e-3}, "train.optimizer.learning_rate", 1e-3),
+    # A warm-up of 0 steps is one in 0.5 and leaves it to the ratio in 0.6; a step of the trainer is all its passes.
+    ("0.5", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.learning_rate_schedule.warmup.ticks", 0),
+    ("0.6", {"algorithm.optimizer.lr_warmup_steps": 0}, "train.learning_rate_schedule.warmup.ticks", None),
+    (
+        "0.6",
+        {"algorithm.optimizer.lr_warmup_steps": 5, f"{ACTOR}.ppo_epochs": 2},
+        "train.learning_rate_schedule.warmup.ticks",
+        10,
+    ),
+    # Micro-batches: 0.5 raises them to the longest sequence, and lets the actor's own keys decide.
+    ("0.5", {"trainer.max_token_len_per_gpu": 600}, "batch.micro.per_replica", 1024),
+    ("0.6", {"trainer.max_token_len_per_gpu": 600}, "batch.micro.per_replica", 600),
+    (
+        "0.5",
+        {"trainer.max_token_len_per_gpu": 4096, f"{ACTOR}.ppo_max_token_len_per_gpu": 2048},
+        "batch.micro.per_replica",
+        2048,
+    ),
+    (
+        "0.6",
+        {"trainer.max_token_len_per_gpu": 4096, f"{ACTOR}.ppo_max_token_len_per_gpu": 2048},
+        "batch.micro.per_replica",
+        4096,
+    ),
+    # Old log-probs.
+    ("0.5", {f"{TRAINER}.algorithm.rollout_correction.bypass_mode": False}, "algorithm.old_log_probs", "recompute"),
+    ("0.6", {f"{TRAINER}.algorithm.rollout_correction.bypass_mode": False}, "algorithm.old_log_probs", "rollout"),
+    ("0.6", {"algorithm.bypass_old_logprobs": False}, "algorithm.old_log_probs", "recompute"),
+    # The critic of 0.5 clips values to the old ones unless told otherwise.
+    ("0.5", {"algorithm.algorithm_type": "ppo"}, "critic.value_loss.clip", 0.0),
+    ("0.6", {"algorithm.algorithm_type": "ppo"}, "critic.value_loss.clip", 0.5),
+    ("0.6", {"algorithm.algorithm_type": "ppo", "trainer.param_offload": True}, "critic.engine.offload", "parameters"),
+    # Since 0.6 training logits are divided by the model's temperature.
+    ("0.6", {"buffer.explorer_input.taskset.rollout_args.temperature": 0.7}, "algorithm.train_temperature", "one"),
+    ("0.5", {"buffer.explorer_input.taskset.rollout_args.temperature": 0.7}, "algorithm.train_temperature", "sampling"),
+    # Models beside the policy take devices of the explorer.
+    (
+        "0.6",
+        {"explorer.auxiliary_models": [{"model_path": "org/judge", "engine_num": 2}]},
+        "placement.rollout_devices",
+        3,
+    ),
+    # Steps of the explorer between synchronisations make a canonical step.
+    ("0.6", {"synchronizer.sync_interval": 2, "synchronizer.explorer_sync_interval": 4}, "batch.prompts_per_step", 128),
+    # Megatron recomputes everything unless told otherwise.
+    ("0.6", {"trainer.trainer_strategy": "megatron"}, "train.engine.recompute_granularity", "full"),
+]
+
+
+@pytest.mark.parametrize(("release", "keys", "canonical", "expected"), CASES)
+def test_a_key_means_what_it_means_in_its_release(
+    release: str, keys: dict[str, Any], canonical: str, expected: Any
+) -> None:
+    plain, _ = read_with(release, **keys)
+    assert find(plain, tuple(canonical.split("."))) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "key"),
+    [
+        ("0.6", "trainer.grad_clip"),
+        ("0.6", f"{ACTOR}.grad_clip"),
+        ("0.5", f"{ACTOR}.optim.lr"),
+        ("0.6", f"{TRAINER}.trainer.critic_warmup"),
+        ("0.5", "algorithm.optimizer.clip_grad"),
+        ("0.6", "algorithm.kl_penalty_fn"),
+    ],
+)
+def test_a_key_that_its_release_ignores_is_dead(release: str, key: str) -> None:
+    _, report = read_with(release, **{key: "k2" if key.endswith("fn") else 2})
+    assert [entry.bucket for entry in report.accounting if entry.key == key] == [Bucket.DEAD]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "buffer.explorer_input.taskset.format.promt_key",
+        "buffer.explorer_input.taskset.rollout_args.temprature",
+        "buffer.trainer_input.experience_buffer.capacitty",
+        "algorithm.policy_loss_fn_args.clip_rang",
+        f"{ACTOR}.ppo_epoch",
+        "explorer.rollout_model.enforce_eagre",
+        "synchronizer.sync_intervall",
+    ],
+)
+def test_a_misspelt_key_is_unknown_wherever_it_stands(key: str) -> None:
+    _, report = read_with("0.6", **{key: 1})
+    assert [entry.bucket for entry in report.accounting if entry.key == key] == [Bucket.UNKNOWN]
+
+
+def test_names_of_the_users_own_are_no_unknown_keys() -> None:
+    taskset = "buffer.explorer_input.taskset"
+    keys = {f"{taskset}.workflow_args.mine": 1, f"{taskset}.reward_fn_args.mine": 1, "explorer.env_vars.MINE": "1"}
+    _, report = read_with("0.6", **keys)
+    assert Bucket.UNKNOWN not in {entry.bucket for entry in report.accounting}
+
+
+def written(release: str, **changes: Any) -> dict[str, Any]:
+    """What is written for a config with some canonical keys set."""
+    tree: dict[str, Any] = yaml.safe_load(yaml.safe_dump(BASE))
+    for name, value in changes.items():
+        put(tree, tuple(name.split(".")), value)
+    text, report = write_plain(tree, release)
+    assert text is not None, report.findings
+    return dict(yaml.safe_load(text))
+
+
+def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]:
+    config = config_from(tree)
+    loaded, _ = read_document(read_yaml(yaml.safe_dump({"rlctl": 1, **tree}), "run.yaml"), dialect="rlctl")
+    assert loaded is not None
+    assert loaded.config == config
+    return write(loaded, f"trinity@{release}", options={"carried": "none"})
+
+
+@pytest.mark.parametrize(
+    ("release", "changes", "key", "expected"),
+    [
+        # 0 would leave nothing of any gradient.
+        ("0.6", {"train.optimizer.max_grad_norm": None}, "algorithm.optimizer.clip_grad", 1e9),
+        ("0.5", {"train.optimizer.max_grad_norm": 0.5}, "trainer.grad_clip", 0.5),
+        # Whole seconds, or Trinity refuses the file.
+        ("0.6", {"rollout.timeouts.response": 900.0}, "explorer.max_timeout", 900),
+        ("0.6", {"sync.timeout": 1200.0}, "synchronizer.sync_timeout", 1200),
+        # Training logits stay as they are where only the task set has a temperature.
+        (
+            "0.6",
+            {"algorithm.train_temperature": "one", "rollout.sampling.temperature": 0.7},
+            "buffer.explorer_input.taskset.rollout_args.temperature",
+            0.7,
+        ),
+        ("0.6", {"algorithm.train_temperature": "one", "rollout.sampling.temperature": 0.7}, "model.temperature", 1.0),
+        # Engines that leave a trainer whole nodes.
+        (
+            "0.6",
+            {
+                "placement": {"layout": "colocated", "nodes": 3, "devices_per_node": 8},
+                "rollout.parallel": {"tensor": 4},
+            },
+            "explorer.rollout_model.engine_num",
+            2,
+        ),
+        (
+            "0.6",
+            {
+                "placement": {"layout": "colocated", "nodes": 1, "devices_per_node": 8},
+                "rollout.parallel": {"tensor": 8},
+            },
+            "explorer.rollout_model.tensor_parallel_size",
+            4,
+        ),
+    ],
+)
+def test_a_value_is_written_as_trinity_takes_it(release: str, changes: dict[str, Any], key: str, expected: Any) -> None:
+    value = find(written(release, **changes), tuple(key.split(".")))
+    assert value == expected
+    assert isinstance(value, type(expected))
+
+
+def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
+    def taken(**keys: Any) -> str:
+        tree = yaml.safe_load(yaml.safe_dump(PLAIN))
+        for name, value in keys.items():
+            put(tree, parse_dotted(name), value)
+        return dialect("trinity").take(read_yaml(yaml.safe_dump(tree), "run.yaml")).version
+
+    assert taken() == "0.6"
+    assert taken(**{"trainer.grad_clip": 1.0}) == "0.5"
+    assert taken(**{"trainer.param_offload": True}) == "0.6"
+    assert taken(**{f"{TRAINER}.trainer.critic_warmup": 5}) == "0.5"
+
+
+# The shared material, where it is beside the repository
+
+
+def documented() -> dict[str, Any]:
+    path = SHARED / "reference" / "documented_keys.yaml"
+    return dict(yaml.safe_load(path.read_text())["trinity"]) if path.exists() else {}
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no shared reference material here")
+@pytest.mark.parametrize("release", ["0.5", "0.6"])
+def test_every_documented_key_is_known(release: str) -> None:
+    unknown = []
+    for name, facts in documented().items():
+        tree: dict[str, Any] = {}
+        path = [int("0") if part == "[]" else part for part in name.replace("[]", ".[]").split(".")]
+        put(tree, tuple(path), (facts or {}).get("default") or "x")
+        if path[0] == "stages":
+            put(tree, ("stages", 0, "stage_name"), "first")
+        _, report = read_document(
+            read_yaml(yaml.safe_dump(tree), "x.yaml"), dialect=f"trinity@{release}", environment={}
+        )
+        unknown += [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN]
+    assert unknown == []
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no shared examples here")
+def test_the_examples_have_no_unknown_keys_and_carry_what_is_rare() -> None:
+    carried: dict[Any, set[str]] = defaultdict(set)
+    for path in sorted((SHARED / "corpus" / "trinity").rglob("*.yaml")):
+        document = read_yaml(path.read_text(encoding="utf-8"), path.name)
+        if "process" in document.values:
+            continue  # a Data-Juicer recipe among the examples
+        _, report = read_document(document, dialect="trinity", environment={"TRINITY_MODEL_PATH": "org/model"})
+        for entry in report.accounting:
+            assert entry.bucket is not Bucket.UNKNOWN, (path, entry)
+            if entry.bucket is Bucket.CARRIED:
+                carried[generic(parse_dotted(entry.key))].add(path.name)
+    assert {key: files for key, files in carried.items() if len(files) > 2} == {}
