@@ -54,9 +54,8 @@ def _read_prompts(view: Reading) -> Iterator[Flow]:
     for place in _sources(view):
         if column:
             yield Flow((*place, "prompt_key"), column, used, same=True)
-            yield Flow((*place, "prompt_type"), kind, used)
+            yield Flow((*place, "prompt_type"), kind, used if kind == "raw" else ())
         yield Flow((*place, "answer_key"), ANSWER, ())
-        yield Flow((*place, "source_key"), None, ())
         yield Flow((*place, "tag_key"), view.get(f"{D}.tag"), (view.path(f"{D}.tag"),), same=True)
 
 
