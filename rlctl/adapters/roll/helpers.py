@@ -6,10 +6,11 @@ ROLL drops them like every key that its dataclasses do not have, once the others
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rlctl.adapters.tree import find
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 from rlctl.report import Bucket, Entry, Report
 
@@ -49,6 +50,9 @@ def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> E
     if name is not None:
         note = f"no key of ROLL's own: other keys take its value by ${{{dotted(name)}}}"
         return replace(entry, bucket=Bucket.MAPPED, targets=(), note=note)
+    stands = _NODE.fullmatch(str(entry.value))
+    if stands and isinstance(find(document.values, tuple(stands[1].split("."))), Mapping):
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"stands for the keys of {stands[1]}")
     if entry.at is not None and document.name and entry.at.file != document.name:
         return replace(
             entry, bucket=Bucket.DEAD, note="no key of ROLL's own, in an included file, and no other key names it"

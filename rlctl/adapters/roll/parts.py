@@ -11,7 +11,7 @@ from rlctl.adapters.roll.strategies import (
     is_engine,
     is_strategy,
 )
-from rlctl.adapters.roll.workers import FSDP2, MEGATRON, engine_written, strategy
+from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
 from rlctl.adapters.rules import (
     ABSENT,
     Absent,
@@ -324,6 +324,8 @@ def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tu
             (f"{s}param_dtype",),
             (f"{s}reduce_dtype",),
         )
+    if name in DEEPSPEED:
+        return ("float32", dtype, "float32"), ((), (m,), ())
     return (dtype, dtype, "float32"), ((m,), (m,), ())
 
 

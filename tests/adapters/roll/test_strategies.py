@@ -100,6 +100,7 @@ def test_deepspeed_of_older_files_runs_as_fsdp2() -> None:
     engine: Any = config.train.engine
     assert (engine.source, engine.reshard_after_forward, engine.offload) == ("deepspeed", False, "optimizer")
     assert engine.source_args == {"gradient_clipping": "auto"}
+    assert (config.train.precision.parameters, config.train.precision.compute) == ("float32", "bfloat16")
     assert not [item.key for item in report.accounting if item.bucket is Bucket.UNKNOWN]
 
 
