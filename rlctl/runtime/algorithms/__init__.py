@@ -1,7 +1,9 @@
 """The algorithms: pure functions on tensors, one file a kind. torch only: no Ray, no engine, no config.
 
-    rewards ──advantages──▶ advantages ──policy_losses──▶ per-token losses ──aggregation──▶ loss
-                                          kl, entropy, value_loss, supervised ──▶ ┘
+    rewards ──rewards──▶ ──advantages──▶ advantages ──policy_losses──▶ per-token losses ──aggregation──▶ loss
+    which count ──filters──▶ masks, weights of responses ──────────────▶ ┤
+    rollout log-probs ──correction──▶ masks, weights of tokens ────────▶ ┤
+                                        kl, entropy, value_loss, supervised ──▶ ┘
 
 Everything is **packed** (see ``packed``): ``[N]`` is one number a counted token, sequence after sequence; ``[B]`` one
 number a sequence; ``lengths [B]`` says where one sequence ends. There is no padding and no mask to forget.

@@ -73,6 +73,7 @@ def make_samples(count: int) -> list[Sample]:
         length = int(torch.randint(6, 20, (), generator=generator))
         columns = {name: torch.randn(length, generator=generator) for name in ("advantages",)}
         columns["old_log_probs"] = torch.full((length,), -4.0)
+        columns["rollout_log_probs"] = torch.full((length,), -4.0)
         samples.append(Sample(torch.randint(0, 64, (length,), generator=generator), torch.arange(length) >= 3, columns))
     return samples
 
