@@ -227,11 +227,6 @@ def bridge(prefix: str, to: str, like: str) -> Code:
     return Code(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
 
 
-def other_engine(prefix: str, to: str, *names: str) -> list[Rule]:
-    """Blocks of engines that rlctl only translates."""
-    return [Tree(f"{prefix}.{name}", f"{to}.args") for name in names]
-
-
 def micro(
     to: str,
     *,

@@ -32,7 +32,6 @@ from rlctl.adapters.verl.parts import (
     megatron,
     micro,
     offloads_since,
-    other_engine,
     precision,
     strategy,
 )
@@ -140,7 +139,7 @@ def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", blo
     return [
         under("fsdp2", role, *sharded),
         under("megatron", role, *megatron(block or f"{prefix}.megatron", role.to, like)),
-        *other_engine(prefix, role.to, "veomni", "torchtitan"),
+        *[under(name, role, Tree(f"{prefix}.{name}", f"{role.to}.args")) for name in ("veomni", "torchtitan")],
     ]
 
 
