@@ -95,6 +95,19 @@ def _write_clip(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{A}.clip_ratio" if old else f"{A}.clip_ratio_{side}"), value, used, same=True)
 
 
+REPLAY = Names({"disabled": "off", "R2": "recompute", "R3": "rollout"})
+
+
+def _replays_in(block: str) -> Any:
+    """Whether the engine that replays routes is this one; it stands in the engine's block since 0.9.1."""
+
+    def chosen(view: Writing) -> bool:
+        engine = view.get("train.engine")
+        return view.version >= (0, 9) and block in (engine["name"], engine.get("kind"))
+
+    return chosen
+
+
 AGGREGATION = "algorithm.aggregation.mode"
 OWN_AGGREGATION = "seq_mean_token_mean"
 
@@ -563,12 +576,24 @@ RULES: list[Rule] = [
         ]
     ],
     Dropped("algorithm.loss_weights.**", "verl weighs its losses by their coefficients only"),
+    *[
+        Key(
+            f"{A}.{block}.router_replay.mode",
+            "algorithm.router_replay",
+            ABSENT,
+            REPLAY,
+            since="0.7",
+            write_when=_replays_in(block),
+        )
+        for block in ("megatron", "veomni")
+    ],
     Key(
         f"{A}.router_replay.mode",
         "algorithm.router_replay",
         "disabled",
-        Names({"disabled": "off", "R2": "recompute", "R3": "rollout"}),
+        REPLAY,
         since="0.7",
+        write_when=lambda view: view.version < (0, 9),
     ),
     Dropped("algorithm.preset", "verl has no presets"),
     Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),

@@ -169,8 +169,8 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     def default(name: str, value: Any) -> Any:
         return Like(f"{like}.{name}") if like else value
 
-    def key(name: str, field: str, value: Any, convert: Any = None) -> Key:
-        extra = {} if convert is None else {"convert": convert}
+    def key(name: str, field: str, value: Any, convert: Any = None, **more: Any) -> Key:
+        extra = more if convert is None else {"convert": convert, **more}
         return Key(f"{m}{name}", f"{to}.{field}", default(name, value), **extra)
 
     t = "override_transformer_config."
@@ -183,7 +183,7 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
         key("expert_tensor_parallel_size", "expert_tensor", None, Partly({None: None, "None": None})),
         key("sequence_parallel", "sequence_parallel", True),
         offloads(prefix, to, like),
-        key("grad_offload", "offload_gradients", False),
+        key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),
         key("use_distributed_optimizer", "distributed_optimizer", True),
         key("use_dist_checkpointing", "distributed_checkpointing", False),
         key("dist_checkpointing_path", "checkpoint_path", None, Partly({"": None})),
