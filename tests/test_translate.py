@@ -382,3 +382,43 @@ def test_composed_defaults_are_read_as_their_release_and_carry_little(release: s
     assert report.dialect == f"verl@{release[1:4]}"
     assert report.shares()["unknown"] == 0
     assert loaded is not None, [finding.message for finding in report.errors][:3]
+
+
+NAMED = """
+data: {train_files: a.parquet, train_batch_size: 64, max_prompt_length: 1024, max_response_length: "${data.max_prompt_length}"}
+actor_rollout_ref: {model: {path: org/model}, actor: {ppo_mini_batch_size: 16}, rollout: {n: 8}}
+algorithm: {adv_estimator: grpo}
+trainer:
+  {n_gpus_per_node: 8, total_training_steps: 5, save_freq: "${trainer.test_freq}", test_freq: 5, experiment_name: "${trainer.project_name}-x", project_name: p}
+"""
+
+
+def test_interpolations_of_other_keys_are_translated_or_resolved_with_a_note() -> None:
+    values, _ = _translated(NAMED, "verl")
+    assert _at(values, "data.max_response_length") == "${data.max_prompt_length}"
+    assert _at(values, "trainer.experiment_name") == "${trainer.project_name}-x"
+    assert _at(values, "trainer.save_freq") == 5
+    values, report = _translated(NAMED, "trinity")
+    assert values["name"] == "${project}-x"
+    assert _at(values, "model.max_response_tokens") == 1024
+    told = [finding.key for finding in report.findings if finding.code == "interpolation-resolved"]
+    assert told == ["trainer.save_freq", "model.max_response_tokens"]
+
+
+def test_a_value_computed_from_the_environment_says_that_it_does_not_follow_it() -> None:
+    text = WORKED.replace("total_training_steps: 100", 'total_training_steps: "${oc.env:STEPS,100}"')
+    values, report = _translated(text, "trinity")
+    assert _at(values, "buffer.total_steps") == 400
+    assert "buffer.total_steps" in [item.key for item in report.findings if item.code == "environment-fixed"]
+    values, report = _translated(text, "verl")
+    assert _at(values, "trainer.total_training_steps") == "${oc.env:STEPS,100}"
+    assert not [item for item in report.findings if item.code == "environment-fixed"]
+
+
+def test_a_comment_travels_once() -> None:
+    text = WORKED.replace("data: {", "data: {  # all of it\n  ").replace("n: 8}", "n: 8}  # the group")
+    loaded, report = read_document(_document(text), environment={})
+    for target in ("trinity", "verl", "rlctl"):
+        done = translate_loaded(loaded, report, target)
+        assert str(done.text).count("the group") == 1, target
+        assert str(done.text).count("all of it") == 1, target

@@ -112,6 +112,7 @@ class Reader:
         flows = self._flows()
         self._place(flows, leaves)
         self._account(leaves)
+        self._tell_resolved(leaves)
         self._restore()
         name_choices(self.tree)
         textual = frozenset(self.expressions)
@@ -290,6 +291,18 @@ class Reader:
     @property
     def _plain(self) -> dict[str, str]:
         return plain_keys(self.table)
+
+    def _tell_resolved(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Say of an interpolation of another key that it does not survive, because what it names is not one canonical key."""
+        for leaf, value in leaves.items():
+            if not isinstance(value, str) or not _NODE.search(value) or self._silent(leaf, value):
+                continue
+            live = [flow for flow, problem in self.used.get(leaf, ()) if flow.to and not problem]
+            if live and not any(flow.to in self.expressions for flow in live):
+                message = f"'{dotted(leaf)}: {value}' goes on as its value; what it names has no counterpart of its own"
+                self.findings.append(
+                    Finding("interpolation-resolved", Level.NOTE, message, dotted(leaf), self.document.at(leaf))
+                )
 
     # The source's ledger
 

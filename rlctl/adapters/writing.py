@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -171,6 +171,7 @@ class Writer:
         for rule in self.table.rules:
             for flow in rule.write(view):
                 self._lose(flow) if isinstance(flow, Lost) else self._flow(flow)
+        self._settle_expressions()
         self._put_comments()
         self._drop()
         self._put_back()
@@ -224,6 +225,26 @@ class Writer:
                 f"'{shown[0]}: {shown[1]}' is computed with the environment of now; it does not follow its variables"
             )
             self.out.findings.append(Finding("environment-fixed", Level.NOTE, message, shown[0]))
+
+    def _settle_expressions(self) -> None:
+        """Write the value where an expression names a key that is not written itself, so that nothing could find it."""
+        for path, value in list(self.out.resolved.items()):
+            text = str(find(self.out.values, path))
+            absent = [name for name in _NODE.findall(text) if isinstance(find(self.out.values, split(name)), Absent)]
+            if absent:
+                put(self.out.values, path, value)
+                del self.out.resolved[path]
+                message = (
+                    f"'{dotted(path)}' is written as its value {value}; '{absent[0]}', which it names, is not written"
+                )
+                self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
+                self.out.origins = [
+                    replace(entry, value=value) if entry.key == dotted(path) else entry for entry in self.out.origins
+                ]
+
+    def _tell_resolved(self, path: KeyPath, value: Any, name: str) -> None:
+        message = f"'{dotted(path)}' is written as its value {value}; '{name}', which it names, is not written as it is"
+        self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
 
     def _comment(self, key: KeyPath, flow: Flow) -> None:
         """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
@@ -287,6 +308,7 @@ class Writer:
         names = _NODE.findall(text)
         if all(name in self._targets for name in names):
             return _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
+        self._tell_resolved(flow.to, flow.value, next(name for name in names if name not in self._targets))
         return flow.value
 
     def _item_text(self, item: Any, keys: Sequence[KeyPath]) -> Any:
