@@ -133,9 +133,14 @@ class Several:
     """What the keys set, by place."""
     keys: dict[tuple[Any, ...], tuple[Key, Any]] = field(default_factory=dict)
     """The keys and their values, by place."""
+    options: frozenset[str] = frozenset()
+    """The options of choices that the keys belong to: keys of one option are together, and no others with them."""
 
     def take(self, key: Key, value: Any, base: dict[str, Any]) -> bool:
         """Add a key, unless it contradicts what is there, or the config would be none."""
+        options = frozenset(part for part in key.pattern.split(".") if "<" in part)
+        if self.keys and options != self.options:
+            return False
         tree, place = tree_of(key, value, base)
         sets = {path: item for path, item in _plain_leaves(tree) if find(base, path) != item}
         if any(self._contradicts(path, item) for path, item in sets.items()) or place in self.keys:
@@ -148,6 +153,7 @@ class Several:
         except ConfigError:
             return False
         self.tree, self.chosen, self.keys[place] = merged, {**self.chosen, **sets}, (key, value)
+        self.options = options
         return True
 
     def _contradicts(self, path: tuple[Any, ...], item: Any) -> bool:
