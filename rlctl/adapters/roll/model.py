@@ -16,6 +16,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     InexpressibleError,
     K,
     Key,
@@ -137,6 +138,9 @@ def _write_template(view: Writing) -> Iterator[Out]:
 
 # LoRA
 
+LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+"""All linear layers by name, as ROLL's examples tell the rollout engine, which does not know ``all-linear``."""
+
 
 def _read_lora(view: Reading) -> Iterator[Flow]:
     target = view.get(f"{A}.model_args.lora_target")
@@ -169,9 +173,11 @@ def _write_lora(view: Writing) -> Iterator[Out]:
     used = (view.to("model.lora.target_modules"), view.to("model.lora.rank"), view.to("model.lora.alpha"))
     if alpha != int(alpha):
         yield Lost(used[2:], f"ROLL's lora_alpha is a whole number; {round(alpha)} is used")
-    for role in (A, INFER):
+    for role, target in ((A, names), (INFER, names.replace("all-linear", LINEAR))):
         m = f"{role}.model_args."
-        yield Flow(view.path(f"{m}lora_target"), names, (*used[:1], view.to("model.lora")), always=True)
+        note = "" if target == names else "the engine wants modules by name; these are those of Qwen and Llama"
+        how: How = "derived" if note else "mapped"
+        yield Flow(view.path(f"{m}lora_target"), target, (*used[:1], view.to("model.lora")), how, note, always=True)
         yield Flow(view.path(f"{m}lora_rank"), lora["rank"], used[1:2], same=True, always=True)
         yield Flow(view.path(f"{m}lora_alpha"), round(alpha), used[2:], always=True)
 

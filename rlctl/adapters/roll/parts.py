@@ -280,7 +280,8 @@ def precision(worker: str, to: str) -> Code:
     own = (
         K(m, "bf16"),
         *(K(f"{t}{name}", False) for name in ("bf16", "fp16")),
-        *(K(f"{s}{name}") for name in ("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "param_dtype")),
+        *(K(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
+        K(f"{s}accumulate_allreduce_grads_in_fp32", False),
         K(f"{s}reduce_dtype", "fp32"),
     )
 

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from rlctl import arithmetic
+from rlctl.adapters.roll.model import ATTENTION
 from rlctl.adapters.roll.parts import training, types_of
-from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes
+from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes, unsharded
 from rlctl.adapters.roll.workers import (
     MEGATRON,
     data_parallel,
@@ -260,7 +261,7 @@ def _write_types(view: Writing) -> Iterator[Out]:
     used = (view.to(f"{root}.compute"),)
     to = "reference.engine" if isinstance(view.get("reference.engine"), Mapping) else "train.engine"
     yield Flow(view.path(f"{REF}.model_args.dtype"), DTYPES.write(compute, view), used, always=True)
-    if engine_written(view, to) == "fsdp2" and compute != "bfloat16":
+    if engine_written(view, to) == "fsdp2" and compute != "bfloat16" and not unsharded(view, to):
         key = f"{REF}.strategy_args.strategy_config.param_dtype"
         yield Flow(view.path(key), DTYPES.write(compute, view), used)
     if root == "reference.precision":
@@ -280,6 +281,13 @@ def _read_attention(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, (view.path(key),), "dead", "Megatron picks the attention itself")
     elif strategy(view, A) in MEGATRON or view.get(key) == view.get(f"{A}.model_args.attn_implementation"):
         yield Flow((), None, (view.path(key),), "mapped", "as the policy")
+
+
+def _write_attention(view: Writing) -> Iterator[Out]:
+    to = "reference.engine" if isinstance(view.get("reference.engine"), Mapping) else "train.engine"
+    name, used = view.get("model.attention"), (view.to("model.attention"),)
+    if has_reference(view) and engine_written(view, to) == "fsdp2" and name in ("sdpa", "flash_attention_2"):
+        yield Flow(view.path(f"{REF}.model_args.attn_implementation"), ATTENTION.write(name, view), used)
 
 
 _types = tuple(
@@ -315,7 +323,7 @@ REFERENCE: list[Rule] = [
         (K(f"{REF}.model_args.attn_implementation", None),),
         (),
         _read_attention,
-        lambda view: iter(()),
+        _write_attention,
     ),
     forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
     Dropped("reference.compile", "ROLL does not compile", None),

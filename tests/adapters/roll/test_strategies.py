@@ -219,9 +219,9 @@ def test_lora_takes_twice_the_rank_and_is_told_to_the_engine() -> None:
     assert (found.rank, found.alpha, found.target_modules) == (16, 32, ("q_proj", "k_proj"))
     values, _ = written(model__lora={"rank": 4, "alpha": 8.0, "target_modules": ["all-linear"]})
     for role in ("actor_train", "actor_infer"):
-        assert {"lora_target": "all-linear", "lora_rank": 4, "lora_alpha": 8}.items() <= values[role][
-            "model_args"
-        ].items()
+        assert {"lora_rank": 4, "lora_alpha": 8}.items() <= values[role]["model_args"].items()
+    assert values["actor_train"]["model_args"]["lora_target"] == "all-linear"
+    assert values["actor_infer"]["model_args"]["lora_target"].startswith("q_proj,k_proj")
 
 
 @pytest.mark.parametrize(("name", "args"), [("native", {}), ("qwen2_5", {}), ("qwen3", {"enable_thinking": True})])
@@ -249,3 +249,9 @@ def test_a_template_of_ones_own_is_lost_and_its_arguments_too() -> None:
     assert bucket(report, "model.chat_template") is Bucket.UNSUPPORTED
     values, _ = written(model__chat_template_args={"enable_thinking": True})
     assert values["actor_train"]["data_args"]["template"] == "qwen3"
+
+
+def test_a_reference_attends_as_the_policy() -> None:
+    values, _ = written(model__attention="flash_attention_2", algorithm__kl_in_loss={"coefficient": 0.001})
+    for role in ("actor_train", "reference"):
+        assert values[role]["model_args"]["attn_implementation"] == "fa2"
