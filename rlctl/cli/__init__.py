@@ -37,7 +37,7 @@ from rlctl.errors import ExitCode, RlctlError
 app = typer.Typer(
     name="rlctl",
     help="One config, every trainer: translate, check, run and watch reinforcement-learning post-training.\n\n"
-    "Reads verl and Trinity-RFT configs and its own. Exit codes: 0 clean, 1 failed, 2 usage, 3 done with findings.",
+    "Reads verl, Trinity-RFT and ROLL configs and its own. Exit codes: 0 clean, 1 failed, 2 usage, 3 done with findings.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -37,7 +37,7 @@ def convert(
         typer.Option(
             "--to",
             metavar="DIALECT",
-            help="What to write: [b]verl[/b], [b]trinity[/b], [b]rlctl[/b], or one with [b]@version[/b].",
+            help="What to write: [b]verl[/b], [b]trinity[/b], [b]roll[/b], [b]rlctl[/b], or one with [b]@version[/b].",
             autocompletion=completion.dialects,
         ),
     ],

@@ -26,6 +26,8 @@ print("CODE", code, "MODULES", " ".join(sorted({name.partition(".")[0] for name 
         ["convert", "--help"],
         ["convert", "{config}", "--to", "verl"],
         ["check", "{config}"],
+        ["diff", "{config}", "{config}"],
+        ["batch", "{config}"],
         ["plan", "{config}", "--cluster", "1x8"],
         ["explain", "train.optimizer"],
         ["schema"],
