@@ -12,7 +12,7 @@ from typing import Any
 
 from rlctl import arithmetic
 from rlctl.adapters.roll.run import TOTAL, Every
-from rlctl.adapters.roll.workers import data_parallel, ranks
+from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
 from rlctl.adapters.rules import (
     BadValueError,
     Code,
@@ -111,13 +111,13 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
         each, note = _kept_size(view, share), f"{total} responses / {count} ranks"
     elif micro.by == "tokens":
         most = longest(view)
-        each = _divisor(share, max(1, micro.per_replica // most))
+        each = largest_divisor(share, max(1, micro.per_replica // most))
         note = (
             f"{micro.per_replica} tokens are {each} responses of up to {most}; ROLL's own dynamic batching would change "
             "the number of responses of an optimizer step"
         )
     else:
-        each = _divisor(share, micro.per_replica)
+        each = largest_divisor(share, micro.per_replica)
         note = f"{total} responses / {count} ranks = {share}, in micro-batches of {each}"
     how: How = "mapped" if micro.by == "responses" and each == micro.per_replica else "derived"
     yield Flow(view.path(PER_DEVICE), each, places[1:], how, note if how == "derived" else "", always=True)
@@ -136,11 +136,6 @@ def longest(view: Writing) -> int:
     if config.algorithm.objective.choice in ("sft", "dpo") and config.data.max_sequence_tokens:
         return config.data.max_sequence_tokens
     return config.data.max_prompt_tokens + config.rollout.max_response_tokens
-
-
-def _divisor(share: int, most: int) -> int:
-    """The largest micro-batch of at most so many that a rank's share divides into."""
-    return next(size for size in range(min(share, most), 0, -1) if share % size == 0)
 
 
 def _write_mini(view: Writing) -> Iterator[Out]:

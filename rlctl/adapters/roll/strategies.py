@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
 from rlctl.adapters.rules import (
     ABSENT,
@@ -139,13 +140,7 @@ class Shards(Same):
         if value != "all":
             return value
         shared = view.get(f"{self.to}.sequence_parallel", 1)
-        return _all_devices(view) if isinstance(shared, int) and shared > 1 else 1
-
-
-def _all_devices(view: Writing) -> int:
-    from rlctl import arithmetic
-
-    return arithmetic.train_devices(view.config)
+        return arithmetic.train_devices(view.config) if isinstance(shared, int) and shared > 1 else 1
 
 
 def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> Code:

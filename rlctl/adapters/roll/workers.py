@@ -67,26 +67,6 @@ def data_parallel(view: Reading, worker: str = "actor_train") -> int | None:
     return len(devices) // each
 
 
-def data_parallel_written(view: Writing, section: str = "train") -> int | None:
-    """The data-parallel ranks that what is written will have: of the policy, or of another canonical section.
-
-    None where the devices do not divide; the arithmetic's own words for it are in ``why_not_parallel``.
-    """
-    try:
-        return ranks(view, section)
-    except PlanError:
-        return None
-
-
-def why_not_parallel(view: Writing, section: str = "train") -> str:
-    """Why there is no number of ranks."""
-    try:
-        ranks(view, section)
-    except PlanError as error:
-        return str(error)
-    return ""
-
-
 def ranks(view: Writing, section: str = "train") -> int:
     """The data-parallel ranks of a canonical section's model.
 
