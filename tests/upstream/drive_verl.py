@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.metadata
 import json
 import os
 import sys
@@ -20,17 +21,22 @@ from unittest import mock
 LOGITS = [[0.0, 0.4, -0.6, 1.5], [-0.2, 0.05, 2.0, 0.0]]
 """New minus old log-probs of two responses of four and three tokens."""
 ADVANTAGES = [[1.0, 1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, -1.0]]
+COMPUTED = ("vanilla", "gspo", "cispo", "gpg", "sapo")
+"""Losses that need nothing but log-probs and advantages."""
 MASK = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]]
+VLLM = "0.18.0"
 KL = [[0.1, -0.7, 2.5, 0.0], [-3.5, 0.2, 0.3, 0.0]]
 """Policy minus reference log-probs."""
 
 
-def renamed() -> None:
-    """Give Transformers the name that older releases of verl import."""
+def pretend() -> None:
+    """Give Transformers the name that older releases of verl import, and a version to the vLLM that is not installed."""
     import transformers
 
     if not hasattr(transformers, "AutoModelForVision2Seq"):
         transformers.AutoModelForVision2Seq = transformers.AutoModelForImageTextToText
+    real = importlib.metadata.version
+    importlib.metadata.version = lambda name: VLLM if name == "vllm" else real(name)
 
 
 def composed(question):
@@ -40,7 +46,8 @@ def composed(question):
 
     folder = Path(verl.__file__).parent / "trainer" / "config"
     with initialize_config_dir(config_dir=str(folder), version_base=None):
-        return compose(question["config"], overrides=question["overrides"])
+        name = question["config"]
+        return compose("ppo_trainer" if name == "generation" else name, overrides=question["overrides"])
 
 
 def validated(cfg) -> None:
@@ -69,7 +76,7 @@ def no_models():
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError):
             model = importlib.import_module("verl.workers.config").HFModelConfig
-            stack.enter_context(mock.patch.object(model, "__post_init__", lambda self: None))
+            stack.enter_context(mock.patch.object(model, "__post_init__", return_value=None))
         yield
 
 
@@ -95,30 +102,26 @@ def update_numbers(cfg):
     """What the trainer asks of an update: ``PPOTrainer._update_actor`` and ``_update_critic`` with a stand-in for the workers."""
     from verl.trainer.ppo.v1 import trainer_base as base
 
-    numbers = {}
-    for role in ("actor", "critic"):
-        batch = SimpleNamespace(extra_info={})
-        metrics = {"metrics": {"actor/mfu": 0.0, "mfu": 0.0}}
-        workers = mock.Mock()
-        workers.update_actor.return_value = metrics
-        workers.train_mini_batch.return_value.get.return_value = metrics
-        trainer = mock.Mock(config=cfg, actor_rollout_wg=workers, critic_wg=workers)
-        with mock.patch.multiple(base, rename_dict=lambda *a: {f"{role}/mfu": 0.0}, reduce_metrics=lambda m: m):
-            getattr(base.PPOTrainer, f"_update_{role}")(trainer, batch, {})
-        wanted = batch.extra_info
-        trainer = SimpleNamespace(
-            config=cfg, use_critic=role == "critic", global_steps=0 if role == "critic" else 10**9
-        )
-        if role == "critic":
-            trainer.config = cfg
-        numbers[role] = {
-            "mini_batch_responses": wanted["mini_batch_size"],
-            "epochs": wanted["epochs"],
-            "shuffle": bool(wanted["dataloader_kwargs"]["shuffle"]),
-            "temperature": wanted["temperature"],
-            "multiple": base.PPOTrainer._get_required_batch_multiple(trainer, 1) if role == "actor" else None,
-        }
-    return numbers
+    return {"actor": update_of(base, cfg, "actor"), "critic": update_of(base, cfg, "critic")}
+
+
+def update_of(base, cfg, role):
+    """What ``_update_actor`` or ``_update_critic`` asks of its workers."""
+    batch = SimpleNamespace(extra_info={})
+    workers = mock.Mock()
+    workers.update_actor.return_value = {"metrics": {}}
+    workers.train_mini_batch.return_value.get.return_value = {"metrics": {}}
+    trainer = mock.Mock(config=cfg, actor_rollout_wg=workers, critic_wg=workers)
+    answered = {f"{role}/mfu": 0.0}
+    with mock.patch.multiple(base, rename_dict=lambda *a: dict(answered), reduce_metrics=lambda metrics: metrics):
+        getattr(base.PPOTrainer, f"_update_{role}")(trainer, batch, {})
+    asked = batch.extra_info
+    return {
+        "mini_batch_responses": asked["mini_batch_size"],
+        "epochs": asked["epochs"],
+        "shuffle": bool(asked["dataloader_kwargs"]["shuffle"]),
+        "temperature": asked["temperature"],
+    }
 
 
 def learning_rates(optim, steps, ticks):
@@ -162,10 +165,9 @@ def losses(cfg, actor):
     function = core_algos.get_policy_loss_fn(mode)
     found = {"mode": mode, "aggregation": actor.loss_agg_mode}
     actor.global_batch_info.update(dp_size=1, batch_num_tokens=int(mask.sum()), global_batch_size=len(MASK))
-    if mode in ("vanilla", "gspo", "cispo", "gpg"):
-        arguments = {"config": actor} if mode != "gpg" else {"config": actor}
+    if mode in COMPUTED:
         value, _ = function(
-            torch.zeros_like(new), new, advantages, mask, loss_agg_mode=actor.loss_agg_mode, **arguments
+            torch.zeros_like(new), new, advantages, mask, loss_agg_mode=actor.loss_agg_mode, config=actor
         )
         found["policy"] = float(value)
     kl = torch.tensor(KL)
@@ -239,7 +241,7 @@ def ppo_numbers(cfg, question):
         if numbers["needs_critic"]:
             numbers["critic_rates"] = learning_rates(cfg.critic.optim, steps, question["ticks"])
     optim = actor.optim
-    numbers["optimizer"] = {"weight_decay": optim.weight_decay, "betas": list(optim.betas), "clip": optim.clip_grad}
+    numbers["optimizer"] = {"weight_decay": optim.weight_decay, "betas": listed(optim.betas), "clip": optim.clip_grad}
     return numbers
 
 
@@ -264,32 +266,40 @@ def sft_numbers(cfg, question):
         "save_every": cfg.trainer.save_freq,
         "evaluate_every": cfg.trainer.test_freq,
         "devices": cfg.trainer.nnodes * cfg.trainer.n_gpus_per_node,
-        "rates": learning_rates(cfg.optim, steps, question["ticks"]) if cfg.engine.strategy in ENGINES else None,
-        "optimizer": {"weight_decay": optim.weight_decay, "betas": list(optim.betas), "clip": optim.clip_grad},
+        "rates": learning_rates(cfg.optim, steps, question["ticks"]) if type(optim).__name__ in OPTIMIZERS else None,
+        "optimizer": {"weight_decay": optim.weight_decay, "betas": listed(optim.betas), "clip": optim.clip_grad},
     }
 
 
-ENGINES = ("fsdp", "fsdp2", "megatron")
+def listed(value):
+    """A list, also where a quoted override made it text."""
+    return json.loads(value) if isinstance(value, str) else list(value)
+
+
+OPTIMIZERS = ("FSDPOptimizerConfig", "McoreOptimizerConfig")
+"""Those whose schedules are read here: FSDP's and Megatron's."""
 
 
 def answer(question):
     """Accepted with numbers, or refused with verl's words."""
     try:
         cfg = composed(question)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever verl raises is its answer
         return {"accepted": False, "stage": "compose", "error": f"{type(error).__name__}: {error}"}
     try:
         if question["config"].startswith("ppo"):
             validated(cfg)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever verl raises is its answer
         return {"accepted": False, "stage": "validate", "error": f"{type(error).__name__}: {error}"}
     try:
         numbers = {}
         if question["config"].startswith("ppo"):
             numbers = ppo_numbers(cfg, question)
+        elif question["config"] == "generation":
+            numbers = plain_numbers(cfg)
         elif question["config"].startswith("sft_trainer_engine"):
             numbers = sft_numbers(cfg, question)
-    except Exception:
+    except Exception:  # noqa: BLE001 - told to the test
         return {"accepted": True, "broken": traceback.format_exc()[-3000:]}
     return {"accepted": True, "numbers": numbers}
 
@@ -298,7 +308,7 @@ def main() -> None:
     """Answer every line of standard input on what standard output was; what verl prints goes elsewhere."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    renamed()
+    pretend()
     for line in sys.stdin:
         out.write(json.dumps(answer(json.loads(line)), default=str) + "\n")
         out.flush()
