@@ -214,12 +214,11 @@ def _advantage(config: Config, told: dict[str, Any], name: str) -> Iterator[Pair
 def _devices(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
     if all(told["gpus"]):
         yield "devices", [config.placement.nodes, config.placement.devices_per_node], told["gpus"]
-    if told["mode"] in ("both", "explore", "bench"):
+    if told["mode"] in ("both", "explore", "bench") and config.rollout.engine.choice != "external":
         yield "tensor", config.rollout.parallel.tensor, told["tensor"]
     if told["mode"] == "both" and config.placement.layout == "split":
-        yield "rollout devices", arithmetic.rollout_devices(config), told["rollout_gpus"]
-        if not config.rollout.auxiliary_models:
-            yield "training devices", arithmetic.train_devices(config), told["trainer_gpus"]
+        yield "rollout devices", arithmetic.rollout_devices(config), math.prod(told["gpus"]) - told["trainer_gpus"]
+        yield "training devices", arithmetic.train_devices(config), told["trainer_gpus"]
 
 
 def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Iterator[Pair]:

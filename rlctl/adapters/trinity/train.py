@@ -333,6 +333,14 @@ def overrides() -> list[Rule]:
 
 
 ADAM = Partly({"adam": "adamw", "AdamW": "adamw"})
+LOWEST = "algorithm.optimizer.min_lr_ratio"
+
+
+def _decays(view: Writing) -> bool:
+    """Whether the lowest learning rate is reached at all, so that Trinity's own 0.01 must not stand for it."""
+    return bool(view.get("train.learning_rate_schedule.name") == "cosine")
+
+
 TRAINER: list[Rule] = [
     *overrides(),
     Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6, always=True),
@@ -368,7 +376,8 @@ TRAINER: list[Rule] = [
         "ticks x k",
     ),
     Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
-    Key("algorithm.optimizer.min_lr_ratio", "train.learning_rate_schedule.min_ratio", 0.01),
+    Key(LOWEST, "train.learning_rate_schedule.min_ratio", 0.01, always=True, write_when=lambda view: _decays(view)),
+    Key(LOWEST, "train.learning_rate_schedule.min_ratio", 0.01, write_when=lambda view: not _decays(view)),
     *[
         Dropped(f"train.optimizer.{name}", "Trinity's optimizer has no such key")
         for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay", "args"]
