@@ -18,6 +18,7 @@ from rlctl.adapters.rules import (
     Reading,
     Rule,
     Tree,
+    When,
     Writing,
 )
 from rlctl.adapters.values import DTYPES, Listed, Names, Partly, offload
@@ -124,7 +125,12 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
         Key(f"{f}forward_prefetch", f"{to}.forward_prefetch", False, since="0.5"),
         Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(K(f"{f}min_num_params"),)),
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
-        Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),
+        When(
+            (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
+            lambda view: True,
+            lambda view: view.get(f"{to}.source") != "deepspeed",
+            "settings of another engine",
+        ),
         Key(f"{f}use_orig_params", f"{to}.source_args.use_orig_params", ABSENT, note="FSDP2 keeps them anyway"),
     ]
 
