@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 from rlctl.documents.paths import KeyPath
 
@@ -63,7 +64,7 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
         yield Flow((), None, (view.path("lambd"),), "dead", "only gae reads it")
     place = (view.path("gamma"),)
     if name in ("gae", "reinforce", "reinforce_plus_plus"):
-        yield Flow((*to, "gamma"), float(estimate.gamma), place, same=True)
+        yield Flow((*to, "gamma"), number(estimate.gamma), place, same=True)
     elif name == "other":
         yield Flow((*to, "args", "gamma"), estimate.gamma, place)
     else:

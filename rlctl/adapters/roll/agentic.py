@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.roll.spelled import Spelled
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import Off
@@ -55,7 +56,7 @@ def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[
     for key, (field, _) in {**PLAIN, **LISTS}.items():
         value = view.get(f"{manager}.{key}")
         shown = (
-            list(value) if isinstance(value, (list, tuple)) else float(value) if field == "format_penalty" else value
+            list(value) if isinstance(value, (list, tuple)) else number(value) if field == "format_penalty" else value
         )
         yield Flow((*to, field), shown, (view.path(f"{manager}.{key}"),), same=True)
     cls = view.get(f"{manager}.worker_cls")

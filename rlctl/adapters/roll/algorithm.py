@@ -8,6 +8,7 @@ from typing import Any
 
 from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
 from rlctl.adapters.roll.loss import loss_rule
+from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.rules import Code, Dropped, Flow, How, InexpressibleError, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import AGGREGATIONS, Names
 
@@ -41,7 +42,7 @@ def _read_kl_loss(view: Reading) -> Iterator[Flow]:
     yield Flow(to, {} if on else None, switch)
     if on:
         yield Flow((*to, "estimator"), "k3", ())
-        yield Flow((*to, "coefficient"), float(view.get("kl_loss_coef")), size, same=True)
+        yield Flow((*to, "coefficient"), number(view.get("kl_loss_coef")), size, same=True)
     elif view.written("kl_loss_coef"):
         yield Flow((), None, size, "dead", "use_kl_loss is off")
 
@@ -73,10 +74,10 @@ def _read_kl_reward(view: Reading) -> Iterator[Flow]:
     estimator = ESTIMATORS.read(view.get("kl_penalty"), view)
     target = view.get("target_kl")
     yield Flow((*to, "estimator"), estimator, (view.path("kl_penalty"),))
-    yield Flow((*to, "coefficient"), float(view.get("init_kl_coef")), (view.path("init_kl_coef"),), same=True)
+    yield Flow((*to, "coefficient"), number(view.get("init_kl_coef")), (view.path("init_kl_coef"),), same=True)
     yield Flow((*to, "adaptive"), target is not None, (view.path("target_kl"),))
     if target is not None:
-        yield Flow((*to, "target"), float(target), (view.path("target_kl"),), same=True)
+        yield Flow((*to, "target"), number(target), (view.path("target_kl"),), same=True)
     yield Flow((*to, "horizon"), view.get("kl_horizon"), (view.path("kl_horizon"),), same=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
 
 ROOT = "train_infer_correction"
@@ -38,7 +39,7 @@ def _read(view: Reading) -> Iterator[Flow]:
             view.to(f"{C}.weight"), view.get(f"{WEIGHT}.weight_type"), (view.path(f"{WEIGHT}.weight_type"),), same=True
         )
         to = view.to(f"{C}.weight_upper")
-        yield Flow(to, UNBOUND if upper is None else float(upper), (view.path(f"{WEIGHT}.upper_bound"),))
+        yield Flow(to, UNBOUND if upper is None else number(upper), (view.path(f"{WEIGHT}.upper_bound"),))
         yield Flow(
             view.to(f"{C}.detach"), bool(view.get(f"{WEIGHT}.detach")), (view.path(f"{WEIGHT}.detach"),), same=True
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.roll.numbers import number
 from rlctl.adapters.rules import Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 
 D = "algorithm.distillation"
@@ -30,7 +31,7 @@ def _read_offline(view: Reading) -> Iterator[Flow]:
     yield Flow((*to, "teacher"), view.get("teacher_pretrain") or "", (view.path("teacher_pretrain"),), same=True)
     yield Flow((*to, "loss"), view.get("kd_objective"), (view.path("kd_objective"),), same=True)
     weight = (view.path("distill_loss_weight"),)
-    yield Flow((*to, "coefficient"), float(view.get("distill_loss_weight")), weight, same=True)
+    yield Flow((*to, "coefficient"), number(view.get("distill_loss_weight")), weight, same=True)
     yield Flow((*to, "top_k"), view.get("logits_topk") or None, (view.path("logits_topk"),), same=True)
     for name in OFFLINE_ARGS:
         if view.written(name):
@@ -106,7 +107,7 @@ def _read_online(view: Reading) -> Iterator[Flow]:
     yield from _read_teacher(view, to)
     yield Flow((*to, "loss"), "reverse_kl", ())
     value = view.get(WEIGHT)
-    yield Flow((*to, "coefficient"), float(1.0 if value is None else value), (view.path(WEIGHT),), same=True)
+    yield Flow((*to, "coefficient"), 1.0 if value is None else number(value), (view.path(WEIGHT),), same=True)
     yield Flow((*to, "args", "estimator"), view.get("kl_penalty"), (view.path("kl_penalty"),))
     yield Flow((*to, "args", "with_rewards"), mixed, (view.path("use_opd"), view.path("is_pure_opd")))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.rules import Code, Flow, K, Lost, Out, Reading, Writing
 
 LOSS = "algorithm.policy_loss"
@@ -82,7 +83,7 @@ def _fixed(view: Reading, variant: str) -> Iterator[Flow]:
 def _read_dual(view: Reading) -> Iterator[Flow]:
     on, clip = view.get("dual_clip_loss"), view.get("pg_clip")
     to = view.to(f"{LOSS}.dual_clip")
-    if not on:
+    if not on or not is_number(clip):
         yield Flow(to, None, (view.path("dual_clip_loss"),))
         return
     note = f"1 + 2 x pg_clip {clip}"

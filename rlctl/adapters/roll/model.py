@@ -111,7 +111,7 @@ def _read_template(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, other, "dead", "global_template decides")
     elif view.written("global_template"):
         yield Flow((), None, (view.path("global_template"),), "mapped", "names none")
-    if name not in TEMPLATES:
+    if not isinstance(name, str) or name not in TEMPLATES:
         return
     text, args = TEMPLATES[name]
     used = (view.path(key),)
@@ -189,7 +189,7 @@ class Prefixes(Same):
     """Beginnings of parameter names with commas, which are patterns that end in a star."""
 
     def read(self, value: Any, view: Reading) -> Any:
-        items = value.split(",") if isinstance(value, str) else value or []
+        items = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
         return [f"{item.strip()}*" for item in items]
 
     def write(self, value: Any, view: Writing) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
 
 ROOT = "roll.pipeline.rlvr.rewards"
@@ -231,17 +232,16 @@ def _query_filter(view: Reading) -> tuple[dict[str, Any] | None, list[Any]]:
 
 
 def _filter(config: Mapping[str, Any], refill: bool) -> dict[str, Any]:
-    args = config.get("filter_args") or {}
+    args = config.get("filter_args")
+    args = args if isinstance(args, Mapping) else {}
     if config.get("type") == "std_filter":
-        return {
-            "name": "equal_groups",
-            "metric": "reward",
-            "threshold": max(0.0, float(args.get("std_threshold", -1))),
-            "refill": refill,
-        }
+        edge = args.get("std_threshold", -1)
+        if not is_number(edge) or edge < 0:
+            return {}  # no deviation is below 0: nothing is left out
+        return {"name": "equal_groups", "metric": "reward", "threshold": float(edge), "refill": refill}
     if config.get("type") == "mean_filter":
         low, high = args.get("threshold_down", -1), args.get("threshold_up", 1e9)
-        return {"name": "group_mean", "low": float(low), "high": float(high), "refill": refill}
+        return {"name": "group_mean", "low": number(low), "high": number(high), "refill": refill}
     return {}
 
 
@@ -267,7 +267,7 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         used.append(view.path("max_len_mask"))
     if view.get("difficulty_mask"):
         low, high = view.get("difficulty_low_threshold"), view.get("difficulty_high_threshold")
-        found.append({"name": "difficulty_mask", "low": float(low), "high": float(high)})
+        found.append({"name": "difficulty_mask", "low": number(low), "high": number(high)})
         used += [view.path(key) for key in MASKS[1:4]]
     if view.get("error_max_len_clip"):
         found.append({"name": "error_length", "max_tokens": view.get("error_max_len_threshold")})

@@ -419,14 +419,18 @@ def _write_mock(view: Writing) -> Iterator[Out]:
 
 
 def _read_variables(view: Reading) -> Iterator[Flow]:
-    for name, value in (view.get("system_envs") or {}).items():
+    for name, value in _mapping(view.get("system_envs")).items():
         place = (*view.path("system_envs"), name)
         yield Flow((*view.to("environment.variables"), name), _text(value), (place,), same=isinstance(value, str))
     for block, role in ROLES.items():
-        for name, value in (view.get(f"{block}.system_envs") or {}).items():
+        for name, value in _mapping(view.get(f"{block}.system_envs")).items():
             place = (*view.path(f"{block}.system_envs"), name)
             to = (*view.to("environment.role_variables"), role, name)
             yield Flow(to, _text(value), (place,), same=isinstance(value, str))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str:

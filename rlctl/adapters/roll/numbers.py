@@ -1,0 +1,15 @@
+"""ROLL: numbers as the canonical config has them; what is no number is left to the schema, which says where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def number(value: Any) -> Any:
+    """A whole number as a float, which the schema wants; anything else as it is."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def is_number(value: Any) -> bool:
+    """Whether one can calculate with it."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
