@@ -73,7 +73,7 @@ class Example:
         if self.dialect == "roll" and "\ndefaults:" in f"\n{text}":
             with initialize_config_dir(str(self.path.parent.resolve()), version_base=None), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of lists without _self_, which all of ROLL's are
-                own = OmegaConf.create({"hydra": OmegaConf.create(text).get("hydra") or {}})
+                own = OmegaConf.create({"hydra": yaml.safe_load(text).get("hydra") or {}})
                 tree = compose(self.path.stem)
                 OmegaConf.set_struct(tree, False)
                 return OmegaConf.merge(tree, own)
@@ -118,7 +118,7 @@ def _resolved(tree: Any, key: Any) -> Any:
     try:
         return tree[key]
     except OmegaConfBaseException:
-        raw = str(OmegaConf.to_container(tree, resolve=False)[key])  # type: ignore[index, call-overload]
+        raw = str(OmegaConf.to_container(tree, resolve=False)[key])  # type: ignore[index]
         return raw if "oc.env" in raw else ...
 
 

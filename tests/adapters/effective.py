@@ -472,7 +472,7 @@ def _trinity_tasksets(v: Values) -> list[Mapping[str, Any]]:
     return [one] if one else list(v.either("buffer.explorer_input.tasksets", []))
 
 
-def _trinity_sampling(v: Values, taskset: Mapping[str, Any]) -> tuple[float, float, int | None]:
+def _trinity_sampling(v: Values, taskset: Mapping[str, Any]) -> tuple[Any, Any, int | None]:
     """The model's temperature and top_p fill in what a taskset leaves out; its top_k never does."""
     args = taskset.get("rollout_args") or {}
     temperature = args.get("temperature") if args.get("temperature") is not None else v.either("model.temperature", 1.0)
@@ -606,7 +606,7 @@ def _roll_replicas(v: Values, actor: str, devices: int) -> int:
     if "megatron" in str(v.get(f"{actor}.strategy_args.strategy_name")):
         names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
         return max(1, devices // math.prod(v.either(f"{config}.{name}", 1) for name in names))
-    return max(1, devices // (v.either(f"{actor}.model_args.ulysses_size", 1) or 1))
+    return max(1, devices // int(v.either(f"{actor}.model_args.ulysses_size", 1)))
 
 
 def _roll_micro(v: Values, actor: str) -> tuple[str, int]:

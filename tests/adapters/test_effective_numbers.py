@@ -71,14 +71,13 @@ PENDING: dict[tuple[str, str], str] = {
     ("rlctl", "verl"): "aggregation",
     ("verl", "trinity"): "steps|aggregation|learning rate.*",
     ("verl", "roll"): "aggregation",
-    ("roll", "rlctl"): "learning rate.*",
     ("trinity", "verl"): "clip range|steps|aggregation|steps between checkpoints|learning rate.*",
     ("trinity", "rlctl"): "learning rate.*",
-    ("rlctl", "trinity"): "learning rate.*|steps",
-    ("trinity", "trinity"): "learning rate.*",
-    ("trinity", "roll"): "steps between checkpoints|responses of a mini-batch|learning rate.*",
+    ("rlctl", "trinity"): "learning rate.*",
+    ("trinity", "roll"): "steps between checkpoints|learning rate.*",
+    ("roll", "rlctl"): "learning rate.*",
     ("roll", "trinity"): "learning rate.*|temperature, top_p, top_k",
-    ("roll", "verl"): "aggregation",
+    ("roll", "verl"): "aggregation|learning rate.*",
 }
 """Numbers that are known to differ, by source and target, and are not mended yet; the aggregation is that of gspo and sapo, which
 verl fixes."""
@@ -141,14 +140,15 @@ def _unexplained(source: Numbers, target: Numbers, written: Written, ways: tuple
 
 
 @cache
-def _read(example: Example) -> tuple[Loaded, str, Numbers] | None:
-    """An example with its release and numbers; None where the oracle has no rules for it."""
+def _read(example: Example) -> tuple[Loaded, Numbers, Numbers] | None:
+    """An example with its numbers, as rlctl has them and as they are; None where the oracle has no rules for it."""
     loaded, report = example.read()
     if loaded is None:
         pytest.fail(f"{example.name}: {[finding.message for finding in report.errors]}")
     release = report.dialect.partition("@")[2]
     try:
-        return loaded, release, effective(example.dialect, example.plain(), version=_version(release), rows=ROWS)
+        own = canonical(loaded.config, ROWS)
+        return loaded, own, effective(example.dialect, example.plain(), version=_version(release), rows=ROWS)
     except Unsupported:
         return None
 
@@ -169,9 +169,9 @@ def test_rlctl_computes_what_an_example_computes(name: str) -> None:
     wrong, seen = {}, 0
     for example in _of(name):
         if (found := _read(example)) is not None:
-            loaded, _, numbers = found
+            _, own, numbers = found
             seen += 1
-            if apart := _open(differences(numbers, canonical(loaded.config, ROWS)), name, "rlctl"):
+            if apart := _open(differences(numbers, own), name, "rlctl"):
                 wrong[example.name] = apart
     assert wrong == {}, _told(wrong)
     assert seen > 10

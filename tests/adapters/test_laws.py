@@ -106,7 +106,8 @@ def _covers(whole: Any, part: Any) -> bool:
 def _check(section: str, target: str, base: dict[str, Any], data: st.DataObject, most: int = 20) -> dict[str, int]:
     """Every key of a section, many in one config; one that does not come back is tried again alone, where it has to."""
     drawn = [(key, data.draw(values(key.info), label=key.pattern)) for key in _keys(section)]
-    wrong, fates = [], defaultdict(int)
+    wrong: list[str] = []
+    fates: dict[str, int] = defaultdict(int)
     for group in together(drawn, base, most):
         for place, (fate, before, after) in _there_and_back(group, target).items():
             if fate not in GOOD and len(group.keys) > 1:
