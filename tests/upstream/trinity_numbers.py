@@ -46,6 +46,7 @@ LOST = {
     "advantage": "algorithm.advantage",
     "engine": "train.engine",
     "tensor": "rollout.parallel.tensor",
+    "learning rate": "train.learning_rate_schedule",
     "critic": "critic",
 }
 """The canonical keys of numbers that Trinity cannot always say."""
@@ -57,7 +58,8 @@ def differences(config: Config, told: dict[str, Any], unsupported: Sequence[str]
     lost = {
         name for name, key in LOST.items() if any(item == key or item.startswith(f"{key}.") for item in unsupported)
     }
-    return [f"{name}: rlctl {ours!r}, Trinity {theirs!r}" for name, ours, theirs in found if name not in lost]
+    kinds = [(name.partition(" at ")[0], name, ours, theirs) for name, ours, theirs in found]
+    return [f"{name}: rlctl {ours!r}, Trinity {theirs!r}" for kind, name, ours, theirs in kinds if kind not in lost]
 
 
 def _pairs(config: Config, told: dict[str, Any]) -> Iterator[Pair]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlctl import arithmetic
+from rlctl.adapters.known import known_keys
 from rlctl.adapters.rules import By, Code, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
@@ -110,7 +111,7 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
             reason = "Trinity's other passes take the trainer's tokens since 0.6"
             yield Flow((), None, (*by, *size), "mapped", "the trainer's") if same else Lost((*by, *size), reason)
             return
-        if view.version < (0, 6):
+        if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
             yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
         key = tokens if micro["by"] == "tokens" else responses
         yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)

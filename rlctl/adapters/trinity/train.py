@@ -235,9 +235,11 @@ def _read_warmup(view: Reading) -> Iterator[Flow]:
     yield from read_warmup(view, key, "train")
     ticks = view.get(key)
     warms = ticks > 0 or (ticks < 0 and view.get(f"{root}.lr_warmup_steps_ratio")) if isinstance(ticks, int) else False
-    if warms and _start(view.version, str(view.get(f"{root}.warmup_style") or view.get(f"{root}.lr_scheduler_type"))):
+    key = f"{root}.warmup_style" if view.get(f"{root}.warmup_style") else f"{root}.lr_scheduler_type"
+    if warms and _start(view.version, str(view.get(key))):
         start = view.get(f"{root}.lr") * view.get(f"{root}.min_lr_ratio")
-        yield Flow(view.to("train.learning_rate_schedule.warmup.start"), start, ())
+        note = "the warm-up of a cosine begins at its lowest rate"
+        yield Flow(view.to("train.learning_rate_schedule.warmup.start"), start, (view.path(key),), "derived", note)
 
 
 def _start(version: Version, name: str) -> bool:
