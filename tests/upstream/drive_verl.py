@@ -284,12 +284,12 @@ def answer(question):
     """Accepted with numbers, or refused with verl's words."""
     try:
         cfg = composed(question)
-    except Exception as error:  # noqa: BLE001 - whatever verl raises is its answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever verl raises is its answer
         return {"accepted": False, "stage": "compose", "error": f"{type(error).__name__}: {error}"}
     try:
         if question["config"].startswith("ppo"):
             validated(cfg)
-    except Exception as error:  # noqa: BLE001 - whatever verl raises is its answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever verl raises is its answer
         return {"accepted": False, "stage": "validate", "error": f"{type(error).__name__}: {error}"}
     try:
         numbers = {}
@@ -299,7 +299,7 @@ def answer(question):
             numbers = plain_numbers(cfg)
         elif question["config"].startswith("sft_trainer_engine"):
             numbers = sft_numbers(cfg, question)
-    except Exception:  # noqa: BLE001 - told to the test
+    except (Exception, SystemExit):  # noqa: BLE001 - told to the test
         return {"accepted": True, "broken": traceback.format_exc()[-3000:]}
     return {"accepted": True, "numbers": numbers}
 

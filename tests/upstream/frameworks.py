@@ -30,7 +30,7 @@ class Framework:
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONPATH": os.pathsep.join(paths),
         }
-        self._process = subprocess.Popen(
+        self._start = lambda: subprocess.Popen(
             [str(python), str(Path(__file__).parent / driver)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -39,6 +39,7 @@ class Framework:
             env=variables,
             text=True,
         )
+        self._process = self._start()
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """The framework's answer.
@@ -51,7 +52,10 @@ class Framework:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        assert line, f"the driver ended:\n{self.log.read_text()[-4000:]}"
+        if not line:
+            code, told = self._process.wait(), self.log.read_text()[-4000:]
+            self._process = self._start()
+            raise AssertionError(f"the driver ended with {code}:\n{told}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
