@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from rlctl.adapters.values import Off
 WORKER = "roll.pipeline.agentic.environment_worker.EnvironmentWorker"
 FILTER = "roll.pipeline.agentic.agentic_pipeline.GroupFilter"
 MANAGERS = {"train_env_manager": "rollout.environments", "val_env_manager": "rollout.evaluation_environments"}
+DEEPEST = 10
+"""Blocks that name each other further than this are left as they are."""
 PLAIN = {
     "num_env_groups": ("groups", 128),
     "group_size": ("group_size", 1),
@@ -49,7 +52,22 @@ def _read(view: Reading) -> Iterator[Flow]:
     if isinstance(kinds, Mapping):
         for name, settings in kinds.items():
             place = (*view.path("custom_envs"), name)
-            yield Flow((*view.to("rollout.environments.custom"), name), settings, (place,), same=True)
+            whole = _inlined(settings, view)
+            yield Flow((*view.to("rollout.environments.custom"), name), whole, (place,), same=whole == settings)
+
+
+_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+
+
+def _inlined(value: Any, view: Reading, depth: int = 0) -> Any:
+    """A value with the blocks that it names in it: one with a secret is left named, and its name is no key of ROLL's."""
+    if isinstance(value, Mapping):
+        return {key: _inlined(item, view, depth) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_inlined(item, view, depth) for item in value]
+    named = _NODE.fullmatch(value) if isinstance(value, str) and depth < DEEPEST else None
+    block = view.get(named[1]) if named else None
+    return _inlined(block, view, depth + 1) if isinstance(block, Mapping) else value
 
 
 def _read_manager(view: Reading, manager: str, to: tuple[Any, ...]) -> Iterator[Flow]:
