@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, When
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, When, Writing
 from rlctl.adapters.trinity.keys import REF
 from rlctl.adapters.trinity.train import MEGATRON, megatron, role_engine, role_strategy, writes_engine
 from rlctl.adapters.values import Partly
 
 E = "reference.engine"
-OFFLOAD = Partly({True: "parameters", False: "none"})
+
+
+class Parameters(Partly):
+    """The reference has no optimizer to move: both is its parameters."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value in ("parameters", "both")
+
+
+OFFLOAD = Parameters({True: "parameters", False: "none"}, "derived")
 FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.param_offload",
