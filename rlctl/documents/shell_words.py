@@ -508,7 +508,8 @@ def _cut(text: str, sign: str, glob: str, by: str) -> str:
 
 def is_costly(text: str, glob: str) -> bool:
     """Whether matching a text with a pattern could take long: each ``*`` may begin and end anywhere."""
-    return (len(text) + 1) ** (glob.count("*") + 1) > _MAX_MATCH
+    cost: int = (len(text) + 1) ** (glob.count("*") + 1)
+    return cost > _MAX_MATCH
 
 
 def as_regex(glob: str, *, greedy: bool = True) -> str:
