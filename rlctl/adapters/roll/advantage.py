@@ -30,6 +30,8 @@ class Estimate:
     std: Any
     gamma: Any
     whiten: bool
+    shaped: bool
+    """Whether KL or a clip comes between the normalisation and the estimator."""
 
     @property
     def name(self) -> str:
@@ -37,7 +39,10 @@ class Estimate:
         if self.kind == "gae" or self.kind in OWN:
             return "gae" if self.kind == "gae" else "other"
         if self.gamma == 1 and self.mean == "group" and self.std in ("group", None):
-            return "reinforce_plus_plus_baseline" if self.whiten and self.std is None else "grpo"
+            if not self.whiten or self.std is not None:
+                return "grpo"
+            # REINFORCE++ baseline takes the group's mean off last, after KL and clip.
+            return "reinforce" if self.shaped else "reinforce_plus_plus_baseline"
         if self.mean is None and self.std is None and self.whiten:
             return "reinforce_plus_plus"
         return "reinforce"
@@ -76,6 +81,10 @@ def _flows(view: Reading, estimate: Estimate, used: dict[str, tuple[Any, ...]]) 
     yield Flow(view.to(f"{SHAPE}.whiten_advantages"), separate, used["whiten"])
 
 
+def _shapes(view: Reading) -> bool:
+    return any(view.get(key) for key in ("add_token_level_kl", "reward_clip", "whiten_rewards"))
+
+
 def _read_rlvr(view: Reading) -> Iterator[Flow]:
     kind = str(view.get("adv_estimator"))
     mean, std = view.get("norm_mean_type"), view.get("norm_std_type")
@@ -84,7 +93,7 @@ def _read_rlvr(view: Reading) -> Iterator[Flow]:
         if view.written("norm_mean_type", "norm_std_type"):
             yield Flow((), None, norms, "dead", "adv_estimator grpo sets both to group")
         mean, std, norms = "group", "group", ()
-    estimate = Estimate(kind, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")))
+    estimate = Estimate(kind, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view))
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
     domains = view.get("rewards")
@@ -117,7 +126,7 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     # Statistics of groups that are no prompt's are no GRPO.
     shaped = plain == "reinforce" and "group" in (mean, std) and not grouped
     estimate = (_Shaped if shaped else Estimate)(
-        plain, mean, std, view.get("gamma"), bool(view.get("whiten_advantages"))
+        plain, mean, std, view.get("gamma"), bool(view.get("whiten_advantages")), _shapes(view)
     )
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
@@ -178,7 +187,8 @@ def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
     advantage, to = view.get(ADV), view.to(ADV)
     places = ((*to, "whiten"), view.to(f"{SHAPE}.whiten_advantages"), (*to, "name"))
-    how: How = "derived" if whiten and advantage["name"] == "reinforce" else "mapped"
+    plain = view.get(f"{SHAPE}.normalize.mean") is None
+    how: How = "derived" if whiten and plain and advantage["name"] == "reinforce" else "mapped"
     note = "which REINFORCE++ is" if how == "derived" else ""
     yield Flow(view.path("whiten_advantages"), whiten, places, how, note)
     gamma = advantage.get("gamma", advantage.get("args", {}).get("gamma") if kind in OWN else None)
@@ -189,7 +199,12 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
         yield Flow(view.path("lambd"), advantage["lambda"], ((*to, "lambda"),), same=True)
     if advantage.get("epsilon", 1e-6) != 1e-6:
         yield Lost(((*to, "epsilon"),), "ROLL adds 1e-6 to the standard deviation")
-    penalty = view.get("algorithm.kl_in_reward")
+    penalty, shaping = view.get("algorithm.kl_in_reward"), view.get(SHAPE)
+    if advantage["name"] == "reinforce_plus_plus_baseline" and (
+        (isinstance(penalty, Mapping) and penalty["coefficient"]) or shaping["clip"] or shaping["whiten"]
+    ):
+        reason = "ROLL takes the group's mean off before KL, clip and whitening of rewards, not after"
+        yield Lost(((*to, "name"),), reason)
     if advantage.get("kl_order") == "before_normalisation" and isinstance(penalty, Mapping) and penalty["coefficient"]:
         reason = "ROLL subtracts KL from rewards after it has normalised them by group, not before"
         yield Lost(((*to, "kl_order"), view.to("algorithm.kl_in_reward")), reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.roll.numbers import number
+from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
 
 ROOT = "train_infer_correction"
@@ -15,6 +15,7 @@ RULES_BY_LEVEL = {"token": "token_k1", "geometric": "seq_mean_k1", "sequence": "
 """ROLL's level of a ratio, and the rule that is the same."""
 UNBOUND = 1e9
 """An upper bound that never cuts; ROLL's null."""
+TURNED = "the rules bound rollout / training, ROLL's training / rollout: LOW_HIGH is 1/ratio_high and 1/ratio_low"
 
 
 def _active(view: Reading) -> list[tuple[int, Mapping[str, Any]]]:
@@ -55,11 +56,14 @@ def _read(view: Reading) -> Iterator[Flow]:
 def _read_filters(view: Reading, filters: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Flow]:
     root = view.path(FILTERS)
     rules = [RULES_BY_LEVEL[item.get("agg_type", "token")] for _, item in filters]
-    bounds = [f"{item.get('ratio_low', 0.8):g}_{item.get('ratio_high', 1.2):g}" for _, item in filters]
+    bounds = [
+        "_".join(_shown(item.get(name, at)) for name, at in (("ratio_high", 1.2), ("ratio_low", 0.8)))
+        for _, item in filters
+    ]
     levels = tuple((*root, index, name) for index, _ in filters for name in ("enabled", "agg_type", "ratio_enabled"))
     yield Flow(view.to(f"{C}.rejection"), rules, levels)
     ends = tuple((*root, index, name) for index, _ in filters for name in ("ratio_low", "ratio_high"))
-    yield Flow(view.to(f"{C}.rejection_bounds"), bounds, ends, "derived", "bounds of the ratio, LOW_HIGH")
+    yield Flow(view.to(f"{C}.rejection_bounds"), bounds, ends, "derived", TURNED)
 
 
 def _off(view: Reading) -> Iterator[Flow]:
@@ -108,7 +112,8 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     places = (view.to(f"{C}.rejection"), view.to(f"{C}.rejection_bounds"))
     written = []
     for index, rule in enumerate(section["rejection"]):
-        bound = section["rejection_bounds"][index] if index < len(section["rejection_bounds"]) else ""
+        bounds = section["rejection_bounds"]
+        bound = bounds[0] if len(bounds) == 1 else bounds[index] if index < len(bounds) else ""
         ends = _ends(bound)
         if rule not in levels or ends is None:
             yield Lost(
@@ -118,17 +123,29 @@ def _write_filters(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
         low, high = ends
         written.append({"enabled": True, "agg_type": levels[rule], "ratio_low": low, "ratio_high": high})
     if written:
-        yield Flow(view.path(FILTERS), written, places, "derived", "bounds of the ratio", always=True)
+        yield Flow(view.path(FILTERS), written, places, "derived", TURNED, always=True)
     elif section["rejection_bounds"] and not section["rejection"]:
         yield Lost(places[1:], "bounds without a rule")
 
 
+def _turned(end: float) -> float:
+    """A bound of the ratio that stands the other way round; 0 and no bound turn into each other."""
+    return 0.0 if end >= UNBOUND else UNBOUND if end <= 1 / UNBOUND else 1 / end
+
+
+def _shown(end: Any) -> str:
+    """ROLL's bound as the rule has it; what is no number is left to the schema."""
+    return f"{_turned(end):.12g}" if is_number(end) else str(end)
+
+
 def _ends(bound: str) -> tuple[float, float] | None:
+    """ROLL's bounds; the digits that turning twice would change are cut."""
     low, _, high = str(bound).rpartition("_")
     try:
-        return (float(low) if low else 1 / float(high)), float(high)
-    except (ValueError, ZeroDivisionError):
+        ends = _turned(float(high)), _turned(float(low)) if low else float(high)
+    except ValueError:
         return None
+    return float(f"{ends[0]:.10g}"), float(f"{ends[1]:.10g}")
 
 
 CORRECTION = Code(

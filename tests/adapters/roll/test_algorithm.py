@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import torch
 
-from rlctl.config import to_plain
+from rlctl.config import Loaded, config_from, to_file, to_plain
+from rlctl.documents import read_yaml
 from rlctl.report import Bucket
+from rlctl.runtime.algorithms.correction import Rejection
+from rlctl.translate import read_document
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 
@@ -57,6 +62,35 @@ def test_settings_name_the_estimator_and_are_written_as_such(
     )
     assert to_plain(again.config.algorithm.advantage) == found
     assert not [key for key in lost(report) if key.startswith("algorithm.advantage")]
+
+
+@pytest.mark.parametrize(
+    "between", [{"add_token_level_kl": True, "init_kl_coef": 0.1}, {"reward_clip": 1.0}, {"whiten_rewards": True}]
+)
+def test_what_comes_between_group_mean_and_advantage_stays_there(between: dict[str, Any]) -> None:
+    keys = {"adv_estimator": "reinforce", "norm_mean_type": "group", "whiten_advantages": True}
+    loaded, _ = read(RLVR, **keys, **between)
+    algorithm = loaded.config.algorithm
+    assert to_plain(algorithm.advantage) == {"name": "reinforce", "gamma": 1.0, "whiten": True}
+    assert (algorithm.reward_shaping.normalize.mean, algorithm.reward_shaping.normalize.std) == ("group", None)
+    values, report = written(loaded)
+    assert {key: values[key] for key in (*keys, *between)} == {**keys, **between}
+    assert not [key for key in lost(report) if key.startswith("algorithm.advantage")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"kl_in_reward": {"coefficient": 0.1}}, {"reward_shaping": {"clip": 1.0}}, {"reward_shaping": {"whiten": True}}],
+)
+def test_a_group_mean_taken_off_last_cannot_be_said(more: dict[str, Any]) -> None:
+    baseline = {"advantage": {"name": "reinforce_plus_plus_baseline"}, "reward_shaping": {}}
+    text = to_file(read(RLVR)[0].config)
+    for values, expected in ((baseline, False), ({**baseline, **more}, True)):
+        document = json.dumps({**text, "algorithm": {**text["algorithm"], **values}})
+        loaded, _ = read_document(read_yaml(document, "run.yaml"), dialect="rlctl", environment={})
+        assert loaded is not None
+        _, report = written(loaded)
+        assert ("algorithm.advantage.name" in lost(report)) is expected
 
 
 def test_discounted_group_rewards_are_no_grpo() -> None:
@@ -192,6 +226,34 @@ def test_ratios_are_weighted_and_rejected_as_they_were() -> None:
     found = loaded.config.algorithm.rollout_correction
     assert found is not None
     assert (found.weight, found.weight_upper) == ("sequence", 2.0)
-    assert (found.rejection, found.rejection_bounds) == (("seq_mean_k1",), ("0.9_1.1",))
+    assert (found.rejection, found.rejection_bounds) == (("seq_mean_k1",), ("0.909090909091_1.11111111111",))
     values, _ = written(loaded)
     assert values["train_infer_correction"]["filters"] == [correction["filters"][0]]  # type: ignore[index]
+
+
+def test_a_filter_keeps_the_tokens_that_roll_keeps() -> None:
+    """ROLL keeps low <= exp(training - rollout) <= high, the rule's own code has to keep the same tokens."""
+    item = {"enabled": True, "agg_type": "token", "ratio_low": 0.5, "ratio_high": 1.2}
+    found = read(RLVR, train_infer_correction={"filters": [item]})[0].config.algorithm.rollout_correction
+    assert found is not None
+    (rule,) = Rejection.parse(found.rejection, found.rejection_bounds)
+    ratios = torch.tensor([0.4, 0.51, 0.8, 1.0, 1.19, 1.21, 1.9])
+    assert rule.keeps(ratios.log(), torch.tensor([7])).tolist() == ((ratios >= 0.5) & (ratios <= 1.2)).tolist()
+
+
+def test_a_filter_without_a_lower_bound_comes_back() -> None:
+    item = {"enabled": True, "agg_type": "sequence", "ratio_low": 0, "ratio_high": 2.0}
+    values, _ = written(read(RLVR, train_infer_correction={"filters": [item]})[0])
+    assert values["train_infer_correction"]["filters"] == [item]
+
+
+def test_one_bound_is_that_of_every_rule() -> None:
+    correction = {"rejection": ["token_k1", "seq_sum_k1"], "rejection_bounds": ["2.0"]}
+    text = to_file(read(RLVR)[0].config)
+    config = config_from({**text, "algorithm": {**text["algorithm"], "rollout_correction": correction}})
+    values, _ = written(Loaded(config))
+    found = values["train_infer_correction"]["filters"]
+    assert [(item["agg_type"], item["ratio_low"], item["ratio_high"]) for item in found] == [
+        ("token", 0.5, 2.0),
+        ("sequence", 0.5, 2.0),
+    ]
