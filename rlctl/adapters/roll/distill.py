@@ -82,6 +82,7 @@ OFFLINE: list[Rule] = [
 
 # On-policy: the reward of a token is minus its divergence from the teacher. The teacher's block is that of the reference.
 
+ESTIMATORS = {"kl": "kl", "k1": "kl", "abs": "abs", "mse": "mse", "k2": "mse", "full": "full"}
 PATH, WEIGHT = "reference.model_args.model_name_or_path", "reference.opd_kl_coef"
 
 
@@ -109,6 +110,7 @@ def _read_online(view: Reading) -> Iterator[Flow]:
     value = view.get(WEIGHT)
     yield Flow((*to, "coefficient"), 1.0 if value is None else number(value), (view.path(WEIGHT),), same=True)
     yield Flow((*to, "args", "estimator"), view.get("kl_penalty"), (view.path("kl_penalty"),))
+    yield Flow((*to, "args", "policy_gradient"), True, ())
     yield Flow((*to, "args", "with_rewards"), mixed, (view.path("use_opd"), view.path("is_pure_opd")))
 
 
@@ -117,7 +119,7 @@ def _write_online(view: Writing) -> Iterator[Out]:
     if not isinstance(section, Mapping):
         return
     mixed = bool(section["args"].get("with_rewards"))
-    places = ((*to, "args", "with_rewards"), (*to, "args"), to)
+    places = ((*to, "args", "with_rewards"), (*to, "args", "policy_gradient"), to)
     yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, places, always=True)
     yield Flow(view.path(PATH), section["teacher"], ((*to, "teacher"),), same=True, always=True)
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
@@ -125,11 +127,17 @@ def _write_online(view: Writing) -> Iterator[Out]:
         yield Lost(((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}")
     if section["top_k"] is not None:
         yield Lost(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
-    estimator = section["args"].get("estimator")
-    if estimator is not None:
-        yield Flow(view.path("kl_penalty"), estimator, ((*to, "args", "estimator"), (*to, "args")))
-    if set(section["args"]) - {"estimator", "with_rewards"}:
-        yield Lost(((*to, "args"),), "ROLL's on-policy distillation takes an estimator and nothing else")
+    for name, value in section["args"].items():
+        place = ((*to, "args", name),)
+        if name == "estimator" and value in ESTIMATORS:
+            yield Flow(view.path("kl_penalty"), ESTIMATORS[value], place)
+        elif name == "estimator":
+            known = ", ".join(sorted(set(ESTIMATORS.values())))
+            yield Lost(place, f"ROLL estimates the divergence by {known}, not by {value}")
+        elif name == "policy_gradient" and not value:
+            yield Lost(place, "ROLL takes the divergence as a reward; it does not differentiate through it")
+        elif name not in ("policy_gradient", "with_rewards"):
+            yield Lost(place, "ROLL has no such setting of the divergence; the teacher's are those of its block")
 
 
 ONLINE: list[Rule] = [

@@ -14,6 +14,7 @@ from rlctl.adapters.tree import find
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 from rlctl.report import Bucket, Entry, Report
 
+UNNAMED = "no key of ROLL's own, and no other key names it"
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 
 
@@ -43,7 +44,7 @@ def explained(report: Report, document: Document) -> None:
 
 
 def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
-    if entry.bucket is not Bucket.UNKNOWN:
+    if entry.bucket is not Bucket.UNKNOWN and entry.note != UNNAMED:
         return entry
     path = parse_dotted(entry.key)
     name = next((path[:length] for length in range(1, len(path) + 1) if path[:length] in named), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlctl.adapters.roll.helpers import UNNAMED
 from rlctl.adapters.rules import Noted, carried, dead, unsupported
 
 T = "actor_train.training_args"
@@ -46,7 +47,7 @@ EMPTY = dead(
     "tracker_kwargs",
 )
 UNUSED = dead(
-    "no key of ROLL's own, and no other key names it",
+    UNNAMED,
     "model_name",
     "default_history_length",
     "max_actions_per_traj",

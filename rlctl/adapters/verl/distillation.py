@@ -17,10 +17,15 @@ TYPED = {
     "coefficient": (f"{LOSS}.distillation_loss_coef", 1.0),
     "top_k": (f"{LOSS}.topk", 32),
 }
-LOSSES = {"forward_kl_topk": "forward_kl"}
-"""verl's name to the divergence's; its estimators of the reverse KL keep their names."""
-KNOWN = ("forward_kl_topk", "kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+ARGS = {
+    "with_rewards": (f"{LOSS}.use_task_rewards", True),
+    "policy_gradient": (f"{LOSS}.use_policy_gradient", False),
+}
+"""Settings that other frameworks have too, under the names that they have in ``args``."""
 TOP_K = "forward_kl_topk"
+ESTIMATORS = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+"""verl's estimators of the reverse KL."""
+POOL = (f"{D}.nnodes", f"{D}.n_gpus_per_node")
 
 
 def _leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -40,21 +45,30 @@ def _read(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, tuple(root + path for path in rest), "dead", "'distillation.enabled' is off")
         return
     teacher = ALONE if view.written(ALONE) or not view.written(OLD) else OLD
-    typed = {(*root, "enabled"), view.path(teacher), *(view.path(key) for key, _ in TYPED.values())}
+    read = (view.path(teacher), *(view.path(key) for key, _ in (*TYPED.values(), *ARGS.values())))
     yield Flow(to, {}, (view.path(f"{D}.enabled"),))
     yield Flow((*to, "teacher"), view.get(teacher) or "", (view.path(teacher),), same=True)
-    for field, (key, default) in TYPED.items():
-        value = view.get(key, default)
-        if field == "loss":
-            value = LOSSES.get(value, value)
-        elif field == "top_k" and view.get(TYPED["loss"][0]) != TOP_K:
-            yield Flow((), None, (view.path(key),), "dead", f"only {TOP_K} compares the likeliest tokens")
-            value = None
-        yield Flow((*to, field), value, (view.path(key),), same=field != "loss")
-    others = {path: value for path, value in _leaves(view.get(D)) if root + path not in typed}
-    if others:
-        args = {".".join(str(part) for part in path): value for path, value in others.items()}
-        yield Flow((*to, "args"), args, tuple(root + path for path in others), "mapped", "under their own names")
+    mode, used = view.get(TYPED["loss"][0]), (view.path(TYPED["loss"][0]),)
+    if mode == TOP_K:
+        yield Flow((*to, "loss"), "forward_kl", used)
+        yield Flow((*to, "top_k"), view.get(TYPED["top_k"][0]), (view.path(TYPED["top_k"][0]),), same=True)
+    else:
+        yield Flow((*to, "loss"), "reverse_kl" if mode in ESTIMATORS else mode, used)
+        yield Flow((*to, "args", "estimator"), mode, used, same=True)
+        yield Flow((), None, (view.path(TYPED["top_k"][0]),), "dead", f"only {TOP_K} compares the likeliest tokens")
+    weight = view.path(TYPED["coefficient"][0])
+    if view.get(ARGS["with_rewards"][0]):
+        yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"][0]), (weight,), same=True)
+    else:
+        yield Flow(
+            (), None, (weight,), "dead", "it weighs the divergence against rewards, which use_task_rewards leaves out"
+        )
+    for name, (key, _) in ARGS.items():
+        yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
+    for path, value in _leaves(view.get(D)):
+        if root + path not in ((*root, "enabled"), *read):
+            place = (*to, "args", ".".join(str(part) for part in path))
+            yield Flow(place, value, (root + path,), "mapped", "under its own name", same=True)
 
 
 def _write(view: Writing) -> Iterator[Out]:
@@ -67,17 +81,40 @@ def _write(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(f"{D}.enabled"), True, (to,))
     if section["teacher"]:
         yield Flow(view.path(ALONE), section["teacher"], ((*to, "teacher"),), same=True)
-    names = {canonical: name for name, canonical in LOSSES.items()}
-    loss = names.get(section["loss"], section["loss"])
-    if loss in KNOWN:
-        yield Flow(view.path(TYPED["loss"][0]), loss, ((*to, "loss"),))
+    args = section["args"]
+    yield from _write_loss(view, section)
+    if args.get("with_rewards", True):
+        yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
+    elif section["coefficient"] != 1.0:
+        yield Lost(((*to, "coefficient"),), "verl weighs the divergence only where rewards are learnt from too")
+    for name, value in args.items():
+        if name != "estimator":
+            key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
+            yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)
+    for name in POOL:
+        if name.removeprefix(f"{D}.") not in args:
+            size = 1 if name == POOL[0] else view.config.placement.devices_per_node
+            note = "verl runs the teacher on devices of its own, beside those of trainer.nnodes"
+            yield Flow(view.path(name), size, (to,), "assumed", note, always=True)
+
+
+def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
+    to, key = view.to(TO), view.path(TYPED["loss"][0])
+    loss, args = section["loss"], section["args"]
+    if loss == "forward_kl":
+        yield Flow(key, TOP_K, ((*to, "loss"),))
+        if section["top_k"] is not None:
+            yield Flow(view.path(TYPED["top_k"][0]), section["top_k"], ((*to, "top_k"),), same=True)
+        return
+    estimator = args.get("estimator", "k1" if args.get("policy_gradient") else "k3")
+    used = ((*to, "args", "estimator"), (*to, "args"), (*to, "loss"))
+    if loss == "reverse_kl" and estimator in ESTIMATORS:
+        yield Flow(key, estimator, used, same="estimator" in args)
     else:
-        yield Lost(((*to, "loss"),), f"verl distils by {', '.join(KNOWN)}, not by {loss}")
-    yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
+        wanted = loss if loss != "reverse_kl" else f"the estimator {estimator}"
+        yield Lost(used, f"verl distils by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
     if section["top_k"] is not None:
-        yield Flow(view.path(TYPED["top_k"][0]), section["top_k"], ((*to, "top_k"),), same=True)
-    for name, value in section["args"].items():
-        yield Flow((*view.path(D), *name.split(".")), value, ((*to, "args"),))
+        yield Lost(((*to, "top_k"),), f"verl compares the likeliest tokens only by {TOP_K}")
 
 
 RULES: list[Rule] = [
@@ -87,7 +124,7 @@ RULES: list[Rule] = [
             K(f"{D}.enabled", False, "0.8"),
             K(ALONE, None, "0.8"),
             K(OLD, ABSENT, "0.8"),
-            *(K(key, default, "0.8") for key, default in TYPED.values()),
+            *(K(key, default, "0.8") for key, default in (*TYPED.values(), *ARGS.values())),
             K(f"{D}.**", ABSENT, "0.8"),
         ),
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rlctl.adapters.roll import ROLL
 from rlctl.documents import read_yaml
 from rlctl.report import Bucket
+from rlctl.translate import convert
 
 from .texts import AGENTIC, RLVR, bucket, read, written
 
@@ -130,6 +133,35 @@ def test_a_teacher_is_a_distillation() -> None:
     assert (online.teacher, online.coefficient) == ("org/teacher", 0.5)
 
 
+def test_on_policy_distillation_is_the_same_in_verl() -> None:
+    distillation = read_yaml(convert(STUDENT, to="verl").text, "verl.yaml").values["distillation"]
+    assert distillation["teacher_models"] == {"teacher_model": {"model_path": "org/teacher"}}
+    loss = {"loss_mode": "kl", "use_task_rewards": False, "use_policy_gradient": True}
+    assert distillation["distillation_loss"] == loss
+    assert (distillation["nnodes"], distillation["n_gpus_per_node"]) == (1, 8)
+    assert set(distillation) == {"enabled", "teacher_models", "distillation_loss", "nnodes", "n_gpus_per_node"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("use_opd", None)),
+        ({"loss_mode": "k1", "use_task_rewards": False, "use_policy_gradient": True}, ("is_pure_opd", "kl")),
+        ({"loss_mode": "k2", "use_policy_gradient": True}, ("use_opd", "mse")),
+    ],
+)
+def test_verl_distils_with_rewards_unless_it_says_otherwise(
+    settings: dict[str, Any], expected: tuple[str, str | None]
+) -> None:
+    place = "distillation.distillation_loss"
+    lines = ["algorithm.adv_estimator=grpo", "distillation.enabled=true"]
+    lines += ["distillation.teacher_models.teacher_model.model_path=org/teacher"]
+    lines += [f"{place}.{name}={value}" for name, value in settings.items()]
+    made = convert("\n".join(lines), to="roll")
+    values = read_yaml(made.text, "roll.yaml").values
+    assert (next(name for name in ("use_opd", "is_pure_opd") if name in values), values.get("kl_penalty")) == expected
+
+
 def test_a_value_that_only_other_keys_take_is_not_unknown() -> None:
     helper = "max_actions: 25\nunused_thing: 3\n"
     text = AGENTIC.replace("max_steps: 10}", "max_steps: '${max_actions}'}") + helper
@@ -156,3 +188,9 @@ def test_workers_are_written_in_the_order_of_roll_s_examples() -> None:
         "device_mapping",
     ]
     assert list(values).index("exp_name") < list(values).index("rollout_batch_size") < list(values).index("actor_train")
+
+
+def test_a_number_that_environments_name_is_not_dead() -> None:
+    text = AGENTIC.replace("max_steps: 10}", "max_steps: '${max_actions_per_traj}'}") + "max_actions_per_traj: 25\n"
+    assert bucket(read(text)[1], "max_actions_per_traj") is Bucket.MAPPED
+    assert bucket(read(AGENTIC + "max_actions_per_traj: 25\n")[1], "max_actions_per_traj") is Bucket.DEAD
