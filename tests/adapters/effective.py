@@ -335,6 +335,7 @@ TRINITY_TYPES: dict[str, tuple[str, str, str]] = {
     "sppo": ("opmd", "sppo", "none"),
     "rec": ("rec", "rec", "k2"),
     "multi_step_grpo": ("step_wise_grpo", "ppo", "k2"),
+    "gigpo": ("gigpo", "ppo", "k2"),
     "on_policy_distill": ("on_policy_distill", "ppo", "none"),
     "jsd": ("jsd", "ppo", "none"),
 }

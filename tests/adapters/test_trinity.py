@@ -246,6 +246,24 @@ def test_a_value_is_written_as_trinity_takes_it(release: str, changes: dict[str,
     assert isinstance(value, type(expected))
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("cispo", {"clip_ratio_low": 1.0, "clip_ratio_high": 0.28}),
+        ("gspo", {"clip_ratio_low": 3e-4, "clip_ratio_high": 4e-4}),
+        ("ppo", {}),
+    ],
+)
+def test_the_bounds_that_a_loss_has_by_itself_reach_another_dialect(kind: str, expected: dict[str, float]) -> None:
+    tree: dict[str, Any] = {**PLAIN, "algorithm": {"algorithm_type": kind, "repeat_times": 8}}
+    loaded, report = read_document(read_yaml(yaml.safe_dump(tree), "run.yaml"), dialect="trinity@0.6", environment={})
+    assert loaded is not None, report.errors
+    text, _ = write(loaded, "verl")
+    assert text is not None
+    actor = yaml.safe_load(text)["actor_rollout_ref"]["actor"]
+    assert {key: actor[key] for key in ("clip_ratio_low", "clip_ratio_high") if key in actor} == expected
+
+
 def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
     def taken(**keys: Any) -> str:
         tree = yaml.safe_load(yaml.safe_dump(PLAIN))

@@ -151,6 +151,8 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
         for key, field in ARGS.get(name, {}).items():
             if key in args:
                 yield Flow((*to, field), args[key], ((*args_key, key),), same=True)
+            else:
+                yield Flow((*to, field), DEFAULTS[key], ())
         yield Flow((), None, tuple((*args_key, key) for key in further), "mapped", "Trinity's default too")
         if name == "grpo":
             yield from _read_filter(view, args, args_key)

@@ -98,6 +98,8 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         source = key if args.get(key) is not None else "clip_range" if "clip_range" in key else ""
         if args.get(source) is not None:
             yield Flow((*to, field), args[source], ((*place, source),), same=True)
+        else:
+            yield Flow((*to, field), LOSS_DEFAULTS[name][key], ())
 
 
 OBJECTIVES = ("sft", "cpt", "dpo", "mix", "mix_chord")
