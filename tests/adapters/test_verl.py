@@ -198,3 +198,40 @@ def test_distillation_has_one_teacher_and_a_loss() -> None:
     loss = values["distillation"]["distillation_loss"]
     assert (loss["loss_mode"], loss["topk"]) == ("forward_kl_topk", 64)
     assert values["distillation"]["nnodes"] == 1
+
+
+TRINITY = "mode: both\nmodel: {model_path: org/model}\ncluster: {node_num: 1, gpu_per_node: 8}\n"
+
+
+def from_trinity(text: str) -> tuple[dict[str, Any], Report]:
+    loaded, report = read_document(read_yaml(TRINITY + text, "run.yaml"), dialect="trinity", environment={})
+    assert loaded is not None, report.findings
+    return written(loaded, report, "verl")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "estimator", "loss"),
+    [
+        ("opmd", "grpo", "gpg"),
+        ("asymre", "grpo", "gpg"),
+        ("sppo", "grpo", None),
+        ("rec", "grpo", None),
+        ("topr", "reinforce_plus_plus", "gpg"),
+        ("multi_step_grpo", "grpo", None),
+    ],
+)
+def test_an_algorithm_that_verl_lacks_becomes_its_nearest(theirs: str, estimator: str, loss: str | None) -> None:
+    values, report = from_trinity(f"algorithm: {{algorithm_type: {theirs}}}")
+    assert values["algorithm"]["adv_estimator"] == estimator
+    assert values["actor_rollout_ref"]["actor"].get("policy_loss", {}).get("loss_mode", "vanilla") == (
+        loss or "vanilla"
+    )
+    entry = next(entry for entry in report.accounting if entry.key == "algorithm.algorithm_type")
+    assert entry.bucket is Bucket.UNSUPPORTED
+    assert "is the nearest" in entry.note
+
+
+def test_an_estimator_registered_with_verl_keeps_its_name() -> None:
+    loaded, report = read("algorithm.adv_estimator=my_own", base=BASE[:-1])
+    values, _ = written(loaded, report, "verl")
+    assert values["algorithm"]["adv_estimator"] == "my_own"

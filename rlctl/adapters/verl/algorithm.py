@@ -10,7 +10,6 @@ from rlctl.adapters.rules import (
     Absent,
     BadValueError,
     By,
-    Chosen,
     Code,
     Dropped,
     Flow,
@@ -24,6 +23,8 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import AGGREGATIONS, Names, Partly
+from rlctl.adapters.verl import nearest
+from rlctl.adapters.verl.nearest import ChosenOrNearest
 
 A = "actor_rollout_ref.actor"
 ESTIMATORS = {
@@ -418,7 +419,15 @@ def _read_preference(view: Reading) -> Iterator[Flow]:
 
 P = "algorithm.preference_feedback"
 RULES: list[Rule] = [
-    Chosen("algorithm.adv_estimator", "algorithm.advantage", ADVANTAGES, "gae", always=True, missing=NO_ESTIMATOR),
+    ChosenOrNearest(
+        "algorithm.adv_estimator",
+        "algorithm.advantage",
+        ADVANTAGES,
+        "gae",
+        always=True,
+        missing=NO_ESTIMATOR,
+        nearest=nearest.ESTIMATORS,
+    ),
     Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0),
     Key("algorithm.lam", "algorithm.advantage.lambda", 1.0),
     Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True, since="0.4"),
@@ -428,13 +437,14 @@ RULES: list[Rule] = [
     Dropped("algorithm.advantage.baseline", "opmd is Trinity's"),
     Dropped("algorithm.advantage.tau", "opmd is Trinity's"),
     Key("algorithm.gdpo_reward_keys", "algorithm.advantage.args.gdpo_reward_keys"),
-    Chosen(
+    ChosenOrNearest(
         f"{A}.policy_loss.loss_mode",
         "algorithm.policy_loss",
         LOSSES,
         "vanilla",
         since="0.5",
         missing="verl has no loss {}",
+        nearest=nearest.LOSSES,
     ),
     Code(
         "clip range",
