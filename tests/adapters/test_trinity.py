@@ -246,6 +246,30 @@ def test_a_value_is_written_as_trinity_takes_it(release: str, changes: dict[str,
     assert isinstance(value, type(expected))
 
 
+def test_several_task_sets_are_written_as_such_alone_with_all_that_belongs_to_each() -> None:
+    sources = [{"path": "a.parquet", "name": "a"}, {"path": "b.parquet", "name": "b"}]
+    changes: dict[str, Any] = {
+        "data.train": sources,
+        "data.mixing": "weighted",
+        "rewards": [{"type": "external", "kind": "mine", "args": {"strict": True}}],
+        "rollout.sampling.temperature": 0.7,
+        "rollout.sampling.top_k": 100,
+        "algorithm.reward_shaping.overlong_penalty": {"limit": 400, "buffer": 64},
+    }
+    values = written("0.6", **changes)
+    given = values["buffer"]["explorer_input"]
+    assert "taskset" not in given
+    for item in given["tasksets"]:
+        assert item["rollout_args"] == {"temperature": 0.7, "top_p": 1.0, "top_k": 100}
+        assert item["reward_fn_args"]["strict"] is True
+        assert item["reward_fn_args"]["max_response_length"] == 400
+    loaded, report = read_document(read_yaml(yaml.safe_dump(values), "run.yaml"), dialect="trinity@0.6", environment={})
+    assert loaded is not None, report.errors
+    assert loaded.config.algorithm.reward_shaping.overlong_penalty is not None
+    assert loaded.config.algorithm.reward_shaping.overlong_penalty.buffer == 64
+    assert loaded.config.rollout.sampling.top_k == 100
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

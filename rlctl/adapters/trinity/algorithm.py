@@ -20,6 +20,8 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import SUPERVISED
+from rlctl.adapters.trinity.data import tasksets
+from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.values import Partly
 from rlctl.documents.paths import KeyPath
 
@@ -271,18 +273,24 @@ def _write_filters(view: Writing) -> Iterator[Out]:
 # Rewards
 
 
+OVERLONG = {"penalty_factor": "factor", "max_response_length": "limit", "cache_length": "buffer"}
+
+
 def _read_overlong(view: Reading) -> Iterator[Flow]:
-    args = "buffer.explorer_input.taskset.reward_fn_args"
+    """The penalty of the first task set, which stands for all."""
     to = "algorithm.reward_shaping.overlong_penalty"
-    fields = {"penalty_factor": "factor", "max_response_length": "limit", "cache_length": "buffer"}
-    keys = tuple(view.path(f"{args}.{key}") for key in ("enable_overlong_penalty", *fields))
+    roots = [f"{'.'.join(str(part) for part in place)}.reward_fn_args" for place in tasksets(view)]
+    args = roots[0] if roots else "buffer.explorer_input.taskset.reward_fn_args"
+    switches = tuple(view.path(f"{root}.enable_overlong_penalty") for root in roots or [args])
     if not view.get(f"{args}.enable_overlong_penalty"):
-        yield Flow(view.to(to), None, keys)
+        fields = tuple(view.path(f"{root}.{key}") for root in roots or [args] for key in OVERLONG)
+        yield Flow(view.to(to), None, (*switches, *fields))
         return
-    yield Flow(view.to(to), {}, keys[:1])
-    for key, field in fields.items():
+    yield Flow(view.to(to), {}, switches)
+    for key, field in OVERLONG.items():
+        used = tuple(view.path(f"{root}.{key}") for root in roots)
         if view.written(f"{args}.{key}"):
-            yield Flow(view.to(f"{to}.{field}"), view.get(f"{args}.{key}"), (view.path(f"{args}.{key}"),), same=True)
+            yield Flow(view.to(f"{to}.{field}"), view.get(f"{args}.{key}"), used, same=len(used) == 1)
     yield Flow(view.to(f"{to}.clamp"), True, ())
 
 
@@ -291,13 +299,14 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     section = view.get(to)
     if not isinstance(section, Mapping) or not view.config.data.train:
         return
-    args = "buffer.explorer_input.taskset.reward_fn_args"
     places = {field: view.to(f"{to}.{field}") for field in section}
     limit = section["limit"] or view.config.rollout.max_response_tokens
-    yield Flow(view.path(f"{args}.enable_overlong_penalty"), True, (view.to(to),), always=True)
-    yield Flow(view.path(f"{args}.penalty_factor"), section["factor"], (places["factor"],), same=True, always=True)
-    yield Flow(view.path(f"{args}.max_response_length"), limit, (places["limit"],), always=True)
-    yield Flow(view.path(f"{args}.cache_length"), section["buffer"], (places["buffer"],), same=True, always=True)
+    for root in train_places(view):
+        args = (*root, "reward_fn_args")
+        yield Flow((*args, "enable_overlong_penalty"), True, (view.to(to),), always=True)
+        yield Flow((*args, "penalty_factor"), section["factor"], (places["factor"],), same=True, always=True)
+        yield Flow((*args, "max_response_length"), limit, (places["limit"],), always=True)
+        yield Flow((*args, "cache_length"), section["buffer"], (places["buffer"],), same=True, always=True)
     longest = view.config.rollout.max_response_tokens
     if section["clamp"] or limit >= longest:
         yield Flow(

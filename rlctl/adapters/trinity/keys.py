@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rlctl.adapters.rules import Writing
+from rlctl.documents.paths import KeyPath
+
 TC = "trainer.trainer_config"
 
 
@@ -18,3 +21,11 @@ ROLL = "explorer.rollout_model"
 
 
 CRITIC_C = f"{TC}.critic"
+
+
+def train_places(view: Writing) -> list[KeyPath]:
+    """Where the training task sets are written: one as ``taskset``, several as ``tasksets``; Trinity refuses both at once."""
+    root, count = "buffer.explorer_input", len(view.config.data.train)
+    if count == 1:
+        return [view.path(f"{root}.taskset")]
+    return [(*view.path(f"{root}.tasksets"), index) for index in range(count)]

@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.adapters.rules import Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.data import E, tasksets
+from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.values import REWARD_FIELDS
 
 REWARDS = {
@@ -108,9 +109,9 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         )
         yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
         return
-    for key, value in reward["args"].items():
-        if view.config.data.train:
-            yield Flow((*view.path(f"{E}.taskset.reward_fn_args"), key), value, ((*place, "args"),), always=True)
+    for root in train_places(view):
+        for key, value in reward["args"].items():
+            yield Flow((*root, "reward_fn_args", key), value, ((*place, "args"),), always=True)
     yield from _plain_reward(place, reward)
 
 

@@ -27,7 +27,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import WHOLE, geometry, supervised
-from rlctl.adapters.trinity.keys import ROLL
+from rlctl.adapters.trinity.keys import ROLL, train_places
 from rlctl.adapters.trinity.model import nothing
 from rlctl.adapters.values import (
     ENGINE_DTYPES,
@@ -339,10 +339,8 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
     if view.config.algorithm.objective.choice in ("sft", "dpo"):
         return
     sampling = view.config.rollout.sampling
-    roots: list[tuple[Any, ...]] = [view.path("buffer.explorer_input.taskset")]
-    if len(view.config.data.train) > 1:
-        roots = [(*view.path("buffer.explorer_input.tasksets"), index) for index in range(len(view.config.data.train))]
-    for root in roots if view.config.data.train else []:
+    roots = train_places(view)
+    for root in roots:
         for name, value in (
             ("temperature", sampling.temperature),
             ("top_p", sampling.top_p),
@@ -365,9 +363,9 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
         )
     else:
         yield Flow(view.path("model.logprobs"), sampling.log_probs, (view.to("rollout.sampling.log_probs"),), same=True)
-    if view.config.rollout.per_turn_tokens and view.config.data.train:
+    for root in roots if view.config.rollout.per_turn_tokens else []:
         yield Flow(
-            (*roots[0], "rollout_args", "max_tokens"),
+            (*root, "rollout_args", "max_tokens"),
             view.config.rollout.per_turn_tokens,
             (view.to("rollout.per_turn_tokens"),),
             same=True,
