@@ -119,8 +119,6 @@ class Written:
     origins: list[OriginEntry] = field(default_factory=list)
     fates: dict[KeyPath, Fate] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    silent: list[Lost] = field(default_factory=list)
-    """What could not be said although the source did not say it itself either."""
 
     def lost_paths(self, said: Callable[[KeyPath], bool]) -> list[KeyPath]:
         """Canonical values that the source says and the dialect could not, each once, lists whole."""
@@ -164,6 +162,8 @@ class Writer:
     out: Written = field(default_factory=Written)
     told: dict[tuple[str, Comment], tuple[int, KeyPath]] = field(default_factory=dict)
     """Where the comment of each source key goes, and how near that is to the key itself."""
+    told_silent: set[tuple[tuple[str, ...], str]] = field(default_factory=set)
+    """Silent differences that were told, by the keys' last names: those of several files are told once."""
 
     def run(self) -> Written:
         """Write everything."""
@@ -342,7 +342,18 @@ class Writer:
         for key in lost.keys:
             self.out.fates.setdefault(key, Fate()).lost = lost.reason
         if not any(self.given.is_explicit(key) for key in lost.keys):
-            self.out.silent.append(lost)
+            self._tell_silent(lost)
+
+    def _tell_silent(self, lost: Lost) -> None:
+        """Say of a value that the source's silence means, and that cannot be said, that the two differ there."""
+        meant = [key for key in lost.keys if key in self.given.sources]
+        values = [(key, find(self.given.plain, key)) for key in meant]
+        texts = [f"{dotted(key)} is {value}" for key, value in values if not isinstance(value, (dict, list))]
+        again = tuple(str(key[-1]) for key in meant), lost.reason
+        if texts and again not in self.told_silent:
+            self.told_silent.add(again)
+            message = f"{', '.join(texts)}: {lost.reason}"
+            self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(meant[0])))
 
     def _drop(self) -> None:
         """Say why of everything explicit that no rule took, and of silent differences that matter."""

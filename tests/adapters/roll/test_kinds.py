@@ -194,3 +194,10 @@ def test_a_number_that_environments_name_is_not_dead() -> None:
     text = AGENTIC.replace("max_steps: 10}", "max_steps: '${max_actions_per_traj}'}") + "max_actions_per_traj: 25\n"
     assert bucket(read(text)[1], "max_actions_per_traj") is Bucket.MAPPED
     assert bucket(read(AGENTIC + "max_actions_per_traj: 25\n")[1], "max_actions_per_traj") is Bucket.DEAD
+
+
+def test_what_silence_means_and_the_target_cannot_say_is_told_once() -> None:
+    text = RLVR.replace("file_name: [math.jsonl]", "file_name: [one.jsonl, two.jsonl]")
+    told = [item.message for item in convert(text, to="verl").report.findings if item.code == "silent-difference"]
+    assert [message for message in told if message.startswith("train.learning_rate_schedule.name is linear: ")]
+    assert len([message for message in told if ".tag_key is tag: " in message]) == 1
