@@ -246,6 +246,12 @@ def test_a_value_is_written_as_trinity_takes_it(release: str, changes: dict[str,
     assert isinstance(value, type(expected))
 
 
+@pytest.mark.parametrize(("mini", "bypass"), [(64, True), (256, False)])
+def test_old_log_probs_are_computed_anew_only_where_a_step_is_one_train_step(mini: int, bypass: bool) -> None:
+    changes: dict[str, Any] = {"batch.mini_batch_responses": mini, "algorithm.old_log_probs": "recompute"}
+    assert written("0.6", **changes)["algorithm"]["bypass_old_logprobs"] is bypass
+
+
 def test_several_task_sets_are_written_as_such_alone_with_all_that_belongs_to_each() -> None:
     sources = [{"path": "a.parquet", "name": "a"}, {"path": "b.parquet", "name": "b"}]
     changes: dict[str, Any] = {

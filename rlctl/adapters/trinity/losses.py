@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
-from rlctl.adapters.trinity.batch import expert_responses
+from rlctl.adapters.trinity.batch import expert_responses, factor
 from rlctl.adapters.values import AGGREGATIONS, Not
 from rlctl.documents.paths import KeyPath
 
@@ -402,6 +402,15 @@ def _write_old(view: Writing) -> Iterator[Out]:
         if view.version >= (0, 6)
         else "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
     )
+    each = factor(view)
+    if wanted == "recompute" and each > 1:
+        note = (
+            f"Trinity computes them anew before each of {each} train steps, with the policy of then: the ratio would always "
+            "be 1; the rollout engine's are those of the policy that the step began with"
+        )
+        yield Flow(view.path(key), True, used, "derived", note, always=True)
+        yield Lost(used, f"{note}, as far as the two engines agree")
+        return
     how: How = "derived" if wanted == "auto" else "mapped"
     yield Flow(view.path(key), wanted == "rollout", used, how)
 
