@@ -235,3 +235,27 @@ def test_an_estimator_registered_with_verl_keeps_its_name() -> None:
     loaded, report = read("algorithm.adv_estimator=my_own", base=BASE[:-1])
     values, _ = written(loaded, report, "verl")
     assert values["algorithm"]["adv_estimator"] == "my_own"
+
+
+PLAIN = """
+buffer:
+  explorer_input:
+    taskset:
+      storage_type: file
+      path: org/questions
+      format: {prompt_key: question, response_key: answer}
+"""
+
+
+def test_data_made_for_another_framework_leaves_verl_its_columns_and_says_which() -> None:
+    values, report = from_trinity(PLAIN)
+    assert "reward_fn_key" not in values["data"]
+    told = {finding.code: finding.message for finding in report.findings if finding.code.startswith("data-")}
+    assert "reward_model.ground_truth" in told["data-columns"]
+    assert any("org/questions" in finding.message for finding in report.findings if finding.code == "data-files")
+    assert any(finding.key == "data.val_files" for finding in report.findings)
+
+
+def test_data_of_verl_s_own_asks_for_nothing() -> None:
+    _, report = written(*read(), "verl")
+    assert not [finding for finding in report.findings if finding.code.startswith("data-")]

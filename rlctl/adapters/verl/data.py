@@ -22,7 +22,9 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import SOURCE_FIELDS, Names
+from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
+from rlctl.report import Finding, Level
 
 R = "actor_rollout_ref.rollout"
 ANSWER = "reward_model.ground_truth"
@@ -91,6 +93,8 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
             yield Lost((place,), f"verl has one {column} for all files")
         elif source[field] is None and default is not None and field.endswith(("image_key", "video_key", "audio_key")):
             yield Flow((), None, (place,), "mapped", f"verl reads {column} only where the column exists")
+        elif source[field] is None and field == "source_key":
+            yield Flow((), None, (place,), "derived", f"verl picks its reward by a column: '{default}' is left")
         else:
             yield Flow(view.path(column), source[field], (place,), same=True)
 
@@ -103,7 +107,9 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         place = ("data", kind, index, field)
         if field in handled or not view.explicit(".".join(str(part) for part in place[:2])):
             continue
-        if value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
+        if field == "workflow" and value is None:
+            yield Flow((), None, (place,), "derived", "verl asks once too; its reward is its own")
+        elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif field == "name":
             yield Flow((), None, (place,), "derived", "verl names sources by their data_source column")
@@ -185,6 +191,31 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
     if any(source["evaluation_sampling"]["max_response_tokens"] for source in sources):
         yield Lost(limit, "verl has one response length for training and evaluation")
+
+
+READ = (".parquet", ".json", ".jsonl")
+
+
+def needs(config: Config) -> list[Finding]:
+    """What verl asks of data that was made for another framework, or that is missing."""
+    sources, found = [*config.data.train, *config.data.eval], []
+    shaped = [source for source in sources if source.answer_key not in (None, ANSWER)]
+    if shaped:
+        message = (
+            f"verl reads the prompt as chat messages, the reward's name from 'data_source' and the answer from "
+            f"'{ANSWER}'; '{shaped[0].path}' has its answer in '{shaped[0].answer_key}'"
+        )
+        hint = "rewrite the data with these columns; verl then scores with its own reward, or custom_reward_function"
+        found.append(Finding("data-columns", Level.WARNING, message, "data.train_files", None, hint))
+    unread = [source.path for source in sources if source.path and not str(source.path).endswith(READ)]
+    if unread:
+        message = f"verl reads files that end in {', '.join(READ)}; '{unread[0]}' is none"
+        hint = "download the data and name its file"
+        found.append(Finding("data-files", Level.WARNING, message, "data.train_files", None, hint))
+    if not config.data.eval:
+        message = "verl opens data.val_files when it starts, also where it never evaluates; here it has none"
+        found.append(Finding("data-files", Level.WARNING, message, "data.val_files", None, "name a file of prompts"))
+    return found
 
 
 ORDER = Names(

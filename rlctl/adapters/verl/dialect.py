@@ -24,6 +24,7 @@ from rlctl.adapters.verl import (
     train,
 )
 from rlctl.adapters.verl.known import known_keys
+from rlctl.adapters.writing import Given, Written
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.documents.paths import parse_dotted
@@ -95,6 +96,13 @@ class Verl(Dialect):
                     )
                     found.append(Finding("newer-ignores", Level.NOTE, message, entry.key, entry.at, hint))
         return found
+
+    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+        """Write a config; what it asks of the data is told where the data is not verl's."""
+        written = super().write_one(given, version, options)
+        if self.kind_for(given.config, version) == "ppo":
+            written.findings += data.needs(given.config)
+        return written
 
     def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
         """YAML, a launch script, or the list of overrides."""
