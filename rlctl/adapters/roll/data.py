@@ -317,10 +317,14 @@ def _supervised_columns(
     fixed: Mapping[str, Any],
 ) -> Iterator[Out]:
     first = (view.get("data.train") or view.get("data.eval"))[0]
-    for field, (key, _) in columns.items():
+    for field, (key, default) in columns.items():
         used = ((*place, field),)
         if source[field] != first[field]:
             yield Lost(used, f"ROLL has one {key} for all files")
+        elif source[field] is None and field == "response_key" and source["messages_key"] is None:
+            yield Flow(view.path(key), "response", used, "derived", "the column that null takes first", always=True)
+        elif source[field] is None and default is not None:
+            yield Lost(used, f"ROLL reads a column of each row, by {key}: {default}, which the rows must have")
         else:
             yield Flow(view.path(key), source[field], used, same=True)
     for field, value in fixed.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from rlctl.adapters.roll import ROLL
 from rlctl.documents import read_yaml
 from rlctl.report import Bucket
-from rlctl.translate import convert
+from rlctl.translate import convert, read_document
 
 from .texts import AGENTIC, RLVR, bucket, read, written
 
@@ -201,3 +202,25 @@ def test_what_silence_means_and_the_target_cannot_say_is_told_once() -> None:
     told = [item.message for item in convert(text, to="verl").report.findings if item.code == "silent-difference"]
     assert [message for message in told if message.startswith("train.learning_rate_schedule.name is linear: ")]
     assert len([message for message in told if ".tag_key is tag: " in message]) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [({}, "response"), ({"response_key": "text"}, "text"), ({"messages_key": "messages"}, None)],
+)
+def test_sft_names_the_column_that_is_learnt(columns: dict[str, str], expected: str | None) -> None:
+    """ROLL refuses a null there; rows of whole conversations are none of its rows."""
+    text = yaml.safe_dump(
+        {
+            "model": {"path": "org/model"},
+            "algorithm": {"objective": {"name": "sft"}},
+            "data": {"train": [{"path": "train.jsonl", **columns}]},
+            "schedule": {"total_epochs": 1},
+        }
+    )
+    loaded, _ = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None
+    values, report = written(loaded)
+    assert values.get("response_key") == expected
+    told = {entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED}
+    assert any(key.endswith("messages_key") for key in told) is (expected is None)
