@@ -200,7 +200,7 @@ def test_distillation_has_one_teacher_and_a_loss() -> None:
     assert values["distillation"]["nnodes"] == 1
 
 
-TRINITY = "mode: both\nmodel: {model_path: org/model}\ncluster: {node_num: 1, gpu_per_node: 8}\n"
+TRINITY = "mode: both\nmodel: {model_path: org/model}\n"
 
 
 def from_trinity(text: str) -> tuple[dict[str, Any], Report]:
@@ -259,3 +259,27 @@ def test_data_made_for_another_framework_leaves_verl_its_columns_and_says_which(
 def test_data_of_verl_s_own_asks_for_nothing() -> None:
     _, report = written(*read(), "verl")
     assert not [finding for finding in report.findings if finding.code.startswith("data-")]
+
+
+EIGHT = "cluster: {node_num: 1, gpu_per_node: 8}\n"
+ENGINES = (
+    "explorer: {rollout_model: {engine_num: 4, gpu_memory_utilization: 0.85}}\nsynchronizer: {sync_method: nccl}\n"
+)
+
+
+def test_what_holds_for_devices_of_rollout_s_own_is_not_written_where_all_roles_share_them() -> None:
+    values, report = from_trinity(ENGINES + EIGHT)
+    rollout = values["actor_rollout_ref"]["rollout"]
+    assert "gpu_memory_utilization" not in rollout
+    assert "backend" not in rollout.get("checkpoint_engine", {})
+    assert bucket(report, "explorer.rollout_model.gpu_memory_utilization") is Bucket.DERIVED
+    assert bucket(report, "synchronizer.sync_method") is Bucket.DERIVED
+
+
+def test_devices_of_rollout_s_own_keep_their_share_and_their_way_of_weights() -> None:
+    values, _ = from_trinity(
+        ENGINES.replace("engine_num: 4", "engine_num: 8") + "cluster: {node_num: 2, gpu_per_node: 8}"
+    )
+    rollout = values["actor_rollout_ref"]["rollout"]
+    assert rollout["gpu_memory_utilization"] == 0.85
+    assert rollout["checkpoint_engine"]["backend"] == "nccl"

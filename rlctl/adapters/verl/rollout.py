@@ -146,7 +146,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"))
     own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
     nodes = (view.to("placement.nodes"), view.to("placement.devices_per_node"))
-    if placement.layout == "split" and view.version >= (0, 9) and own % each == 0 and own < each * placement.nodes:
+    if _is_separate(view):
         yield Flow(view.path("trainer.v1.trainer_mode"), "separate_async", layout[:1], always=True)
         yield Flow(
             view.path("trainer.nnodes"),
@@ -221,6 +221,40 @@ def _write_replicas(view: Writing) -> Iterator[Out]:
     )
 
 
+def _is_separate(view: Writing) -> bool:
+    """Whether a split of the devices is written as one: by whole nodes, since 0.9."""
+    placement = view.config.placement
+    own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
+    whole = own % each == 0 and own < each * placement.nodes
+    return placement.layout == "split" and view.version >= (0, 9) and whole
+
+
+def _shares(view: Writing) -> bool:
+    """Whether rollout has no devices of its own in the source."""
+    placement = view.config.placement
+    if placement.layout == "explicit" and {"rollout", "policy"} <= set(placement.roles):
+        return bool(set(placement.roles["rollout"].devices) & set(placement.roles["policy"].devices))
+    return placement.layout != "split" or arithmetic.devices(view.config) == 1
+
+
+def _same_sharing(view: Writing) -> bool:
+    """Whether rollout has devices of its own in both configs, or in neither."""
+    return _shares(view) or _is_separate(view)
+
+
+def _write_fraction(view: Writing) -> Iterator[Out]:
+    fraction = view.get("rollout.memory.gpu_fraction")
+    if isinstance(fraction, (int, float)) and not _same_sharing(view):
+        note = f"{fraction:g} is for devices of rollout's own; verl's roles share them, so its 0.5 is kept"
+        yield Flow((), None, (view.to("rollout.memory.gpu_fraction"),), "derived", note)
+
+
+def _write_method(view: Writing) -> Iterator[Out]:
+    if not _same_sharing(view):
+        note = "weights stay on the devices that all roles share"
+        yield Flow((), None, (view.to("sync.method"),), "derived", note)
+
+
 DEVICES = Names({"cuda": "cuda", "cpu": "cpu", "npu": "cuda"}, "verl has no such device")
 RULES: list[Rule] = [
     Chosen(
@@ -270,7 +304,13 @@ RULES: list[Rule] = [
     Key(f"{R}.data_parallel_size", "rollout.parallel.data", 1, since="0.6"),
     Key(f"{R}.expert_parallel_size", "rollout.parallel.expert", 1, since="0.6"),
     Code("engines", (), ("rollout.parallel.replicas",), _none, _write_replicas, "devices / devices of an engine"),
-    Key(f"{R}.gpu_memory_utilization", "rollout.memory.gpu_fraction", 0.5),
+    Key(
+        f"{R}.gpu_memory_utilization",
+        "rollout.memory.gpu_fraction",
+        0.5,
+        write_when=lambda view: _same_sharing(view),
+    ),
+    Code("share of shared devices", (), (), _none, lambda view: _write_fraction(view), "0.5 where all roles share"),
     Key(f"{R}.max_num_seqs", "rollout.memory.max_running_responses", By({"0.3": 1024, "0.9": 256})),
     Key(f"{R}.max_num_batched_tokens", "rollout.memory.max_batched_tokens", 8192),
     Key(f"{R}.max_model_len", "model.max_context_tokens", None),
@@ -407,7 +447,9 @@ RULES: list[Rule] = [
         "naive",
         Names({"naive": "auto", "nccl": "nccl"}, "verl has no such way", fallback="auto"),
         since="0.8",
+        write_when=lambda view: _same_sharing(view),
     ),
+    Code("way of weights on shared devices", (), (), _none, lambda view: _write_method(view), "naive where all share"),
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
         "sync.bucket_mib",
