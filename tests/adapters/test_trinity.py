@@ -246,6 +246,24 @@ def test_a_value_is_written_as_trinity_takes_it(release: str, changes: dict[str,
     assert isinstance(value, type(expected))
 
 
+def test_files_of_one_name_become_task_sets_of_different_names() -> None:
+    sources = [{"path": "gsm8k/train.parquet"}, {"path": "math/train.parquet"}]
+    sets = written("0.6", **{"data.train": sources})["buffer"]["explorer_input"]["tasksets"]
+    assert [item["name"] for item in sets] == ["gsm8k_train", "math_train"]
+
+
+def test_the_warm_up_of_megatron_begins_at_the_lowest_rate() -> None:
+    changes: dict[str, Any] = {
+        "train.engine.name": "megatron",
+        "train.learning_rate_schedule.warmup.ticks": 4,
+        "train.learning_rate_schedule.min_ratio": 0.0,
+    }
+    assert written("0.6", **changes)["algorithm"]["optimizer"]["min_lr_ratio"] == 0.0
+    keys = {"trainer.trainer_strategy": "megatron", "algorithm.optimizer.lr_warmup_steps": 4}
+    config, _ = read_with("0.6", **keys)
+    assert config["train"]["learning_rate_schedule"]["warmup"]["start"] == pytest.approx(1e-8)
+
+
 @pytest.mark.parametrize(("mini", "bypass"), [(64, True), (256, False)])
 def test_old_log_probs_are_computed_anew_only_where_a_step_is_one_train_step(mini: int, bypass: bool) -> None:
     changes: dict[str, Any] = {"batch.mini_batch_responses": mini, "algorithm.old_log_probs": "recompute"}

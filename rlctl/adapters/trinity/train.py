@@ -236,15 +236,16 @@ def _read_warmup(view: Reading) -> Iterator[Flow]:
     ticks = view.get(key)
     warms = ticks > 0 or (ticks < 0 and view.get(f"{root}.lr_warmup_steps_ratio")) if isinstance(ticks, int) else False
     key = f"{root}.warmup_style" if view.get(f"{root}.warmup_style") else f"{root}.lr_scheduler_type"
-    if warms and _start(view.version, str(view.get(key))):
+    megatron = strategy(view) == "megatron"
+    if warms and starts_low(view.version, str(view.get(key)), megatron):
         start = view.get(f"{root}.lr") * view.get(f"{root}.min_lr_ratio")
-        note = "the warm-up of a cosine begins at its lowest rate"
+        note = f"the warm-up of {'Megatron' if megatron else 'a cosine'} begins at the lowest rate"
         yield Flow(view.to("train.learning_rate_schedule.warmup.start"), start, (view.path(key),), "derived", note)
 
 
-def _start(version: Version, name: str) -> bool:
-    """Whether the warm-up begins at the lowest learning rate instead of 0."""
-    return name == "cosine" and version < (0, 6)
+def starts_low(version: Version, name: str, megatron: bool) -> bool:
+    """Whether the warm-up begins at the lowest learning rate instead of 0: a cosine's in 0.5, Megatron's since."""
+    return name == "cosine" if version < (0, 6) else megatron
 
 
 def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
@@ -273,13 +274,21 @@ def _write_warmup(view: Writing) -> Iterator[Out]:
 
 def _write_start(view: Writing) -> Iterator[Out]:
     schedule, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
-    lowest = (
-        view.config.train.optimizer.learning_rate * schedule.min_ratio if _start(view.version, schedule.name) else 0.0
-    )
-    if not (schedule.warmup.ticks or schedule.warmup.ratio) or math.isclose(schedule.warmup.start, lowest):
+    lowest = view.config.train.optimizer.learning_rate * schedule.min_ratio if _starts_low(view) else 0.0
+    if not _warms(view) or math.isclose(schedule.warmup.start, lowest):
         yield Flow((), None, used)
     else:
         yield Lost(used, f"Trinity's warm-up begins at {lowest:g}")
+
+
+def _starts_low(view: Writing) -> bool:
+    megatron = view.get("train.engine.name") == "megatron"
+    return starts_low(view.version, view.config.train.learning_rate_schedule.name, megatron)
+
+
+def _warms(view: Writing) -> bool:
+    warmup = view.config.train.learning_rate_schedule.warmup
+    return bool(warmup.ticks or warmup.ratio)
 
 
 MEGATRON = (
@@ -340,7 +349,7 @@ LOWEST = "algorithm.optimizer.min_lr_ratio"
 
 def _decays(view: Writing) -> bool:
     """Whether the lowest learning rate is reached at all, so that Trinity's own 0.01 must not stand for it."""
-    return bool(view.get("train.learning_rate_schedule.name") == "cosine")
+    return view.config.train.learning_rate_schedule.name == "cosine" or (_starts_low(view) and _warms(view))
 
 
 TRAINER: list[Rule] = [
