@@ -217,7 +217,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     evaluation = place[1] == "eval"
     yield Flow(
         (*root, "name"),
-        label(source, f"{place[1]}_{place[2]}"),
+        label(source, f"{place[1]}_{place[2]}", view.get(f"data.{place[1]}")),
         used("name"),
         same=source["name"] is not None,
         always=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlctl.adapters.rules import Flow, How, K, Lost, Out, Reading, Writing
@@ -19,10 +19,20 @@ ORDERS = {
 }
 
 
-def label(source: Mapping[str, Any], fallback: str) -> str:
-    """The name of a source: its own, or its file's."""
-    stem = str(source["path"]).rstrip("/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    return source["name"] or (stem if stem and "${" not in stem and "}" not in stem else fallback)
+def label(source: Mapping[str, Any], fallback: str, beside: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The name of a source: its own, or its file's, with the folder where files of several sources have the same name."""
+    parts = str(source["path"]).rstrip("/").split("/")
+    stem = parts[-1].rsplit(".", 1)[0]
+    if source["name"] or not _plain(stem):
+        return source["name"] or fallback
+    alike = sum(1 for other in beside if label(other, "") == stem) > 1
+    if not alike:
+        return stem
+    return f"{parts[-2]}_{stem}" if len(parts) > 1 and _plain(parts[-2]) else fallback
+
+
+def _plain(text: str) -> bool:
+    return bool(text) and "${" not in text and "}" not in text
 
 
 def read(view: Reading) -> Iterator[Flow]:
