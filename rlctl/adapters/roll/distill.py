@@ -128,7 +128,7 @@ def _write_online(view: Writing) -> Iterator[Out]:
     if section["top_k"] is not None:
         yield Lost(((*to, "top_k"),), "ROLL's on-policy distillation compares the tokens that were drawn")
     for name, value in section["args"].items():
-        place = ((*to, "args", name),)
+        place = ((*to, "args", name), (*to, "args"))
         if name == "estimator" and value in ESTIMATORS:
             yield Flow(view.path("kl_penalty"), ESTIMATORS[value], place)
         elif name == "estimator":

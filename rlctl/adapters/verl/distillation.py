@@ -25,6 +25,7 @@ ARGS = {
 TOP_K = "forward_kl_topk"
 ESTIMATORS = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
 """verl's estimators of the reverse KL."""
+ESTIMATE = "verl estimates the reverse KL: by k1 as a reward, by k3 as a loss"
 POOL = (f"{D}.nnodes", f"{D}.n_gpus_per_node")
 
 
@@ -109,7 +110,8 @@ def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     estimator = args.get("estimator", "k1" if args.get("policy_gradient") else "k3")
     used = ((*to, "args", "estimator"), (*to, "args"), (*to, "loss"))
     if loss == "reverse_kl" and estimator in ESTIMATORS:
-        yield Flow(key, estimator, used, same="estimator" in args)
+        named = "estimator" in args
+        yield Flow(key, estimator, used, "mapped" if named else "derived", "" if named else ESTIMATE, same=named)
     else:
         wanted = loss if loss != "reverse_kl" else f"the estimator {estimator}"
         yield Lost(used, f"verl distils by {TOP_K}, {', '.join(ESTIMATORS)}, not by {wanted}")
