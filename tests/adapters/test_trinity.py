@@ -264,6 +264,21 @@ def test_the_warm_up_of_megatron_begins_at_the_lowest_rate() -> None:
     assert config["train"]["learning_rate_schedule"]["warmup"]["start"] == pytest.approx(1e-8)
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [("100", {"total_steps": 12}), ("128", {"total_epochs": 3}), ("", {"total_epochs": 3})],
+)
+def test_epochs_that_drop_their_rest_are_written_as_steps_where_the_data_is_known(rows: str, expected: Any) -> None:
+    # 3 epochs of 100 rows by 64 a step are 3 steps of 4 train steps where each epoch drops 36 rows, 4 steps where it does not.
+    tree: dict[str, Any] = {**BASE, "schedule": {"total_epochs": 3}, "data": {**BASE["data"], "last_batch": "drop"}}
+    loaded, _ = read_document(read_yaml(yaml.safe_dump({"rlctl": 1, **tree}), "run.yaml"), dialect="rlctl")
+    assert loaded is not None
+    text, report = write(loaded, "trinity@0.6", options={"dataset_rows": rows} if rows else {})
+    assert text is not None, report.findings
+    buffer = yaml.safe_load(text)["buffer"]
+    assert {key: buffer[key] for key in ("total_steps", "total_epochs") if key in buffer} == expected
+
+
 @pytest.mark.parametrize(("mini", "bypass"), [(64, True), (256, False)])
 def test_old_log_probs_are_computed_anew_only_where_a_step_is_one_train_step(mini: int, bypass: bool) -> None:
     changes: dict[str, Any] = {"batch.mini_batch_responses": mini, "algorithm.old_log_probs": "recompute"}

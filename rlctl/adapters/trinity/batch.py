@@ -366,6 +366,15 @@ def _write_total(view: Writing) -> Iterator[Out]:
         if trainer is None or limit < trainer:
             trainer, note = limit, f"{schedule.total_optimizer_steps} optimizer steps"
     epochs = (view.to("schedule.total_epochs"),)
+    if trainer is None and (whole := _whole_epochs(view)) is not None:
+        dropped = (
+            f"{schedule.total_epochs} epochs without the rest of each, which Trinity would carry on: {whole} steps"
+        )
+        explore, train = round(whole * factor(view, explore=True)), max(1, round(whole * each))
+        yield Flow(view.path("buffer.total_steps"), explore, epochs, "derived", dropped, always=True)
+        yield Flow(view.path("trainer.total_steps"), train, epochs, "derived", dropped, always=True)
+        yield Flow((), None, used)
+        return
     if trainer is None:
         yield (
             Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
@@ -384,6 +393,16 @@ def _write_total(view: Writing) -> Iterator[Out]:
         explore = round(trainer * factor(view, explore=True) / each)
         yield Flow(view.path("buffer.total_steps"), explore, used, how, note, same=explore == steps, always=True)
     yield Flow(view.path("trainer.total_steps"), trainer, used, how, note, same=trainer == steps, always=True)
+
+
+def _whole_epochs(view: Writing) -> int | None:
+    """Steps of the epochs, where the data's length is known and dropping the rest of each makes them fewer."""
+    schedule, count = view.config.schedule, rows(view.options)
+    if schedule.total_epochs is None or count is None or view.config.data.last_batch != "drop":
+        return None
+    steps = arithmetic.total_steps(view.config, count)
+    carried = schedule.total_epochs * count // view.config.batch.prompts_per_step
+    return None if steps == carried else steps
 
 
 def _first_end(view: Writing, trainer: int) -> tuple[int, Flow]:
