@@ -14,7 +14,7 @@ from rlctl.adapters import dialect
 from rlctl.adapters.verl.launch import prefix_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, read_overrides, read_yaml
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translate import convert, read_document, translate_loaded
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "verl"
 RUN = """
@@ -175,3 +175,15 @@ def test_a_prefix_is_what_hydra_needs(release: str, engine: str) -> None:
         added += prefix == "+"
     assert plain > 100
     assert added > 100
+
+
+def test_the_generation_server_goes_by_the_rollouts_lengths_and_answers_each_prompt_once() -> None:
+    command = (
+        "python3 -m verl.trainer.main_generation_server data.train_files=in.parquet +data.output_path=out.parquet"
+        " actor_rollout_ref.rollout.prompt_length=2048 actor_rollout_ref.rollout.response_length=1024"
+    )
+    values = yaml.safe_load(convert(f"#!/bin/bash\n{command}\n", to="trinity").text)
+    assert (values["model"]["max_prompt_tokens"], values["model"]["max_response_tokens"]) == (2048, 1024)
+    assert (values["buffer"]["total_epochs"], values["mode"]) == (1, "explore")
+    handed = convert(f"#!/bin/bash\n{command}\n", to="verl", options={"format": "overrides"}).text
+    assert "actor_rollout_ref.rollout.response_length=1024" in handed

@@ -217,8 +217,44 @@ def _write_output(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("data.output_path"), folder, (view.to(FOLDER),), always=True)
 
 
+def _length(key: str, trainers: str, to: str) -> Code:
+    """A length that the server takes from the rollout's own key, which names the trainer's where it is not said."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        own = view.written(key)
+        deciding = key if own else trainers
+        yield Flow(view.to(to), view.get(deciding), (view.path(deciding),), same=True)
+        if own and view.written(trainers):
+            yield Flow((), None, (view.path(trainers),), "dead", f"the server goes by {key}")
+
+    def write(view: Writing) -> Iterator[Out]:
+        yield Flow(view.path(key), view.get(to), (view.to(to),), same=True)
+
+    return Code(f"length of {to}", (K(key, 512), K(trainers, 512)), (to,), read, write)
+
+
+def _read_passes(view: Reading) -> Iterator[Flow]:
+    yield Flow(view.to("schedule.total_epochs"), 1, (), "derived", "each prompt is answered once")
+    if view.written("trainer.total_epochs"):
+        yield Flow((), None, (view.path("trainer.total_epochs"),), "dead", "each prompt is answered once")
+
+
+def _write_passes(view: Writing) -> Iterator[Out]:
+    if view.get("schedule.total_epochs") not in (None, 1):
+        yield Lost((view.to("schedule.total_epochs"),), "verl's generation answers each prompt once")
+
+
 SERVER: list[Rule] = [
     mode("explore_only"),
+    _length("actor_rollout_ref.rollout.prompt_length", "data.max_prompt_length", "data.max_prompt_tokens"),
+    _length("actor_rollout_ref.rollout.response_length", "data.max_response_length", "rollout.max_response_tokens"),
+    Code(
+        "passes over the data",
+        (K("trainer.total_epochs", 30),),
+        ("schedule.total_epochs",),
+        _read_passes,
+        _write_passes,
+    ),
     Code("file of responses", (K("data.output_path", None),), (FOLDER,), _read_output, _write_output),
 ]
 """What the generation server adds to the PPO trainer's table, before the rules that it replaces."""
