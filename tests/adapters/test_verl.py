@@ -283,3 +283,23 @@ def test_devices_of_rollout_s_own_keep_their_share_and_their_way_of_weights() ->
     rollout = values["actor_rollout_ref"]["rollout"]
     assert rollout["gpu_memory_utilization"] == 0.85
     assert rollout["checkpoint_engine"]["backend"] == "nccl"
+
+
+def test_prompts_that_are_not_trained_on_are_left_out_of_the_data() -> None:
+    values, _ = from_trinity("")
+    assert values["data"]["filter_overlong_prompts"] is True
+    loaded, report = read_document(
+        read_yaml("mode: both\nmodel: {model_path: org/model, enable_prompt_truncation: false}", "run.yaml"),
+        dialect="trinity",
+        environment={},
+    )
+    assert loaded is not None
+    values, _ = written(loaded, report, "verl")
+    assert "filter_overlong_prompts" not in values["data"]
+
+
+def test_a_folder_of_runs_and_a_preset_are_not_lost() -> None:
+    values, report = from_trinity("project: p\nname: n\ncheckpoint_root_dir: /root\nalgorithm: {algorithm_type: cispo}")
+    assert values["trainer"]["default_local_dir"] == "/root/p/n"
+    assert bucket(report, "checkpoint_root_dir") is Bucket.DERIVED
+    assert bucket(report, "algorithm.algorithm_type") is Bucket.DERIVED

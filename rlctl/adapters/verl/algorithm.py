@@ -417,6 +417,16 @@ def _read_preference(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("algorithm.preference_feedback"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
 
 
+def _read_nothing(view: Reading) -> Iterator[Flow]:
+    return iter(())
+
+
+def _write_preset(view: Writing) -> Iterator[Out]:
+    yield Flow(
+        (), None, (view.to("algorithm.preset"),), "derived", "verl has no presets; what it stands for is written"
+    )
+
+
 P = "algorithm.preference_feedback"
 RULES: list[Rule] = [
     ChosenOrNearest(
@@ -605,7 +615,7 @@ RULES: list[Rule] = [
         since="0.7",
         write_when=lambda view: view.version < (0, 9),
     ),
-    Dropped("algorithm.preset", "verl has no presets"),
+    Code("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written"),
     Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),
     Dropped("algorithm.sample_strategy_args", "verl trains on what it rolled out"),
     Dropped("algorithm.experience_operators", "verl has no operators on experiences"),

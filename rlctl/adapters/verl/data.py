@@ -193,6 +193,24 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
         yield Lost(limit, "verl has one response length for training and evaluation")
 
 
+def _leaves_cut(view: Writing) -> bool:
+    """Whether prompts that are too long are not trained on although they stay in the data."""
+    return view.get("data.overlong_prompts") == "keep" and view.get("data.truncated_prompts_train") is False
+
+
+def _read_cut(view: Reading) -> Iterator[Flow]:
+    return iter(())
+
+
+def _write_cut(view: Writing) -> Iterator[Out]:
+    used = (view.to("data.truncated_prompts_train"),)
+    if _leaves_cut(view):
+        note = "verl trains on cut prompts, or stops at them: they are left out of the data, of evaluation too"
+        yield Flow(view.path("data.filter_overlong_prompts"), True, used, "derived", note)
+    else:
+        yield Flow((), None, used, "mapped", "no prompt is cut" if view.get("data.overlong_prompts") == "drop" else "")
+
+
 READ = (".parquet", ".json", ".jsonl")
 
 
@@ -323,7 +341,14 @@ RULES: list[Rule] = [
         _write_evaluation,
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
-    Key("data.filter_overlong_prompts", "data.overlong_prompts", False, Names({True: "drop", False: "keep"})),
+    Key(
+        "data.filter_overlong_prompts",
+        "data.overlong_prompts",
+        False,
+        Names({True: "drop", False: "keep"}),
+        write_when=lambda view: not _leaves_cut(view),
+    ),
+    Code("cut prompts", (), ("data.truncated_prompts_train",), _read_cut, _write_cut, "verl trains on cut prompts"),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),
     Key("data.seed", "data.seed", None, since="0.7"),
@@ -336,7 +361,6 @@ RULES: list[Rule] = [
     Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
     Key("data.tokenizer", "model.tokenizer", None, also=(K("actor_rollout_ref.model.tokenizer_path", None, "0.6"),)),
     Dropped("data.mixing", "verl concatenates its files"),
-    Dropped("data.truncated_prompts_train", "verl trains on responses to cut prompts"),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),
     Dropped("data.last_batch", "verl drops a last batch that is not full"),

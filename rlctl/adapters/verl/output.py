@@ -77,6 +77,20 @@ def _write_export(view: Writing) -> Iterator[Out]:
         yield Lost(used, "verl writes the Hugging Face model with every checkpoint or with none")
 
 
+def _read_nothing(view: Reading) -> Iterator[Flow]:
+    return iter(())
+
+
+def _write_folder(view: Writing) -> Iterator[Out]:
+    """A run's folder holds its checkpoints, unless they have one of their own."""
+    run, used = view.config.run, (view.to("run.folder"),)
+    if view.get("checkpoint.folder") is not None:
+        yield Lost(used, "verl has no run folder; checkpoints go to trainer.default_local_dir")
+    elif view.explicit("run.folder"):
+        folder = f"{run.folder}/{run.project}/{run.name}"
+        yield Flow(view.path("trainer.default_local_dir"), folder, used, "derived", "folder / project / name")
+
+
 def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
     """What a checkpoint holds."""
     return [
@@ -142,7 +156,7 @@ GENERAL: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
     Dropped("run.group", "verl has no groups of runs"),
     Dropped("run.seed", "verl has a seed for each part"),
-    Dropped("run.folder", "verl has no run folder; checkpoints go to trainer.default_local_dir"),
+    Code("run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"),
     *[
         Dropped(f"run.{name}", "verl leaves it to the launcher")
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
