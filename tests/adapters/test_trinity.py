@@ -15,7 +15,7 @@ from rlctl.adapters.tree import find, put
 from rlctl.config import config_from, to_plain
 from rlctl.documents import parse_dotted, read_yaml
 from rlctl.report import Bucket, Report
-from rlctl.translate import read_document, write
+from rlctl.translate import convert, read_document, write
 
 from .cases import BASE
 
@@ -378,3 +378,13 @@ def test_the_examples_have_no_unknown_keys_and_carry_what_is_rare() -> None:
             if entry.bucket is Bucket.CARRIED:
                 carried[generic(parse_dotted(entry.key))].add(path.name)
     assert {key: files for key, files in carried.items() if len(files) > 2} == {}
+
+
+@pytest.mark.parametrize(("nodes", "fits"), [(1, False), (2, True)])
+def test_a_split_that_holds_no_replica_of_the_trainer_is_told(nodes: int, fits: bool) -> None:
+    engine = "actor_rollout_ref.actor.megatron"
+    lines = ["model_engine=megatron", f"{engine}.tensor_model_parallel_size=4", f"{engine}.context_parallel_size=2"]
+    lines += ["trainer.n_gpus_per_node=8", f"trainer.nnodes={nodes}", "algorithm.adv_estimator=grpo"]
+    report = convert("\n".join(lines), to="trinity", dialect="verl").report
+    (assumed,) = [found.message for found in report.findings if found.code == "assumed"]
+    assert ("a replica of 8" not in assumed) is fits

@@ -148,7 +148,10 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     asked = view.options.get("explorer_gpus", "")
     count = max(1, int(asked) // wide) if asked.isdecimal() else _engines(view, total, wide)
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
-    note = f"all roles share {total} devices in the source; {count * wide} explore and {total - count * wide} train"
+    left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
+    note = f"all roles share {total} devices in the source; {count * wide} explore and {left} train"
+    if left > 0 and left % share != 0:
+        note += f", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its parallel sizes"
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
     if count * wide >= total:
         yield Lost(
