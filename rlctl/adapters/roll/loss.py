@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.roll.numbers import is_number
-from rlctl.adapters.rules import Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 
 LOSS = "algorithm.policy_loss"
 PG_WORKERS = (
@@ -38,6 +38,10 @@ def _variant(view: Reading) -> str:
     return "segment" if view.get("ratio_type") == "segment" else "ppo"
 
 
+SIGN = "ROLL calls a response good by its raw score, others by its advantage"
+"""What differs in TOPR."""
+
+
 def _read_loss(view: Reading) -> Iterator[Flow]:
     variant, to = _variant(view), view.to(LOSS)
     ratio = tuple(view.path(key) for key in ("importance_sampling", "ratio_type"))
@@ -50,7 +54,8 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         "vanilla": "policy_gradient",
         "tis": "policy_gradient",
     }
-    yield Flow((*to, "name"), names.get(variant, "other"), used)
+    how: How = "derived" if variant == "topr" else "mapped"
+    yield Flow((*to, "name"), names.get(variant, "other"), used, how, SIGN if variant == "topr" else "")
     if variant in ("ppo", "seq"):
         low, high, clips = _clips(view)
         yield Flow((*to, "clip_low"), low, clips)
@@ -126,7 +131,8 @@ def _write_loss(view: Writing) -> Iterator[Out]:
         yield Lost(((*to, "name"),), "ROLL has no soft gate; its clipped loss is written")
     if variant is not None:
         yield Flow(view.path(CLASS), PG_WORKERS[agentic], used, always=True)
-        yield Flow(view.path(VARIANT), variant, used, always=True)
+        how: How = "derived" if variant == "topr" else "mapped"
+        yield Flow(view.path(VARIANT), variant, used, how, SIGN if variant == "topr" else "", always=True)
     else:
         yield from _write_clipped(view, loss, name, agentic)
     yield from _write_fixed(view, loss, name)

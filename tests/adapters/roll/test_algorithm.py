@@ -257,3 +257,12 @@ def test_one_bound_is_that_of_every_rule() -> None:
         ("token", 0.5, 2.0),
         ("sequence", 0.5, 2.0),
     ]
+
+
+def test_what_topr_calls_good_is_told() -> None:
+    keys = {"actor_train__worker_cls": PG, "actor_train__pg_variant": "topr"}
+    loaded, report = read(RLVR, **keys)
+    notes = {entry.key: entry.note for entry in report.accounting}
+    assert "raw score" in notes["actor_train.pg_variant"]
+    _, report = written(loaded)
+    assert any("raw score" in entry.note for entry in report.accounting)
