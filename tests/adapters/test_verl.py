@@ -303,3 +303,12 @@ def test_a_folder_of_runs_and_a_preset_are_not_lost() -> None:
     assert values["trainer"]["default_local_dir"] == "/root/p/n"
     assert bucket(report, "checkpoint_root_dir") is Bucket.DERIVED
     assert bucket(report, "algorithm.algorithm_type") is Bucket.DERIVED
+
+
+def test_an_interval_that_is_rounded_to_whole_steps_is_derived() -> None:
+    text = "buffer: {batch_size: 8}\nalgorithm: {repeat_times: 4}\nsynchronizer: {sync_interval: 80}\n"
+    values, report = from_trinity(text + "trainer: {save_interval: 100}")
+    assert values["trainer"]["save_freq"] == 1
+    entry = next(entry for entry in report.accounting if entry.key == "trainer.save_interval")
+    assert entry.bucket is Bucket.DERIVED
+    assert "100 optimizer steps: 1 in whole steps" in entry.note

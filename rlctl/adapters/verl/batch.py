@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import Steps
-from rlctl.adapters.verl.parts import micro
+from rlctl.adapters.verl.parts import interval, micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.documents.paths import KeyPath
 
@@ -150,7 +149,7 @@ RULES: list[Rule] = [
     Key("trainer.balance_batch", "batch.balance", True),
     Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
     *total_rules(30),
-    Key("trainer.test_freq", "schedule.evaluate_every", -1, Steps(-1)),
+    interval("trainer.test_freq", "schedule.evaluate_every"),
     Key("trainer.val_before_train", "schedule.evaluate_first", True, since="0.4"),
     Dropped("schedule.evaluate_last", "verl always evaluates after the last step where test_freq is set"),
     Code(

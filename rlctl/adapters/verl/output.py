@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Listed, Names, Steps
+from rlctl.adapters.values import Listed, Names
+from rlctl.adapters.verl.parts import interval
 
 A = "actor_rollout_ref.actor"
 TRACKERS = ("console", "tensorboard", "swanlab", "wandb", "mlflow")
@@ -141,7 +142,7 @@ def trainer(project: str, name: str) -> list[Rule]:
             _read_trackers,
             _write_trackers,
         ),
-        Key("trainer.save_freq", "checkpoint.every", -1, Steps(-1)),
+        interval("trainer.save_freq", "checkpoint.every"),
         Code("last checkpoint", (), ("checkpoint.last",), _read_last, _write_last, "save_freq > 0"),
         Code("export", (), ("checkpoint.export",), _read_export, _write_export, "hf_model in save_contents"),
         Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Off, Partly, Steps
+from rlctl.adapters.values import Off, Partly
 from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
-from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
+from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, interval, micro, offloads, precision, strategy
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICES
 from rlctl.adapters.verl.train import engines, memory, model
@@ -50,7 +50,7 @@ COMMON: list[Rule] = [
     *total_rules(4),
     *trainer("gsm8k-sft", "test"),
     *GENERAL,
-    Key("trainer.test_freq", "schedule.evaluate_every", -1, Steps(-1)),
+    interval("trainer.test_freq", "schedule.evaluate_every"),
     Dropped("schedule.evaluate_first", "verl's SFT trainer evaluates by test_freq and at the end", False),
     Key("trainer.seed", "run.seed", 1),
     Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
