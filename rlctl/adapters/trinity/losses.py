@@ -404,12 +404,10 @@ def _write_old(view: Writing) -> Iterator[Out]:
     )
     each = factor(view)
     if wanted == "recompute" and each > 1:
-        note = (
-            f"Trinity computes them anew before each of {each} train steps, with the policy of then: the ratio would always "
-            "be 1; the rollout engine's are those of the policy that the step began with"
-        )
+        note = f"computed anew in each of {each} train steps, they would never clip"
         yield Flow(view.path(key), True, used, "derived", note, always=True)
-        yield Lost(used, f"{note}, as far as the two engines agree")
+        reason = f"Trinity has none of the step's start: {note}; the rollout engine's are written"
+        yield Lost(used, reason)
         return
     how: How = "derived" if wanted == "auto" else "mapped"
     yield Flow(view.path(key), wanted == "rollout", used, how)
