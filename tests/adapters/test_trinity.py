@@ -388,3 +388,13 @@ def test_a_split_that_holds_no_replica_of_the_trainer_is_told(nodes: int, fits: 
     report = convert("\n".join(lines), to="trinity", dialect="verl").report
     (assumed,) = [found.message for found in report.findings if found.code == "assumed"]
     assert ("a replica of 8" not in assumed) is fits
+
+
+def test_a_loss_that_the_algorithm_type_names_is_not_lost() -> None:
+    lines = (
+        "algorithm.adv_estimator=grpo\nactor_rollout_ref.actor.policy_loss.loss_mode=gspo\ntrainer.n_gpus_per_node=8"
+    )
+    made = convert(lines, to="trinity", dialect="verl")
+    buckets = {entry.key: entry.bucket for entry in made.report.accounting}
+    assert buckets["actor_rollout_ref.actor.policy_loss.loss_mode"] is Bucket.MAPPED
+    assert "rlctl:" not in made.text

@@ -126,8 +126,14 @@ def _read_type(view: Reading) -> Iterator[Flow]:
 
 
 def _write_type(view: Writing) -> Iterator[Out]:
-    used = (view.to("algorithm.preset"), view.to("algorithm.advantage.name"), view.to("algorithm.objective.name"))
+    named = ("preset", "advantage.name", "objective.name")
+    used: tuple[KeyPath, ...] = tuple(view.to(f"algorithm.{key}") for key in named)
     name = chosen_type(view)
+    advantage, loss = view.config.algorithm.advantage, view.config.algorithm.policy_loss.choice
+    if getattr(advantage, "kind", "") == TYPES[name].advantage:
+        used = (*used, view.to("algorithm.advantage.kind"))
+    if name == TYPE_OF_LOSS.get(loss):
+        used = (*used, view.to("algorithm.policy_loss.name"))
     yield Flow(view.path("algorithm.algorithm_type"), name, used, same=False, always=True)
     if view.config.algorithm.preset not in (None, name):
         yield Lost(used[:1], f"Trinity has no algorithm_type of this name, or it does not fit: {name} is written")
