@@ -175,7 +175,7 @@ def rl_numbers(kind: str, config: Any, worker: Any, ranks: int | None, mini: int
         "tokens of a turn": sampling.max_new_tokens,
     }
     if ranks and mini:
-        each = responses * config.ppo_epochs // mini
+        each = max(1, responses * config.ppo_epochs // mini)
         found["optimizer steps a step"] = each
         found["learning rates"] = learning_rates(config, worker, ranks, each)
     if agentic:
