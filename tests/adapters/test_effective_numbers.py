@@ -71,7 +71,7 @@ PENDING: dict[tuple[str, str], str] = {
     ("rlctl", "verl"): "aggregation",
     ("verl", "trinity"): "steps|aggregation|learning rate.*",
     ("verl", "roll"): "aggregation",
-    ("trinity", "verl"): "clip range|steps|aggregation|steps between checkpoints|learning rate.*",
+    ("trinity", "verl"): "clip range|steps|aggregation|learning rate.*",
     ("trinity", "rlctl"): "learning rate.*",
     ("rlctl", "trinity"): "learning rate.*",
     ("trinity", "roll"): "steps between checkpoints|learning rate.*",
