@@ -107,7 +107,7 @@ def convert(
     if folders.are_folders(inputs):
         if out is None or sidecar is not None or trace or variables:
             raise UsageError(
-                "a folder is converted into a folder",
+                f"{inputs[0]} is a folder, which is converted into a folder",
                 hint="name it with -o; --sidecar, --trace and --env take one file",
             )
         strict = on_loss is OnLoss.ERROR

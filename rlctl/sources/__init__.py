@@ -32,7 +32,7 @@ def gather(source: str | Path, script: Script | None = None) -> Input:
     """
     how = script or Script(environment=os.environ)
     path = Path(source)
-    if str(source) != STDIN and path.is_dir() and path.name == ".hydra":
+    if str(source) != STDIN and path.name == ".hydra" and path.is_dir():
         path = path / "config.yaml"
         source = path
     given = gather_text(read_text(source), shown_name(source), how)

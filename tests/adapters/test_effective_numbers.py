@@ -70,7 +70,7 @@ PENDING: dict[tuple[str, str], str] = {
     ("verl", "rlctl"): "aggregation",
     ("rlctl", "verl"): "aggregation",
     ("verl", "trinity"): "steps|aggregation|learning rate.*",
-    ("verl", "roll"): "aggregation",
+    ("verl", "roll"): "aggregation|learning rate.*",
     ("trinity", "verl"): "clip range|steps|aggregation|learning rate.*",
     ("trinity", "rlctl"): "learning rate.*",
     ("rlctl", "trinity"): "learning rate.*",

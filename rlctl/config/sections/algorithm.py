@@ -277,8 +277,10 @@ class OverlongPenalty:
 
 @section
 class RewardShaping:
-    """What happens to response rewards before they become advantages: penalties on length, shift, scale, normalize, clip; then,
-    token by token, KL in the reward, clip, whiten."""
+    """What happens to response rewards before they become advantages, in this order.
+
+    Penalties on length, shift, scale, normalize, clip; then, token by token, KL in the reward, clip, whiten.
+    """
 
     shift: float = 0.0
     """Added to each reward."""
