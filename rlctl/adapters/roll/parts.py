@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,38 +152,6 @@ def _ticks(key: str, to: str) -> Code:
     return Code(key, (K(key, 0),), (to,), read, write, "in optimizer steps")
 
 
-def _ratio(t: str, c: str) -> Code:
-    """A share of the run's optimizer steps, which ROLL rounds up and others down: where that differs, the steps are written."""
-    key, own = f"{t}warmup_ratio", f"{c}warmup.ratio"
-
-    def read(view: Reading) -> Iterator[Flow]:
-        value, used = Off(0.0).read(view.get(key), view), (view.path(key),)
-        note = "ROLL rounds it up to whole optimizer steps, others down" if value else ""
-        yield Flow(view.to(own), value, used, "derived" if note else "mapped", note, same=True)
-
-    def write(view: Writing) -> Iterator[Out]:
-        value, used = view.get(own), (view.to(own),)
-        if isinstance(value, Absent):
-            return
-        steps = view.config.schedule.total_steps
-        if not value or steps is None or isinstance(view.get(f"{c}warmup.ticks"), int):
-            note = "ROLL rounds it up to whole optimizer steps, others down" if value else ""
-            yield Flow(view.path(key), value or 0.0, used, "derived" if note else "mapped", note, same=bool(value))
-            return
-        times = _optimizer_steps_of_tick(view)
-        updates = steps * arithmetic.optimizer_steps_per_step(view.config)
-        warm = int(value * (updates // times)) * times
-        if math.ceil(value * updates) == warm:
-            yield Flow(view.path(key), value, used, same=True)
-        elif warm:
-            note = f"{value:g} of {updates} optimizer steps, which ROLL would round up to {math.ceil(value * updates)}"
-            yield Flow(view.path(f"{t}warmup_steps"), warm, used, "derived", note, always=True)
-        else:
-            yield Flow(view.path(key), 0.0, used, "derived", f"{value:g} of {updates} optimizer steps is none")
-
-    return Code(key, (K(key, 0.0),), (own,), read, write, "ROLL rounds up")
-
-
 def _optimizer_steps_of_tick(view: Writing) -> int:
     if view.get("train.learning_rate_schedule.tick") == "optimizer_step":
         return 1
@@ -201,7 +168,7 @@ def schedule(worker: str, to: str) -> list[Rule]:
         When(
             (
                 _ticks(f"{t}warmup_steps", f"{c}warmup.ticks"),
-                _ratio(t, c),
+                Key(f"{t}warmup_ratio", f"{c}warmup.ratio", 0.0, Off(0.0)),
             ),
             lambda view: not _never_warms(view, worker),
             lambda view: True,

@@ -255,26 +255,3 @@ def test_a_reference_attends_as_the_policy() -> None:
     values, _ = written(model__attention="flash_attention_2", algorithm__kl_in_loss={"coefficient": 0.001})
     for role in ("actor_train", "reference"):
         assert values[role]["model_args"]["attn_implementation"] == "fa2"
-
-
-@pytest.mark.parametrize(
-    ("ratio", "steps", "expected"),
-    [
-        (0.1, 10, {"warmup_ratio": 0.1}),  # 4 of 40 optimizer steps in both
-        (0.1, 45, {"warmup_steps": 16}),  # int(4.5) steps of 4 optimizer steps; ROLL would take 18
-        (0.01, 10, {"warmup_ratio": 0.0}),  # none; ROLL would take 1
-    ],
-)
-def test_a_warm_up_by_ratio_is_as_long_as_it_was(ratio: float, steps: int, expected: dict[str, Any]) -> None:
-    values, _ = written(
-        train__learning_rate_schedule={"name": "cosine", "warmup": {"ratio": ratio}, "tick": "step"},
-        schedule__total_steps=steps,
-    )
-    arguments = values["actor_train"]["training_args"]
-    assert {key: value for key, value in arguments.items() if key.startswith("warmup")} == expected
-
-
-def test_a_ratio_of_warm_up_is_read_with_a_word_on_its_rounding() -> None:
-    config, report = read(actor_train__training_args__warmup_ratio=0.1)
-    assert config.train.learning_rate_schedule.warmup.ratio == 0.1
-    assert bucket(report, "actor_train.training_args.warmup_ratio") is Bucket.DERIVED
