@@ -121,7 +121,8 @@ def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
     return Spelling(name, (kind,), (), "dropped", (dropped.reason,)) if dropped is not None else None
 
 
-_FILLS: dict[int, dict[str, list[Rule]]] = {}
+_FILLS: dict[int, tuple[Table, dict[str, list[Rule]]]] = {}
+"""By the identity of a table, which is held here so that no other can take it."""
 
 
 def _fills(table: Table) -> Mapping[str, list[Rule]]:
@@ -136,8 +137,8 @@ def _fills(table: Table) -> Mapping[str, list[Rule]]:
                     whole = [path for plain, path in paths.items() if matches(pattern, plain)]
                 for path in whole:
                     found.setdefault(path, []).append(rule)
-        _FILLS[id(table)] = found
-    return _FILLS[id(table)]
+        _FILLS[id(table)] = table, found
+    return _FILLS[id(table)][1]
 
 
 @cache

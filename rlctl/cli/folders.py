@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, output
-from rlctl.documents.files import is_folder
 from rlctl.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
 from rlctl.report import Bucket, Report
 
@@ -63,6 +62,8 @@ def are_folders(inputs: Sequence[str]) -> bool:
     Raises:
         UsageError: there are folders, and something else.
     """
+    from rlctl.documents.files import is_folder
+
     folders = [name for name in inputs if is_folder(name) and Path(name).name != ".hydra"]
     if folders and len(folders) < len(inputs):
         other = next(name for name in inputs if name not in folders)
