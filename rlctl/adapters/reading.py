@@ -290,7 +290,7 @@ class Reader:
 
     @property
     def _plain(self) -> dict[str, str]:
-        return plain_keys(self.table)
+        return self.table.plain
 
     def _tell_resolved(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Say of an interpolation of another key that it does not survive, because what it names is not one canonical key."""
@@ -429,19 +429,6 @@ def _order(flow: Flow) -> tuple[int, int]:
 def dotted_key(path: KeyPath) -> str:
     """A path as a table's key; list indexes stay as parts that match nothing."""
     return ".".join(str(part) for part in path)
-
-
-_PLAIN: dict[int, dict[str, str]] = {}
-
-
-def plain_keys(table: Table) -> dict[str, str]:
-    """Dialect key to canonical key, for keys whose value is the same on both sides."""
-    from rlctl.adapters.rules import Key, Same
-
-    if id(table) not in _PLAIN:
-        plain = [rule for rule in table.rules if isinstance(rule, Key) and isinstance(rule.convert, Same)]
-        _PLAIN[id(table)] = {key.name: rule.to for rule in reversed(plain) for key in reversed(rule.keys)}
-    return _PLAIN[id(table)]
 
 
 def read_document(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, Absent, Dropped, K, Like, Noted, Rule, Version, matches
+from rlctl.adapters.rules import ABSENT, Absent, Dropped, K, Key, Like, Noted, Rule, Same, Version, matches
 from rlctl.documents.paths import KeyPath
 
 NOTHING_KNOWN: Mapping[KeyPath, frozenset[str]] = {}
@@ -40,6 +40,12 @@ class Table:
                 if before is None or (isinstance(before.default, Absent) and not isinstance(key.default, Absent)):
                     found[key.path] = key
         return found
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """Dialect key to canonical key, for keys whose value is the same on both sides."""
+        same = [rule for rule in self.rules if isinstance(rule, Key) and isinstance(rule.convert, Same)]
+        return {key.name: rule.to for rule in reversed(same) for key in reversed(rule.keys)}
 
     @cached_property
     def patterns(self) -> dict[Any, list[KeyPath]]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
-from rlctl.adapters.reading import plain_keys
 from rlctl.adapters.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
 from rlctl.adapters.secrets import NO_SECRET, is_secret, variable_for
 from rlctl.adapters.table import Table
@@ -336,7 +335,7 @@ class Writer:
     @cached_property
     def _targets(self) -> dict[str, str]:
         """Canonical key to the dialect's key, where the value is the same; only keys that are written can be named."""
-        return {canonical: name for name, canonical in reversed(list(plain_keys(self.table).items()))}
+        return {canonical: name for name, canonical in reversed(list(self.table.plain.items()))}
 
     def _lose(self, lost: Lost) -> None:
         for key in lost.keys:
