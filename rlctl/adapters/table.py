@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, Absent, Dropped, K, Key, Like, Noted, Rule, Same, Version, matches
-from rlctl.documents.paths import KeyPath
+from rlctl.documents.paths import KeyPath, copied
 
 NOTHING_KNOWN: Mapping[KeyPath, frozenset[str]] = {}
 
@@ -141,7 +141,7 @@ class Table:
             value = key.default_in(version)
             if isinstance(value, (Absent, Like)) or not key.exists(version) or "*" in path or "**" in path:
                 continue
-            _put(tree, path, value)
+            _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
         return tree
 
 

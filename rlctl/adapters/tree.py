@@ -13,7 +13,7 @@ from rlctl.adapters.rules import ABSENT
 from rlctl.config import Config
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import fields_of, sections_in
-from rlctl.documents.paths import KeyPath
+from rlctl.documents.paths import KeyPath, copied
 
 
 def find(tree: Any, path: KeyPath) -> Any:
@@ -31,7 +31,10 @@ def find(tree: Any, path: KeyPath) -> Any:
 
 
 def put(tree: MutableMapping[Any, Any], path: KeyPath, value: Any) -> None:
-    """Set the value at a path, making mappings and lists on the way; an integer part is a list's index."""
+    """Set a value's copy at a path, making mappings and lists on the way; an integer part is a list's index.
+
+    A copy, because what is put is often a table's default, and what is in the tree is filled further.
+    """
     place: Any = tree
     for part, after in itertools.pairwise(path):
         place = _inner(place, part, [] if isinstance(after, int) else {})
@@ -39,7 +42,7 @@ def put(tree: MutableMapping[Any, Any], path: KeyPath, value: Any) -> None:
     if isinstance(place, list):
         assert isinstance(last, int)
         place.extend([None] * (last + 1 - len(place)))
-    place[last] = value
+    place[last] = copied(value) if isinstance(value, (dict, list)) else value
 
 
 def _inner(place: Any, part: Any, empty: Any) -> Any:

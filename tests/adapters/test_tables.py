@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rlctl.adapters import SIGNS, dialect, names
-from rlctl.adapters.rules import Dropped, matches
+from rlctl.adapters.rules import Dropped, Key, matches
 from rlctl.adapters.table import Table
+from rlctl.adapters.tree import put
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 
@@ -84,3 +87,17 @@ def test_the_signs_of_a_dialect_are_its_own() -> None:
         assert signs <= tops[name], name
         others = set().union(*(tops[other] for other in SIGNS if other != name))
         assert not signs & others, name
+
+
+def test_what_is_put_into_a_tree_is_no_table_s_default() -> None:
+    default: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
+    put(tree, ("engine", "args"), default)
+    put(tree, ("engine", "args", "swap_space"), 4)
+    assert (default, tree) == ({}, {"engine": {"args": {"swap_space": 4}}})
+
+
+def test_the_tree_of_defaults_shares_nothing_with_the_table() -> None:
+    table = Table((Key("engine.args", "rollout.engine.args", {}), Key("engine.args.swap", "rollout.swap", 4)))
+    assert table.defaults_tree((1,)) == {"engine": {"args": {"swap": 4}}}
+    assert table.default_at(("engine", "args"), (1,)) == {}
