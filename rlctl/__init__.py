@@ -60,10 +60,12 @@ def convert(
     Raises:
         RlctlError: the source cannot be read at all, its dialect cannot be told, or there is no such dialect.
     """
+    from rlctl.translate import check_facts
     from rlctl.translate import convert as translated
 
     facts = dict(assume or {})
-    options = {"format": form, "annotate": "yes" if annotate else "", "carried": "comment" if carry else "none"}
+    check_facts(facts)
+    wishes = {"format": form, "annotate": "yes" if annotate else "", "carried": "comment" if carry else "none"}
     return translated(
         source,
         to,
@@ -71,6 +73,5 @@ def convert(
         overrides=overrides,
         assignments=assignments,
         environment=environment,
-        facts=facts,
-        options=options,
+        options={**facts, **wishes},
     )

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rlctl.adapters import SIGNS, names, signed
 from rlctl.adapters import dialect as dialect_called
@@ -59,6 +59,21 @@ def check_facts(facts: Mapping[str, str]) -> None:
             )
         if name in _NUMBERS and not (value.isdecimal() and int(value) > 0):
             raise UsageError(f"--assume {name}={value}: it must be a number of at least 1")
+
+
+class Reading(TypedDict, total=False):
+    """How a text is read, as keyword arguments."""
+
+    dialect: str | None
+    """What it is written in, as ``verl`` or ``verl@0.6``; found out where it is not said."""
+    overrides: Sequence[str]
+    """Changes in the text's own dialect, as its users write them; a launch script is given them as its arguments."""
+    assignments: Sequence[str]
+    """Changes of canonical keys, as ``key=value``."""
+    environment: Mapping[str, str] | None
+    """What ``${oc.env:...}`` reads; the process's own environment if None."""
+    options: Mapping[str, str] | None
+    """Facts that the text does not hold, such as ``dataset_rows``, and wishes of the writer's."""
 
 
 @dataclass(frozen=True)
@@ -142,66 +157,41 @@ def _detected(document: Document) -> tuple[Dialect, Taken]:
 
 
 def read(
-    source: str | Path,
-    *,
-    dialect: str | None = None,
-    overrides: Sequence[str] = (),
-    assignments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-    trace: bool = False,
-    variables: Mapping[str, str] | None = None,
+    source: str | Path, *, trace: bool = False, variables: Mapping[str, str] | None = None, **how: Unpack[Reading]
 ) -> tuple[Loaded | None, Report]:
     """Read a file (``-`` is standard input) in any dialect: YAML, a launch script, a list of overrides.
 
     Args:
         source: path of the file.
-        dialect: what it is written in, as ``verl`` or ``verl@0.6``; found out where it is not said.
-        overrides: changes in the file's own dialect, as its users write them; a launch script is given them as its arguments,
-            and may have arguments that are no overrides too.
-        assignments: changes of canonical keys, as ``key=value``.
-        environment: what ``${oc.env:...}`` reads; the process's own environment if None.
-        options: facts that the source does not hold, such as ``dataset_rows``.
         trace: run a launch script in isolation to see what it starts, instead of reading it.
         variables: variables that are set for a launch script.
+        how: see ``Reading``; a launch script may have arguments that are no overrides too.
 
     Raises:
         RlctlError: the text cannot be read at all, or its dialect cannot be told.
     """
-    around = os.environ if environment is None else environment
-    given = gather(source, Script(tuple(overrides), variables or {}, around, trace))
-    return read_input(
-        given,
-        dialect=dialect,
-        overrides=[line for line in overrides if line not in given.taken],
-        assignments=assignments,
-        environment=environment,
-        options=options,
-    )
+    return _read_gathered(gather(source, _script(how, trace, variables)), how)
 
 
-def read_document(
-    document: Document,
-    *,
-    dialect: str | None = None,
-    overrides: Sequence[str | tuple[str, Location]] = (),
-    assignments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> tuple[Loaded | None, Report]:
+def _script(how: Reading, trace: bool = False, variables: Mapping[str, str] | None = None) -> Script:
+    """What a launch script is given, should the source be one."""
+    around = how.get("environment")
+    return Script(tuple(how.get("overrides", ())), variables or {}, os.environ if around is None else around, trace)
+
+
+def _read_gathered(given: Input, how: Reading) -> tuple[Loaded | None, Report]:
+    """Read what was gathered, with the overrides that no script took as its arguments."""
+    left: Reading = {**how, "overrides": [line for line in how.get("overrides", ()) if line not in given.taken]}
+    return read_input(given, **left)
+
+
+def read_document(document: Document, **how: Unpack[Reading]) -> tuple[Loaded | None, Report]:
     """As ``read``, for a document. An empty one with overrides is a list of overrides alone.
 
     Raises:
         UsageError: an override and an assignment meet at one canonical key.
     """
-    return read_input(
-        Input(document),
-        dialect=dialect,
-        overrides=overrides,
-        assignments=assignments,
-        environment=environment,
-        options=options,
-    )
+    return read_input(Input(document), **how)
 
 
 def read_input(
@@ -321,13 +311,9 @@ def override_lines(lines: Iterable[str | tuple[str, Location]], name: str = "com
 def read_many(
     sources: Sequence[str | Path],
     *,
-    dialect: str | None = None,
-    overrides: Sequence[str] = (),
-    assignments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
     trace: bool = False,
     variables: Mapping[str, str] | None = None,
+    **how: Unpack[Reading],
 ) -> tuple[Loaded | None, Report]:
     """Read several files, of any dialects, as the stages of one config, each named after its file.
 
@@ -336,41 +322,19 @@ def read_many(
     Raises:
         UsageError: there are overrides, and several files that they could change.
     """
-    if len(sources) > 1 and overrides:
+    if len(sources) > 1 and how.get("overrides"):
         raise UsageError("overrides change one file; several are given", hint="use --set, which takes canonical keys")
     if len(sources) == 1:
-        return read(
-            sources[0],
-            dialect=dialect,
-            overrides=overrides,
-            assignments=assignments,
-            environment=environment,
-            options=options,
-            trace=trace,
-            variables=variables,
-        )
+        return read(sources[0], trace=trace, variables=variables, **how)
     if not sources:
-        return read_document(
-            Document("command line", {}),
-            dialect=dialect,
-            overrides=overrides,
-            assignments=assignments,
-            environment=environment,
-            options=options,
-        )
+        return read_document(Document("command line", {}), **how)
+    assignments = how.pop("assignments", ())
     parts: list[tuple[str, Loaded]] = []
     whole = Report()
     stems = _stems(sources)
     for index, (source, stem) in enumerate(zip(sources, stems, strict=True)):
         script = is_script_file(source)
-        loaded, report = read(
-            source,
-            dialect=dialect,
-            environment=environment,
-            options=options,
-            trace=trace and script,
-            variables=variables if script else None,
-        )
+        loaded, report = read(source, trace=trace and script, variables=variables if script else None, **how)
         whole.merge(_staged(report, index))
         if loaded is not None:
             parts.append((stem, loaded))
@@ -427,54 +391,23 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
 # Both ways, with one ledger
 
 
-def translate(
-    sources: str | Path | Sequence[str | Path],
-    target: str,
-    *,
-    dialect: str | None = None,
-    overrides: Sequence[str] = (),
-    assignments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Translation:
+def translate(sources: str | Path | Sequence[str | Path], target: str, **how: Unpack[Reading]) -> Translation:
     """Translate a file, or several as stages, to a dialect."""
     paths = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    loaded, report = read_many(
-        paths, dialect=dialect, overrides=overrides, assignments=assignments, environment=environment, options=options
-    )
-    return translate_loaded(loaded, report, target, options=options)
+    loaded, report = read_many(paths, **how)
+    return translate_loaded(loaded, report, target, options=how.get("options"))
 
 
-def convert(
-    source: str | Path,
-    to: str,
-    *,
-    dialect: str | None = None,
-    overrides: Sequence[str] = (),
-    assignments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
-    facts: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Translation:
+def convert(source: str | Path, to: str, **how: Unpack[Reading]) -> Translation:
     """Translate a text or a file, as ``rlctl.convert`` says.
 
     Raises:
         RlctlError: it cannot be read at all, or its dialect cannot be told.
     """
-    check_facts(facts or {})
-    whole = {**(facts or {}), **(options or {})}
-    around = os.environ if environment is None else environment
-    how = Script(tuple(overrides), {}, around)
-    given = gather_text(str(source), "<text>", how) if _is_text(source) else gather(source, how)
-    loaded, report = read_input(
-        given,
-        dialect=dialect,
-        overrides=[line for line in overrides if line not in given.taken],
-        assignments=assignments,
-        environment=environment,
-        options=whole,
-    )
-    return translate_loaded(loaded, report, to, options=whole)
+    script = _script(how)
+    given = gather_text(str(source), "<text>", script) if _is_text(source) else gather(source, script)
+    loaded, report = _read_gathered(given, how)
+    return translate_loaded(loaded, report, to, options=how.get("options"))
 
 
 def _is_text(source: str | Path) -> bool:
