@@ -60,27 +60,31 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     for _, written in file.parts:
         report.findings += [item for item in written.findings if item not in report.findings]
     report.origins += _origins(file)
-    kept = _kept(loaded, name)
-    if unsaid := _unsaid(loaded, file, name):
-        kept["rlctl"] = unsaid
-    carry = options.get("carried", "comment")
     comments = dict(file.comments)
+    tail: list[str] = []
     head = loaded.comments.get(())
-    tail = list(block(kept)) if carry == "comment" else []
     if head is not None and (head.above or head.below):
         comments[()] = Comment(head.above, "", ())
-        tail = [*head.below, *tail]
-    if kept and carry == "none":
-        count = sum(len(keys) for keys in kept.values())
-        report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
-    if kept and carry == "comment" and form not in COMMENTED:
-        count = sum(len(keys) for keys in kept.values())
-        message = f"{count} keys for the way back have no place in a list of overrides"
-        report.add("not-carried", Level.NOTE, message, hint="--sidecar FILE keeps them")
-    sidecar = (
-        write_yaml({"rlctl_carried": {k: dict(v) for k, v in kept.items()}}) if kept and carry == "sidecar" else None
-    )
-    return Outcome(found, form, file, report, comments, tail, sidecar)
+        tail = list(head.below)
+    outcome = Outcome(found, form, file, report, comments, tail)
+    _keep(_way_back(loaded, file, name), options.get("carried", "comment"), outcome)
+    return outcome
+
+
+def _keep(kept: Mapping[str, Mapping[str, Any]], how: str, outcome: Outcome) -> None:
+    """Put what is kept for the way back where it was asked for: a block of comments, a file of its own, or nowhere."""
+    if not kept:
+        return
+    count = sum(len(keys) for keys in kept.values())
+    if how == "sidecar":
+        outcome.sidecar = write_yaml({"rlctl_carried": {name: dict(keys) for name, keys in kept.items()}})
+    elif how == "none":
+        outcome.report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
+    else:
+        outcome.tail = [*outcome.tail, *block(kept)]
+        if outcome.form not in COMMENTED:
+            message = f"{count} keys for the way back have no place in a list of overrides"
+            outcome.report.add("not-carried", Level.NOTE, message, hint="--sidecar FILE keeps them")
 
 
 def format_of(found: Dialect, asked: str) -> str:
@@ -115,19 +119,17 @@ def _origins(file: File) -> list[Any]:
     return list({entry.key: entry for entry in found}.values())
 
 
-def _kept(loaded: Loaded, target: str) -> dict[str, dict[str, Any]]:
-    """The carried keys of every dialect but the target's."""
+def _way_back(loaded: Loaded, file: File, target: str) -> dict[str, dict[str, Any]]:
+    """By dialect, what the target has no key for: keys carried from others, and under ``rlctl`` values it cannot say."""
     if target == "rlctl":
         return {}
-    extensions = loaded.config.extensions
-    found = {name: dict(getattr(extensions, name)) for name in ("verl", "trinity", "roll") if name != target}
-    return {name: keys for name, keys in found.items() if keys}
+    kept = {name: dict(keys) for name, keys in vars(loaded.config.extensions).items() if name != target}
+    kept["rlctl"] = _unsaid(loaded, file)
+    return {name: keys for name, keys in kept.items() if keys}
 
 
-def _unsaid(loaded: Loaded, file: File, target: str) -> dict[str, Any]:
-    """Canonical values that the source says and the target cannot, for the way back to rlctl."""
-    if target == "rlctl":
-        return {}
+def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
+    """Canonical values that the source says and the target cannot."""
     found: dict[str, Any] = {}
     for index, written in file.parts:
         given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)

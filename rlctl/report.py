@@ -166,6 +166,11 @@ class Report:
     def warnings(self) -> list[Finding]:
         return self.at_level(Level.WARNING)
 
+    @property
+    def loses(self) -> bool:
+        """Whether something of the source is not in the target."""
+        return any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in self.accounting)
+
     def shares(self) -> dict[str, int]:
         """Count the source leaves in each bucket, in the order of ``Bucket``."""
         counts = Counter(entry.bucket for entry in self.accounting)

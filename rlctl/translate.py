@@ -31,6 +31,7 @@ from rlctl.documents import (
 )
 from rlctl.documents.override_lists import with_quoted_home
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
+from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report
@@ -414,7 +415,7 @@ def _is_text(source: str | Path) -> bool:
     """Whether a source is a text: several lines, or one with a key in it that names no file."""
     if not isinstance(source, str) or "\n" in source:
         return isinstance(source, str)
-    return (":" in source or "=" in source) and not Path(source).exists()
+    return (":" in source or "=" in source) and not is_file(source)
 
 
 def translate_loaded(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from rlctl.cli import completion, diagnostics
 from rlctl.errors import ExitCode, UsageError
+from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
@@ -87,14 +87,7 @@ def split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _is_override(argument: str) -> bool:
     looks_so = argument.startswith(("+", "~")) or "=" in argument
-    return looks_so and not _is_file(argument)
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
+    return looks_so and not is_file(argument)
 
 
 def pairs(assignments: Sequence[str], option: str) -> dict[str, str]:
@@ -130,49 +123,26 @@ def read_inputs(
         RlctlError: a text cannot be read.
     """
     from rlctl import translate
-    from rlctl.documents import Document
 
     given = pairs(variables, "--env")
-    if inputs and not _are_files(inputs) and translate.is_script_file(inputs[0]):
-        return translate.read(
-            inputs[0],
-            dialect=dialect,
-            overrides=inputs[1:],
-            assignments=assignments,
-            options=options,
-            trace=trace,
-            variables=given,
-        )
-    files, overrides = split_inputs(inputs)
-    if len(files) > 1:
-        if overrides:
-            raise UsageError("overrides change one file, and several are named", hint="use --set, with canonical keys")
-        return translate.read_many(
-            files, dialect=dialect, assignments=assignments, options=options, trace=trace, variables=given
-        )
-    if files:
-        return translate.read(
-            files[0],
-            dialect=dialect,
-            overrides=overrides,
-            assignments=assignments,
-            options=options,
-            trace=trace,
-            variables=given,
-        )
-    if trace or given:
+    script = bool(inputs) and not _are_files(inputs) and translate.is_script_file(inputs[0])
+    files, overrides = (inputs[:1], inputs[1:]) if script else split_inputs(inputs)
+    if not files and (trace or given):
         raise UsageError("--trace and --env are for a launch script, and none is named")
-    nothing = Document("command line", {})
-    return translate.read_document(
-        nothing, dialect=dialect, overrides=overrides, assignments=assignments, options=options
+    return translate.read_many(
+        files,
+        dialect=dialect,
+        overrides=overrides,
+        assignments=assignments,
+        options=options,
+        trace=trace,
+        variables=given,
     )
 
 
 def _are_files(inputs: Sequence[str]) -> bool:
     """Whether all of several arguments are files of configs, so the stages of one run."""
-    return len(inputs) > 1 and all(
-        name.endswith((".sh", ".bash", ".yaml", ".yml")) and _is_file(name) for name in inputs
-    )
+    return len(inputs) > 1 and all(name.endswith((*SCRIPT_ENDINGS, *YAML_ENDINGS)) and is_file(name) for name in inputs)
 
 
 def must_read(

@@ -36,7 +36,7 @@ def batch(
     """
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
     diagnostics.findings(report.findings)
-    stages = stages_of(loaded, report)
+    stages = rows_by_stage(loaded, report)
     if json:
         data = [{"stage": name, "rows": [row.as_data() for row in found]} for name, found in stages]
         output.data({"dialect": report.dialect, "stages": data})
@@ -47,10 +47,10 @@ def batch(
     output.show(*shown)
 
 
-def stages_of(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
+def rows_by_stage(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
     """The rows of each stage, by its name; a number that reading computed shows how."""
     from rlctl.batch import rows
-    from rlctl.config import stages_of as resolved
+    from rlctl.config import stages_of
     from rlctl.documents import dotted
 
     formulas = {key: entry.note for entry in report.accounting for key, _ in entry.targets if entry.bucket == "derived"}
@@ -64,7 +64,7 @@ def stages_of(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
 
         return rows(config, find, formula)
 
-    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(resolved(loaded.config))]
+    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(stages_of(loaded.config))]
 
 
 def table(found: Sequence[Row]) -> RenderableType:

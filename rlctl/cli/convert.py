@@ -10,7 +10,8 @@ import typer
 
 from rlctl.cli import arguments, completion, diagnostics, folders, output
 from rlctl.errors import ExitCode, UsageError
-from rlctl.report import Bucket, Report
+from rlctl.filenames import SCRIPT_ENDINGS
+from rlctl.report import Report
 
 
 class OnLoss(StrEnum):
@@ -103,26 +104,22 @@ def convert(
     check_facts(options)
     if no_carry or sidecar is not None:
         options["carried"] = "none" if no_carry else "sidecar"
-    options |= {"format": form_of(form, out), "annotate": "yes" if annotate else ""}
+    options["annotate"] = "yes" if annotate else ""
     if folders.are_folders(inputs):
         if out is None or sidecar is not None or trace or variables:
             raise UsageError(
                 f"{inputs[0]} is a folder, which is converted into a folder",
                 hint="name it with -o; --sidecar, --trace and --env take one file",
             )
-        strict = on_loss is OnLoss.ERROR
         options["format"] = form.value if form is not None else ""
-        job = folders.Job(to, out, options, dialect, assignments, force, strict)
-        found = folders.convert_folders(inputs, job)
-        if json:
-            output.data({"files": [item.as_data() for item in found]})
-        folders.show(found, verbose=verbose)
-        arguments.finish(folders.worst(found, ignore=on_loss is OnLoss.IGNORE))
+        job = folders.Job(to, out, options, dialect, assignments, force, strict=on_loss is OnLoss.ERROR)
+        arguments.finish(folders.run(inputs, job, verbose=verbose, json=json, ignore=on_loss is OnLoss.IGNORE))
+    options["format"] = form_of(form, out)
     loaded, report = arguments.read_inputs(
         inputs, dialect=dialect, assignments=assignments, options=options, trace=trace, variables=variables
     )
     result = translate_loaded(loaded, report, to, options=options)
-    refused = on_loss is OnLoss.ERROR and lost(result.report)
+    refused = on_loss is OnLoss.ERROR and result.report.loses
     text = None if refused else result.text
     if text is not None and out is not None:
         output.file(out, text, force=force, executable=options["format"] == Form.SH)
@@ -142,16 +139,11 @@ def form_of(form: Form | None, out: Path | None) -> str:
     """The format asked for, by name or by the name of the file; empty leaves it to the dialect."""
     if form is not None:
         return form.value
-    return Form.SH.value if out is not None and out.suffix in (".sh", ".bash") else ""
-
-
-def lost(report: Report) -> bool:
-    """Whether something of the source is not in the target."""
-    return any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in report.accounting)
+    return Form.SH.value if out is not None and out.suffix in SCRIPT_ENDINGS else ""
 
 
 def exit_code(text: str | None, report: Report, on_loss: OnLoss) -> ExitCode:
     """What a translation ends with."""
     if text is None:
         return ExitCode.FAILED
-    return ExitCode.FINDINGS if lost(report) and on_loss is OnLoss.WARN else ExitCode.OK
+    return ExitCode.FINDINGS if report.loses and on_loss is OnLoss.WARN else ExitCode.OK

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, output
 from rlctl.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
-from rlctl.report import Bucket, Report
+from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
+from rlctl.report import Report
 
 if TYPE_CHECKING:
     from rlctl.translate import Translation
 
-SCRIPTS = (".sh", ".bash")
-ENDINGS = (".yaml", ".yml", *SCRIPTS)
+ENDINGS = (*YAML_ENDINGS, *SCRIPT_ENDINGS)
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,6 @@ def are_folders(inputs: Sequence[str]) -> bool:
     Raises:
         UsageError: there are folders, and something else.
     """
-    from rlctl.documents.files import is_folder
-
     folders = [name for name in inputs if is_folder(name) and Path(name).name != ".hydra"]
     if folders and len(folders) < len(inputs):
         other = next(name for name in inputs if name not in folders)
@@ -71,6 +69,15 @@ def are_folders(inputs: Sequence[str]) -> bool:
             f"{folders[0]} is a folder, and {other} is none", hint="convert folders alone; --set changes every file"
         )
     return bool(folders)
+
+
+def run(folders: Sequence[str], job: Job, *, verbose: bool, json: bool, ignore: bool) -> ExitCode:
+    """Convert folders, show what came of every file, and return the exit code; losses are none if ``ignore``."""
+    found = convert_folders(folders, job)
+    if json:
+        output.data({"files": [item.as_data() for item in found]})
+    show(found, verbose=verbose)
+    return worst(found, ignore=ignore)
 
 
 def convert_folders(folders: Sequence[str], job: Job) -> list[Done]:
@@ -99,18 +106,17 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
         made = _translated(path, job)
         if made.text is None:
             return Done(path, ExitCode.FAILED, made.report.errors[0].message, target, made.report)
-        lost = any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in made.report.accounting)
-        if lost and job.strict:
+        if made.report.loses and job.strict:
             return Done(path, ExitCode.FAILED, "keys would be lost (--on-loss error)", target, made.report)
         target.parent.mkdir(parents=True, exist_ok=True)
         output.file(target, made.text, force=job.force, executable=job.options.get("format") == "sh")
     except TranslationError as error:
         return Done(path, None, error.message)
     except RlctlError as error:
-        skipped = isinstance(error, DocumentError) and path.suffix in SCRIPTS and not _launches(path)
+        skipped = isinstance(error, DocumentError) and path.suffix in SCRIPT_ENDINGS and not _launches(path)
         why = "a script that starts none of the frameworks" if skipped else str(error).partition("\n")[0]
         return Done(path, None if skipped else ExitCode.FAILED, why)
-    return Done(path, ExitCode.FINDINGS if lost else ExitCode.OK, "", target, made.report)
+    return Done(path, ExitCode.FINDINGS if made.report.loses else ExitCode.OK, "", target, made.report)
 
 
 def _translated(path: Path, job: Job) -> Translation:
@@ -134,7 +140,7 @@ def _ending(job: Job) -> str:
 
 def _keeps_its_ending(target: Path, job: Job) -> bool:
     ending = _ending(job)
-    return target.suffix in ((".yaml", ".yml") if ending == ".yaml" else SCRIPTS if ending == ".sh" else ())
+    return target.suffix in (YAML_ENDINGS if ending == ".yaml" else SCRIPT_ENDINGS if ending == ".sh" else ())
 
 
 def _free(target: Path, job: Job, taken: set[Path]) -> Path:

@@ -21,14 +21,6 @@ def shown_name(path: Path | str) -> str:
     return "<stdin>" if str(path) == STDIN else str(path)
 
 
-def is_folder(name: Path | str) -> bool:
-    """Whether a name is that of a folder; a name that no file can have is none."""
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 def read_text(path: Path | str) -> str:
     """Return the text of a file, or of standard input for ``-``, line ends as they are.
 

@@ -14,12 +14,12 @@ from rlctl.documents import read_text, read_yaml
 from rlctl.documents.files import STDIN, shown_name
 from rlctl.documents.override_lists import looks_like_overrides
 from rlctl.errors import UsageError
+from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
 from rlctl.sources.files import composed, hydra_left, listed
 from rlctl.sources.given import Input, Script
 
-_SCRIPT_ENDINGS = (".sh", ".bash")
 _HEAD = 64 * 1024
-_YAML_ENDINGS = (".yaml", ".yml", ".json")
+_DOCUMENT_ENDINGS = (*YAML_ENDINGS, ".json")
 _YAML_LINE = re.compile(r"""---|\{|"[^"]*"\s*:|'[^']*'\s*:|[\w.@/<$-][^=\s]*\s*:(?:\s|$)""")
 
 
@@ -54,16 +54,16 @@ def gather_text(text: str, name: str, script: Script | None = None) -> Input:
 
         return read_launch(text, name, how)
     _refuse_script_options(how, name)
-    if looks_like_overrides(text, yaml=name.endswith(_YAML_ENDINGS)):
+    if looks_like_overrides(text, yaml=name.endswith(_DOCUMENT_ENDINGS)):
         return listed(text, name)
     return composed(read_yaml(text, name))
 
 
 def is_script(text: str, name: str) -> bool:
     """Whether a text is a launch script: by its ending or first line, or because it is neither YAML nor a list of overrides."""
-    if name.endswith(_SCRIPT_ENDINGS) or re.match(r"#!.*\b(?:ba|z|da)?sh\b", text):
+    if name.endswith(SCRIPT_ENDINGS) or re.match(r"#!.*\b(?:ba|z|da)?sh\b", text):
         return True
-    if name.endswith(_YAML_ENDINGS) or looks_like_overrides(text, yaml=False):
+    if name.endswith(_DOCUMENT_ENDINGS) or looks_like_overrides(text, yaml=False):
         return False
     first = next((line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     return bool(first) and not _YAML_LINE.match(first) and not first.startswith(("- ", "%"))
@@ -71,7 +71,7 @@ def is_script(text: str, name: str) -> bool:
 
 def is_script_file(source: str | Path) -> bool:
     """Whether a file is a launch script, by its ending or its first line; of standard input nothing is read."""
-    if str(source).endswith(_SCRIPT_ENDINGS):
+    if str(source).endswith(SCRIPT_ENDINGS):
         return True
     try:
         with Path(source).open("rb") as file:

@@ -12,7 +12,7 @@ import pytest
 
 from rlctl import translate as translate_module
 from rlctl.cli import completion
-from rlctl.cli.convert import OnLoss, exit_code, lost
+from rlctl.cli.convert import OnLoss, exit_code
 from rlctl.config import load
 from rlctl.documents import parse_dotted, read_yaml
 from rlctl.errors import ExitCode
@@ -153,7 +153,7 @@ def test_only_what_is_lost_changes_the_exit_code(buckets: tuple[Bucket, ...], co
     assert exit_code("text", report, OnLoss.WARN) is code
     assert exit_code("text", report, OnLoss.IGNORE) is ExitCode.OK
     assert exit_code(None, report, OnLoss.IGNORE) is ExitCode.FAILED
-    assert lost(report) is (code is ExitCode.FINDINGS)
+    assert report.loses is (code is ExitCode.FINDINGS)
 
 
 def test_what_failed_does_not_look_done(rlctl: Any, config_file: Path) -> None:

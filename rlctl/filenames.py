@@ -1,0 +1,24 @@
+"""What the name of a file says: its ending, and whether there is a file or a folder of that name. Standard library only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+YAML_ENDINGS = (".yaml", ".yml")
+SCRIPT_ENDINGS = (".sh", ".bash")
+
+
+def is_file(name: Path | str) -> bool:
+    """Whether there is a file of that name; a name that no file can have is none."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(name: Path | str) -> bool:
+    """Whether there is a folder of that name; a name that no folder can have is none."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
