@@ -56,6 +56,8 @@ class Prompt:
     """Ground truth for the rewards, as the data set holds it."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further columns of the row that a reward may want (``extra_info``, ``tag``)."""
+    messages: tuple[dict[str, Any], ...] = ()
+    """The chat before the template, for models with a template of their own; empty where the row is raw text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.parallel import over_ranges
 from rlctl.runtime.data.sources import load_source, missing_column, require_column, source_name
 from rlctl.runtime.types import Prompt
 
@@ -70,16 +73,26 @@ class PromptSet(Sequence[Prompt]):
         limits: of the prompts' lengths.
         key: where the source stands in the config (``data.train[0]``), for messages.
         first_index: ``Prompt.index`` of the first one, so that sets put together have no index twice.
+        workers: processes that measure lengths.
 
     Raises:
         RunError: a column is missing, a row cannot be read, or a prompt is overlong and ``truncation`` is error.
     """
 
     def __init__(
-        self, dataset: Dataset, source: DataSource, chat: Chat, limits: Limits, *, key: str, first_index: int = 0
+        self,
+        dataset: Dataset,
+        source: DataSource,
+        chat: Chat,
+        limits: Limits,
+        *,
+        key: str,
+        first_index: int = 0,
+        workers: int = 1,
     ) -> None:
         self.source = source
         self.first_index = first_index
+        self._dataset = dataset
         self._chat = chat
         self._limits = limits
         self._key = key
@@ -87,12 +100,11 @@ class PromptSet(Sequence[Prompt]):
         self._check_columns(dataset)
         self._answer_key = source.answer_key or _answer_column(dataset)
         self._raw = source.prompt_type == "raw"
-        lengths = self._measure(dataset)
-        over = [row for row, length in enumerate(lengths) if length > limits.tokens]
-        self._dataset, self.report = self._settle(dataset, lengths, over)
+        measured = over_ranges(self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers")
+        self._rows, self.report = self._settle(np.concatenate(list(measured)))
 
     def __len__(self) -> int:
-        return self._dataset.num_rows
+        return len(self._rows)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -106,7 +118,8 @@ class PromptSet(Sequence[Prompt]):
             RunError: there is no such column.
         """
         require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
-        return list(self._dataset[name])
+        values = self._dataset[name]
+        return [values[row] for row in self._rows.tolist()]
 
     def _check_columns(self, dataset: Dataset) -> None:
         source, defaults = self.source, DataSource(path="-")
@@ -132,38 +145,47 @@ class PromptSet(Sequence[Prompt]):
                     hint=f"set {self._key}.{field} to null to leave it out",
                 )
 
-    def _measure(self, dataset: Dataset) -> list[int]:
-        lengths: list[int] = []
-        for start in range(0, dataset.num_rows, BATCH_ROWS):
-            rows = dataset.select(range(start, min(start + BATCH_ROWS, dataset.num_rows)))
-            texts = [self._text(row, start + i) for i, row in enumerate(rows)]
-            lengths += [len(ids) for ids in self._chat.encode(texts, special=self._raw)]
+    def _measure(self, start: int, stop: int) -> np.ndarray:
+        """Lengths of the prompts of a range of rows. int64 [stop - start]."""
+        rows = self._dataset.select(range(start, stop))
+        texts = [self._text(row, start + i) for i, row in enumerate(rows)]
+        lengths = np.array([len(ids) for ids in self._chat.encode(texts, special=self._raw)], dtype=np.int64)
+        if not lengths.all():
+            empty = start + int(lengths.argmin())
+            raise RunError(
+                f"{self._where(empty)} is empty: the model would be shown nothing", hint="remove the row, or give it text"
+            )
         return lengths
 
-    def _settle(self, dataset: Dataset, lengths: list[int], over: list[int]) -> tuple[Dataset, SetReport]:
+    def _settle(self, lengths: np.ndarray) -> tuple[np.ndarray, SetReport]:
+        """The rows that are used, and what became of the others."""
         limit, name, path = self._limits, self._name, self.source.path
-        if not over or (limit.overlong == "keep" and limit.truncation != "error"):
-            return dataset, SetReport(name, path, dataset.num_rows, cut=len(over))
+        over = np.flatnonzero(lengths > limit.tokens)
+        if not len(over) or (limit.overlong == "keep" and limit.truncation != "error"):
+            return np.arange(len(lengths)), SetReport(name, path, len(lengths), cut=len(over))
         if limit.overlong == "keep":
             raise RunError(
                 f"{len(over)} of {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
-                f"(the first is row {over[0]} with {lengths[over[0]]} tokens, the longest has {max(lengths)})",
+                f"(the first is row {over[0]} with {lengths[over[0]]} tokens, the longest has {lengths.max()})",
                 hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop, or data.truncation to left, "
                 "right or middle",
             )
-        dropped = set(over)
-        kept = [row for row in range(len(lengths)) if row not in dropped]
-        if not kept:
+        kept = np.flatnonzero(lengths <= limit.tokens)
+        if not len(kept):
             raise RunError(
                 f"all {len(lengths)} prompts of {path} are longer than data.max_prompt_tokens = {limit.tokens} "
-                f"(the shortest has {min(lengths)} tokens)",
+                f"(the shortest has {lengths.min()} tokens)",
                 hint="raise data.max_prompt_tokens",
             )
-        return dataset.select(kept), SetReport(name, path, len(kept), dropped=len(over))
+        return kept, SetReport(name, path, len(kept), dropped=len(over))
+
+    def _where(self, row: int) -> str:
+        return f"row {row} of {self.source.path}, {self.source.prompt_key}"
 
     def _prompt(self, position: int) -> Prompt:
-        row = self._dataset[position]
-        text = self._text(row, position)
+        number = int(self._rows[position])
+        row = self._dataset[number]
+        text = self._text(row, number)
         ids = self._chat.encode([text], special=self._raw)[0]
         extra = self._extra(row)
         if len(ids) > self._limits.tokens:
@@ -178,6 +200,7 @@ class PromptSet(Sequence[Prompt]):
             text=text,
             answer=self._answer(row),
             extra=extra,
+            messages=() if self._raw else tuple(self._messages(row[self.source.prompt_key], row, "")),
         )
 
     def _answer(self, row: Mapping[str, Any]) -> Any:
@@ -202,15 +225,16 @@ class PromptSet(Sequence[Prompt]):
             extra["reward_args"] = dict(source.reward_args)
         return extra
 
-    def _text(self, row: Mapping[str, Any], position: int) -> str:
-        value, where = row[self.source.prompt_key], f"row {position} of {self.source.path}, {self.source.prompt_key}"
+    def _text(self, row: Mapping[str, Any], number: int) -> str:
+        value, where = row[self.source.prompt_key], self._where(number)
         if self._raw:
             if not isinstance(value, str):
                 raise RunError(
                     f"{where} is a {type(value).__name__}; expected text", hint=f"{self._key}.prompt_type is raw"
                 )
             return value
-        return self._chat.render(self._messages(value, row, where), generate=True, tools=self._tools(row, where))
+        messages, tools = self._messages(value, row, where), self._tools(row, where)
+        return self._chat.render(messages, generate=True, tools=tools, where=where)
 
     def _messages(self, value: Any, row: Mapping[str, Any], where: str) -> Messages:
         source = self.source
@@ -283,6 +307,8 @@ def open_prompts(data: Data, chat: Chat, sources: Sequence[DataSource], *, secti
     for number, source in enumerate(sources):
         key = f"data.{section}[{number}]"
         dataset = load_source(source, key=key)
-        prompts = PromptSet(dataset, source, chat, Limits.of(data), key=key, first_index=first)
+        prompts = PromptSet(
+            dataset, source, chat, Limits.of(data), key=key, first_index=first, workers=data.filter_workers
+        )
         first += len(prompts)
         yield prompts
