@@ -127,7 +127,7 @@ TABLE: tuple[Row, ...] = (
         "data",
         "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
         " max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
-        " evaluation_batch_prompts truncated_prompts_train",
+        " evaluation_batch_prompts truncated_prompts_train filter_workers",
     ),
     honoured(
         "data.train[]",
@@ -154,7 +154,7 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "workflow workflow_args", AGENTS),
     refused("data.eval[]", "sampling", "evaluation_sampling says how held-out prompts are answered"),
     refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
-    refused_speed("data", "loader_workers filter_workers", "data is read in the controller"),
+    refused_speed("data", "loader_workers", "data is read in the controller"),
     refused("data", "pack_sequences", "sequences are always laid end to end without padding"),
     refused("data", "custom*", "data-set classes of the user's are not imported"),
     refused("data", "task_pipeline*", OPERATORS),

@@ -165,7 +165,7 @@ class Data:
     loader_workers: Annotated[int, Unit("processes"), Range(at_least=0)] = 0
     """Processes that read and tokenize ahead; 0 does it in the controller."""
     filter_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
-    """Processes that measure prompt lengths when overlong prompts are dropped."""
+    """Processes that measure the lengths of prompts before the run, at most one a core. Raised, large data is ready sooner."""
     evaluation_batch_prompts: Annotated[int, Unit("prompts"), Range(at_least=1)] | None = None
     """Prompts evaluated at once; null is a whole source."""
     max_sequence_tokens: Tokens | None = None

@@ -40,13 +40,16 @@ class Chat:
         self.tokenizer = tokenizer
         self._args = dict(template_args or {})
 
-    def render(self, messages: Messages, *, generate: bool, tools: list[Any] | None = None) -> str:
+    def render(
+        self, messages: Messages, *, generate: bool, tools: list[Any] | None = None, where: str = "a conversation"
+    ) -> str:
         """Return the conversation as text.
 
         Args:
             messages: the conversation.
             generate: open an assistant turn at the end.
             tools: schemas of tools the model may call.
+            where: row and file, for messages of errors.
 
         Raises:
             RunError: there is no template, or it refuses the messages.
@@ -64,7 +67,7 @@ class Chat:
             )
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             roles = ", ".join(str(message["role"]) for message in messages)
-            raise RunError(f"the chat template does not take the messages ({roles}): {error}") from error
+            raise RunError(f"{where}: the chat template does not take the messages ({roles}): {error}") from error
 
     def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
         """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""

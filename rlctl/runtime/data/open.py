@@ -13,6 +13,7 @@ from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.order import easy_to_hard, shuffle
+from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
 from rlctl.runtime.data.prompts import PromptSet, SetReport, open_prompts
 from rlctl.runtime.data.sft import SampleSet, open_samples
 from rlctl.runtime.data.stream import Ordering, Stream
@@ -20,6 +21,7 @@ from rlctl.runtime.types import Prompt, Sample
 
 PromptStream = Stream[Prompt]
 SftStream = Stream[Sample]
+PairStream = Stream[Pair]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,17 @@ def open_sft_stream(config: Config, tokenizer: Any) -> tuple[SftStream, list[Set
     return stream, [samples.report for samples in sets]
 
 
+def open_pair_stream(config: Config, tokenizer: Any) -> tuple[PairStream, list[SetReport]]:
+    """Open the preference pairs of a config whose objective is dpo.
+
+    Raises:
+        RunError: a source cannot be read; see ``PairSet`` and ``Stream``.
+    """
+    sets = list(open_pairs(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
+    stream = PairStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    return stream, [pairs.report for pairs in sets]
+
+
 def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:
     """Open the held-out prompts of a config.
 
@@ -75,7 +88,7 @@ def data_seed(config: Config) -> int:
     return config.run.seed if config.data.seed is None else config.data.seed
 
 
-def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet]) -> Ordering:
+def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) -> Ordering:
     """How the training data is drawn."""
     data = config.data
     return Ordering(
@@ -88,7 +101,7 @@ def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet]) -> Orderi
     )
 
 
-def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet]) -> tuple[np.ndarray, ...]:
+def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple[np.ndarray, ...]:
     if data.curriculum.order != "easy_to_hard":
         return ()
     if not data.curriculum.keys:

@@ -100,7 +100,9 @@ class PromptSet(Sequence[Prompt]):
         self._check_columns(dataset)
         self._answer_key = source.answer_key or _answer_column(dataset)
         self._raw = source.prompt_type == "raw"
-        measured = over_ranges(self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers")
+        measured = over_ranges(
+            self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers"
+        )
         self._rows, self.report = self._settle(np.concatenate(list(measured)))
 
     def __len__(self) -> int:
@@ -118,7 +120,7 @@ class PromptSet(Sequence[Prompt]):
             RunError: there is no such column.
         """
         require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
-        values = self._dataset[name]
+        values = list(self._dataset[name])
         return [values[row] for row in self._rows.tolist()]
 
     def _check_columns(self, dataset: Dataset) -> None:
@@ -153,7 +155,8 @@ class PromptSet(Sequence[Prompt]):
         if not lengths.all():
             empty = start + int(lengths.argmin())
             raise RunError(
-                f"{self._where(empty)} is empty: the model would be shown nothing", hint="remove the row, or give it text"
+                f"{self._where(empty)} is empty: the model would be shown nothing",
+                hint="remove the row, or give it text",
             )
         return lengths
 

@@ -123,8 +123,12 @@ class SampleSet(Sequence[Sample]):
         column, response_column = self._columns
         value, where = row[column], f"{where}, {column}"
         response = row[response_column] if response_column else None
+        if response_column and isinstance(response, Sequence) and not isinstance(response, str):
+            response = _one_answer(as_messages(response, where=f"{where}, {response_column}"), value, where=where)
         if response_column and not isinstance(response, str):
-            raise RunError(f"{where}: {response_column} is a {type(response).__name__}; expected text")
+            raise RunError(
+                f"{where}: {response_column} is a {type(response).__name__}; expected text or a list of messages"
+            )
         if self._is_raw:
             if not isinstance(value, str) or response is None:
                 raise RunError(f"{where}: raw text needs text and a response", hint=f"set {self._key}.response_key")
@@ -138,6 +142,24 @@ class SampleSet(Sequence[Sample]):
         tools = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
         last_only = response is not None or self._data.multi_turn_loss == "last_assistant"
         return conversation_parts(messages, self._chat, last_only=last_only, tools=tools, where=where)
+
+
+def _one_answer(messages: Messages, prompt: Any, *, where: str) -> Any:
+    """The content of the assistant message that answers a prompt, which may be repeated before it."""
+    before = list(prompt) if isinstance(prompt, Sequence) and not isinstance(prompt, str) else []
+    rest = (
+        messages[len(before) :]
+        if [_said(message) for message in before] == [_said(message) for message in messages[: len(before)]]
+        else messages
+    )
+    if len(rest) != 1 or rest[0]["role"] != "assistant":
+        roles = ", ".join(str(message["role"]) for message in rest)
+        raise RunError(f"{where}: a response is the messages ({roles}); expected one assistant message")
+    return rest[0].get("content")
+
+
+def _said(message: Mapping[str, Any]) -> tuple[Any, Any]:
+    return message.get("role"), message.get("content")
 
 
 def conversation_parts(
@@ -166,12 +188,14 @@ def conversation_parts(
             f"{where} begins with an assistant message, which answers nothing", hint="remove it from the row"
         )
     messages = messages[: turns[-1] + 1]
-    full = chat.render(messages, generate=False, tools=tools)
+    full = chat.render(messages, generate=False, tools=tools, where=where)
     parts: list[Part] = []
     done = 0
     for turn in turns[-1:] if last_only else turns:
-        opening = chat.render(messages[:turn], generate=True, tools=tools)
-        through = full if turn == turns[-1] else chat.render(messages[: turn + 1], generate=False, tools=tools)
+        opening = chat.render(messages[:turn], generate=True, tools=tools, where=where)
+        through = (
+            full if turn == turns[-1] else chat.render(messages[: turn + 1], generate=False, tools=tools, where=where)
+        )
         if not (full.startswith(opening) and full.startswith(through) and done <= len(opening) < len(through)):
             raise RunError(
                 f"{where}: the chat template does not render message {turn} the same alone and with what follows it, so its "
@@ -189,8 +213,12 @@ def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
     Raises:
         RunError: a source cannot be read; see ``load_source`` and ``SampleSet``.
     """
-    data = config.data
-    limit = data.max_sequence_tokens or data.max_prompt_tokens + config.rollout.max_response_tokens
-    for number, source in enumerate(data.train):
+    for number, source in enumerate(config.data.train):
         key = f"data.train[{number}]"
-        yield SampleSet(load_source(source, key=key), source, chat, data, max_tokens=limit, key=key)
+        rows = load_source(source, key=key)
+        yield SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
+
+
+def longest_sequence(config: Config) -> int:
+    """Tokens of the longest training sequence that comes from the data set."""
+    return config.data.max_sequence_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens

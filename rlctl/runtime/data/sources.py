@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,12 +208,24 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        raise RunError(
-            f"cannot read {path} {how}: {_first_line(cause)}", hint=f"check {key}.path and {key}.format"
-        ) from error
+        reason = _bad_line(path) or f"cannot read {path} {how}: {_first_line(cause)}"
+        raise RunError(reason, hint=f"check {key}.path and {key}.format") from error
     finally:
         if shown:
             enable_progress_bars()
+
+
+def _bad_line(path: str) -> str:
+    """Which line of a JSONL file is no JSON, empty where none is: the reader counts from the start of a block."""
+    if not path.lower().endswith((".jsonl", ".ndjson")) or not Path(path).is_file():
+        return ""
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                json.loads(line.strip() or "null")
+            except ValueError as error:
+                return f"line {number} of {path} is not JSON: {error}"
+    return ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -166,3 +166,38 @@ def test_tools_are_optional_under_their_usual_name_only(tokenizer: Any) -> None:
     assert len(prompts(tokenizer, [{"prompt": USER}], tools_key="tools")) == 1
     with pytest.raises(RunError, match="schemas"):
         prompts(tokenizer, [{"prompt": USER}], tools_key="schemas")
+
+
+def test_processes_measure_what_one_would(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.runtime.data.prompts.BATCH_ROWS", 3)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    rows = Dataset.from_list([{"prompt": "x" * (1 + 7 * i % 11)} for i in range(8)])
+    source, limits = DataSource(path="rows.jsonl"), Limits(16, overlong="drop")
+    one, two = (PromptSet(rows, source, Chat(tokenizer), limits, key="k", workers=n) for n in (1, 2))
+    assert list(one) == list(two)
+    assert one.report == two.report
+    assert 0 < one.report.dropped < 8
+
+
+@pytest.mark.soak
+def test_an_error_in_another_process_names_the_row(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.runtime.data.prompts.BATCH_ROWS", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    rows = Dataset.from_list([{"prompt": text} for text in ("a", "b", "c", None)])
+    with pytest.raises(RunError, match=r"row 3 of rows\.jsonl, prompt is None"):
+        PromptSet(rows, DataSource(path="rows.jsonl"), Chat(tokenizer), Limits(16), key="k", workers=2)
+
+
+def test_rows_keep_their_numbers_when_others_are_dropped(tokenizer: Any) -> None:
+    rows = [{"prompt": "x" * 60, "hard": 9}, {"prompt": "a", "hard": 1}, {"prompt": "b", "hard": 2}]
+    made = prompts(tokenizer, rows, Limits(20, overlong="drop"))
+    assert [(p.index, p.text.count("b<")) for p in made] == [(0, 0), (1, 1)]
+    assert made.column("hard") == [1, 2]
+
+
+def test_a_row_without_text_and_one_that_the_template_refuses_are_named(tokenizer: Any) -> None:
+    with pytest.raises(RunError, match=r"row 1 of rows\.jsonl, prompt is empty"):
+        prompts(tokenizer, [{"prompt": "a"}, {"prompt": ""}], prompt_type="raw")
+    tokenizer.chat_template = "{% if messages[0].content == 'b' %}{{ raise_exception('no b') }}{% endif %}x"
+    with pytest.raises(RunError, match=r"row 1 of rows\.jsonl, prompt: the chat template does not take .*no b"):
+        prompts(tokenizer, [{"prompt": "a"}, {"prompt": "b"}])

@@ -151,3 +151,11 @@ def test_names() -> None:
     assert source_name(DataSource(path="/x/gsm8k.train.parquet")) == "gsm8k"
     assert source_name(DataSource(path="/x/folder/")) == "folder"
     assert source_name(DataSource(path="x", name="mine")) == "mine"
+
+
+def test_a_line_that_is_not_json_is_named_however_far_down(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = json.dumps({"prompt": "x" * 1000})
+    path.write_text("\n".join([good] * 20_000 + ['{"prompt": oops}']))
+    with pytest.raises(RunError, match=rf"line 20001 of {path} is not JSON"):
+        load_source(DataSource(path=str(path)), key="data.train[0]")

@@ -1,0 +1,99 @@
+"""Rows to preference pairs: a chosen and a rejected response to the same prompt, each as a supervised training sequence.
+
+A row has a prompt and two responses, as text or as messages; or, without a prompt, two conversations that differ in their
+last turn. Of each sequence only the last assistant turn is counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlctl.config import Config
+from rlctl.config.sections.data import Data, DataSource
+from rlctl.errors import RunError
+from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.sft import SampleSet, longest_sequence
+from rlctl.runtime.data.sources import load_source, require_column
+from rlctl.runtime.types import Sample
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Pair = tuple[Sample, Sample]
+"""Chosen, rejected."""
+
+
+class PairSet(Sequence[Pair]):
+    """The preference pairs of one source, made when asked for.
+
+    Args:
+        dataset: its rows.
+        source: its section of the config.
+        chat: tokenizer and chat template.
+        data: the config's data section.
+        max_tokens: longest sequence, prompt and response.
+        key: where the source stands in the config (``data.train[0]``), for messages.
+
+    Raises:
+        RunError: a column is missing, a row cannot be read, the two responses of a row are the same, or one is overlong
+            and ``sequence_truncation`` is error.
+    """
+
+    def __init__(
+        self, dataset: Dataset, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str
+    ) -> None:
+        self.source = source
+        last = dataclasses.replace(data, multi_turn_loss="last_assistant")
+
+        def responses(field: str) -> SampleSet:
+            column = getattr(source, field)
+            require_column(dataset, column, source=source, key=f"{key}.{field}")
+            whole = source.prompt_key == DataSource.prompt_key and source.prompt_key not in dataset.column_names
+            if whole:
+                made = dataclasses.replace(source, messages_key=column, response_key=None)
+            else:
+                prompt = source.messages_key or source.prompt_key
+                made = dataclasses.replace(source, prompt_key=prompt, messages_key=None, response_key=column)
+            return SampleSet(dataset, made, chat, last, max_tokens=max_tokens, key=key)
+
+        self._chosen, self._rejected = responses("chosen_key"), responses("rejected_key")
+        self.report = dataclasses.replace(
+            self._chosen.report, cut=max(self._chosen.report.cut, self._rejected.report.cut)
+        )
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        chosen, rejected = self._chosen[index], self._rejected[index]
+        for name, sample in (("chosen", chosen), ("rejected", rejected)):
+            if not sample.mask.any():
+                raise RunError(
+                    f"row {index} of {self.source.path}: nothing is left of the {name} response",
+                    hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left",
+                )
+        return chosen, rejected
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column.
+
+        Raises:
+            RunError: there is no such column.
+        """
+        return self._chosen.column(name)
+
+
+def open_pairs(config: Config, chat: Chat) -> Iterator[PairSet]:
+    """Open the training sources of a dpo config.
+
+    Raises:
+        RunError: a source cannot be read; see ``load_source`` and ``PairSet``.
+    """
+    for number, source in enumerate(config.data.train):
+        key = f"data.train[{number}]"
+        rows = load_source(source, key=key)
+        yield PairSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
