@@ -8,7 +8,7 @@ in ``model.load``. Nothing is compiled: on a model small enough for a CPU run co
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -54,7 +54,7 @@ class FsdpEngine:
         Args:
             model: section ``model``.
             train: section ``train``.
-            role: the reference has no optimizer, and is never updated or saved.
+            role: the critic has a value head; the reference has no optimizer, and is never updated or saved.
             seed: of dropout; each worker draws from its own stream.
             total_ticks: ticks of the learning-rate schedule over the whole run; None where it is not known.
             device: ``cpu`` or ``cuda``, as in ``join``.
@@ -69,9 +69,17 @@ class FsdpEngine:
         self.seed = seed
         self.ticks = 0
         self.updates = 0
+        self.role = role
+        trained = role != "reference"
+        torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
+        self.model = load(
+            model,
+            train.memory,
+            dtype=getattr(torch, train.precision.parameters),
+            train=trained,
+            value_head=role == "critic",
+        )
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
-        trained = role == "policy"
-        self.model = load(model, train.memory, dtype=getattr(torch, train.precision.parameters), train=trained)
         shard_model(self.model, train.engine, train.precision, self.device)
         self.curve: Curve | None = None
         self.optimizer: torch.optim.Optimizer | None = None
@@ -85,13 +93,25 @@ class FsdpEngine:
 
     def log_probs(self, samples: Sequence[Sample], *, temperature: float, micro: Micro) -> list[Tensor]:
         """See ``TrainEngine``."""
+        return self._each_token(
+            samples, micro, lambda logits, batch: log_probs(logits, batch.targets, temperature=temperature)
+        )
+
+    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+        """See ``TrainEngine``."""
+        assert self.role == "critic", f"a {self.role} has no values"
+        return self._each_token(samples, micro, lambda logits, batch: _value(logits))
+
+    def _each_token(
+        self, samples: Sequence[Sample], micro: Micro, read: Callable[[Tensor, MicroBatch], Tensor]
+    ) -> list[Tensor]:
+        """One number a counted token, which ``read`` takes from the logits of a micro-batch."""
         results = [torch.zeros(len(sample)) for sample in samples]
         self.model.eval()
         with torch.no_grad():
             for members in self._micro_batches(samples, micro):
                 batch = self._collate(samples, members, ())
-                logits = self._logits(batch.inputs, batch.select)
-                found = log_probs(logits, batch.targets, temperature=temperature).float().cpu()
+                found = read(self._logits(batch.inputs, batch.select), batch).float().cpu()
                 for index, part in zip(members, found.split(batch.lengths.tolist()), strict=True):
                     results[index].masked_scatter_(samples[index].mask, part)
         return results
@@ -113,8 +133,12 @@ class FsdpEngine:
 
     def _backward(self, batch: MicroBatch, loss: LossFunction, temperature: float, totals: Totals) -> dict[str, Tensor]:
         logits = self._logits(batch.inputs, batch.select)
-        drawn, entropy = log_probs_and_entropy(logits, batch.targets, temperature=temperature)
-        tensors = {**batch.columns, "log_probs": drawn, "entropy": entropy, "lengths": batch.lengths}
+        tensors = {**batch.columns, "lengths": batch.lengths}
+        if self.role == "critic":
+            tensors["values"] = _value(logits)
+        else:
+            drawn, entropy = log_probs_and_entropy(logits, batch.targets, temperature=temperature)
+            tensors |= {"log_probs": drawn, "entropy": entropy}
         terms = loss(tensors, totals)
         terms.loss.backward()
         return {"loss": terms.loss.detach(), **terms.metrics}
@@ -266,6 +290,11 @@ def _mixed_precision(precision: PrecisionSettings) -> MixedPrecisionPolicy:
         param_dtype=None if kept else getattr(torch, precision.compute),
         reduce_dtype=getattr(torch, precision.reduce),
     )
+
+
+def _value(logits: Tensor) -> Tensor:
+    """What a value head says, [N, 1] to [N], in float32 at least."""
+    return logits.squeeze(-1).to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _full(tensor: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from rlctl.config.sections.batch import Micro
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.types import Sample
 
-Role = Literal["policy", "reference"]
-"""policy: trained; reference: frozen, without an optimizer."""
+Role = Literal["policy", "critic", "reference"]
+"""policy: trained; critic: trained, with a value head; reference: frozen, without an optimizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LossTerms:
 
 
 class LossFunction(Protocol):
-    """Turns log-probs into a loss."""
+    """Turns log-probs, or a critic's values, into a loss."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ class LossFunction(Protocol):
         """Compute the share of a micro-batch in the loss of the optimizer step that ``totals`` counts.
 
         Args:
-            tensors: packed over the counted tokens: ``log_probs`` [N] and ``entropy`` [N] with gradient, ``columns`` [N];
-                ``lengths`` int64 [B], the counted tokens of each sequence.
+            tensors: packed over the counted tokens: ``log_probs`` [N] and ``entropy`` [N], of a critic ``values`` [N], with
+                gradient; ``columns`` [N]; ``lengths`` int64 [B], the counted tokens of each sequence.
             totals: of the whole mini-batch, over all replicas.
         """
         ...
@@ -56,6 +56,13 @@ class TrainEngine(Protocol):
         """Return log p(token | tokens before it) of softmax(logits / temperature): float32 [T] a sample, on CPU.
 
         Tokens that the mask leaves out have 0. No gradient, dropout off.
+        """
+        ...
+
+    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+        """Return a critic's V(tokens before t) at every counted token t: float32 [T] a sample, on CPU, 0 elsewhere.
+
+        No gradient, dropout off.
         """
         ...
 

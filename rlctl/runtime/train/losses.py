@@ -1,4 +1,4 @@
-"""The losses an engine can be given: the policy gradient of the config, and imitation.
+"""The losses an engine can be given: the policy gradient of the config, imitation, and the critic's.
 
 Per-token values come from ``runtime.algorithms``; here they are chosen by config, weighted and added up.
 """
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlctl.config.sections.algorithm import Algorithm, RolloutCorrection
+from rlctl.config.sections.train import ValueLoss
 from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch
@@ -23,6 +24,7 @@ from rlctl.runtime.algorithms.packed import PerTokenLoss
 from rlctl.runtime.algorithms.supervised import negative_log_likelihood
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
+from rlctl.runtime.algorithms.value_loss import clipped_value_loss
 from rlctl.runtime.selection import corrects, fixed_aggregation, has_weights, loss_of
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.types import Sample
@@ -86,17 +88,57 @@ class LiveCorrection:
 
 
 @dataclass(frozen=True, slots=True)
+class Regularizers:
+    """Coefficient * KL to the reference - coefficient * entropy: what any objective may have beside its loss."""
+
+    weights: Weights
+    kl_estimator: str | None
+    kl_coefficient: float
+    entropy_coefficient: float
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, weights: Weights, *, kl_weight: float = 1.0) -> Regularizers:
+        """Read those of a config; ``kl_weight`` multiplies the coefficient of the KL.
+
+        Raises:
+            ConfigError: no such estimator.
+        """
+        kl = algorithm.kl_in_loss
+        if kl is not None:
+            lookup(KL_ESTIMATORS, kl.estimator, "KL estimator")
+        return cls(
+            weights=weights,
+            kl_estimator=kl.estimator if kl and kl.coefficient else None,
+            kl_coefficient=kl_weight * kl.coefficient if kl else 0.0,
+            entropy_coefficient=algorithm.entropy_coefficient,
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a sample that they read."""
+        return ("reference_log_probs",) if self.kl_estimator else ()
+
+    def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
+        """See ``LossFunction``. Metric: kl_loss, without its coefficient."""
+        log_probs, lengths = tensors["log_probs"], tensors["lengths"]
+        loss, metrics = log_probs.new_zeros(()), {}
+        if self.kl_estimator is not None:
+            reference, old = tensors["reference_log_probs"], tensors.get("old_log_probs")
+            kl = self.weights.total(estimate_kl(self.kl_estimator, log_probs, reference, old), lengths, totals)
+            loss, metrics["kl_loss"] = loss + self.kl_coefficient * kl, kl.detach()
+        if self.entropy_coefficient != 0:
+            loss = loss - self.entropy_coefficient * self.weights.total(tensors["entropy"], lengths, totals)
+        return LossTerms(loss, metrics)
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyLoss:
     """Weight * (policy loss + coefficient * KL to the reference) - coefficient * entropy."""
 
     function: Function
     options: Mapping[str, Any]
     weights: Weights
-    """Of KL and entropy."""
-    policy_weights: Weights
-    kl_estimator: str | None
-    kl_coefficient: float
-    entropy_coefficient: float
+    regularizers: Regularizers
     old_is_current: bool
     old_is_rollout: bool = False
     """Whether the rollout engine's log-probs stand for the old policy's."""
@@ -119,9 +161,6 @@ class PolicyLoss:
             PlanError: no function computes this loss.
         """
         function, options = loss_of(algorithm)
-        kl = algorithm.kl_in_loss
-        if kl is not None:
-            lookup(KL_ESTIMATORS, kl.estimator, "KL estimator")
         rollout = algorithm.old_log_probs == "rollout"
         correction = algorithm.rollout_correction
         weights = _weights(algorithm, max_response_tokens)
@@ -138,11 +177,8 @@ class PolicyLoss:
         return cls(
             function=function,
             options=options,
-            weights=weights,
-            policy_weights=Weights(fixed) if fixed else weights,
-            kl_estimator=kl.estimator if kl and kl.coefficient else None,
-            kl_coefficient=kl.coefficient if kl else 0.0,
-            entropy_coefficient=algorithm.entropy_coefficient,
+            weights=Weights(fixed) if fixed else weights,
+            regularizers=Regularizers.of(algorithm, weights, kl_weight=algorithm.loss_weights.rl),
             old_is_current=old_is_current,
             old_is_rollout=rollout,
             weight=algorithm.loss_weights.rl,
@@ -154,9 +190,8 @@ class PolicyLoss:
     def columns(self) -> tuple[str, ...]:
         """The columns of a sample that it reads."""
         old = () if self.old_is_current else ("old_log_probs",)
-        reference = ("reference_log_probs",) if self.kl_estimator else ()
         weights = ("policy_weights",) if self.has_token_weights else ()
-        return ("advantages", "rollout_log_probs", *old, *reference, *weights)
+        return ("advantages", "rollout_log_probs", *old, *self.regularizers.columns, *weights)
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metrics: policy_loss, kl_loss, entropy, mismatch_*, and those of the policy loss."""
@@ -177,18 +212,10 @@ class PolicyLoss:
             factors, kept = self.live.factors(trained - tensors["rollout_log_probs"], lengths)
             values = values * factors
             indicators["rejected_share"] = (~kept).to(values.dtype)
-        losses = {"policy_loss": (self.weight, values)}
-        if self.kl_estimator is not None:
-            kl = estimate_kl(self.kl_estimator, log_probs, tensors["reference_log_probs"], tensors["old_log_probs"])
-            losses["kl_loss"] = (self.weight * self.kl_coefficient, kl)
-        weights = {"policy_loss": self.policy_weights, "kl_loss": self.weights}
-        terms = {name: weights[name].total(values, lengths, totals) for name, (_, values) in losses.items()}
-        loss = sum((losses[name][0] * term for name, term in terms.items()), log_probs.new_zeros(()))
-        if self.entropy_coefficient != 0:
-            loss = loss - self.entropy_coefficient * self.weights.total(tensors["entropy"], lengths, totals)
-        metrics = {name: term.detach() for name, term in terms.items()}
+        policy_loss, further = self.weights.total(values, lengths, totals), self.regularizers(tensors, totals)
+        metrics = {"policy_loss": policy_loss.detach(), **further.metrics}
         metrics |= {name: TOKEN_MEAN.total(values, lengths, totals) for name, values in indicators.items()}
-        return LossTerms(loss, metrics)
+        return LossTerms(self.weight * policy_loss + further.loss, metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +235,32 @@ class SftLoss:
         lengths = tensors["lengths"]
         loss = self.weights.total(negative_log_likelihood(tensors["log_probs"]).values, lengths, totals)
         return LossTerms(loss, {"entropy": TOKEN_MEAN.total(tensors["entropy"].detach(), lengths, totals)})
+
+
+@dataclass(frozen=True, slots=True)
+class CriticLoss:
+    """Coefficient * clipped squared error of the critic's values."""
+
+    clip: float | None
+    weights: Weights
+    coefficient: float = 1.0
+    columns: tuple[str, ...] = ("old_values", "returns")
+
+    @classmethod
+    def of(cls, chosen: ValueLoss, *, max_response_tokens: int) -> CriticLoss:
+        """Read the section ``critic.value_loss``; ``max_response_tokens`` is the scale of seq_mean_token_sum_norm."""
+        norm = chosen.aggregation == "seq_mean_token_sum_norm"
+        weights = Weights(chosen.aggregation, float(max_response_tokens) if norm else None)
+        return cls(chosen.clip, weights, chosen.coefficient)
+
+    def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
+        """See ``LossFunction``. Metrics: value_loss, value_mean, and clip_fraction where values are clipped."""
+        values, lengths = tensors["values"], tensors["lengths"]
+        per_token = clipped_value_loss(values, tensors["old_values"], tensors["returns"], clip=self.clip)
+        loss = self.weights.total(per_token.values, lengths, totals)
+        indicators = {"value_mean": values.detach(), **per_token.metrics}
+        metrics = {name: TOKEN_MEAN.total(each, lengths, totals) for name, each in indicators.items()}
+        return LossTerms(self.coefficient * loss, {"value_loss": loss.detach(), **metrics})
 
 
 def _weights(algorithm: Algorithm, max_response_tokens: int) -> Weights:

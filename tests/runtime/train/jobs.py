@@ -18,7 +18,7 @@ from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
-from rlctl.runtime.train.interface import LossFunction
+from rlctl.runtime.train.interface import LossFunction, Role
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
 
@@ -55,10 +55,10 @@ def settings(precision: PrecisionSettings = FLOAT32, **optimizer: Any) -> Train:
     return Train(precision=precision, optimizer=Optimizer(**values), memory=MemorySettings(recompute_activations=False))
 
 
-def engine_of(folder: Path, train: Train, **options: Any) -> FsdpEngine:
+def engine_of(folder: Path, train: Train, role: Role = "policy", **options: Any) -> FsdpEngine:
     """An engine on this worker."""
     model = Model(path=str(folder), **options)
-    return FsdpEngine(model, train, role="policy", seed=1, total_ticks=10)
+    return FsdpEngine(model, train, role=role, seed=1, total_ticks=10)
 
 
 def share(samples: Sequence[Sample]) -> list[Sample]:
@@ -83,6 +83,18 @@ def log_probs(
 ) -> list[Tensor]:
     engine = engine_of(folder, settings(), attention=attention)
     return engine.log_probs(share(samples), temperature=temperature, micro=micro)
+
+
+def values(folder: Path, samples: Sequence[Sample], micro: Micro, attention: str) -> list[Tensor]:
+    engine = engine_of(folder, settings(), "critic", attention=attention)
+    return engine.values(share(samples), micro=micro)
+
+
+def critic_updates(
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Take one optimizer step of a critic; weights and metrics."""
+    return gathered_after(engine_of(folder, train, "critic"), samples, loss, micro, 1)
 
 
 def updates(
@@ -116,20 +128,20 @@ def with_memory(train: Train, **memory: Any) -> Train:
 
 
 def train_and_save(
-    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, target: Path
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, target: Path, role: Role = "policy"
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Two optimizer steps, a save, and two more; the weights at the end and the metrics of the last two."""
-    engine = engine_of(folder, train)
+    engine = engine_of(folder, train, role)
     gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
     engine.save(target)
     return gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
 
 
 def load_and_train(
-    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, source: Path
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, source: Path, role: Role = "policy"
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Two optimizer steps from a checkpoint."""
-    engine = engine_of(folder, train)
+    engine = engine_of(folder, train, role)
     engine.load(source)
     return gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
 
