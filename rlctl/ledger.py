@@ -59,6 +59,9 @@ def judged(entry: Entry, fates: Sequence[Fate]) -> Entry:
         return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
     if entry.bucket is Bucket.CARRIED:
         return replace(entry, targets=shown)
+    kept = "; ".join(dict.fromkeys(fate.kept for fate in fates if fate.kept))
+    if kept and not shown:
+        return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)
     note = note or ("" if shown else "what the target does anyway")
     derived = entry.bucket is Bucket.DERIVED or any(fate.derived for fate in fates)
     return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)

@@ -118,6 +118,8 @@ class Lost:
 
     keys: tuple[KeyPath, ...]
     reason: str
+    idle: bool = False
+    """No result hangs on it: it is called carried, not unsupported."""
 
 
 class Reading(Protocol):
@@ -554,6 +556,8 @@ class Dropped(Rule):
     """What the dialect does, as a canonical value; ABSENT is the canonical default."""
     matters: bool = False
     """Tell of a difference although the source did not say it itself."""
+    idle: bool = False
+    """No result hangs on it: it is called carried, not unsupported."""
 
     @property
     def keys(self) -> tuple[K, ...]:

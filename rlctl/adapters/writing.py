@@ -104,6 +104,8 @@ class Fate:
     derived: bool = False
     notes: list[str] = field(default_factory=list)
     lost: str = ""
+    kept: str = ""
+    """Why it is not said although no result hangs on it: it only travels for the way back."""
     carried: bool = False
 
 
@@ -123,7 +125,7 @@ class Written:
         """Canonical values that the source says and the dialect could not, each once, lists whole."""
         found = []
         for path, fate in self.fates.items():
-            if fate.lost and said(path):
+            if (fate.lost or fate.kept) and said(path):
                 cut = next((place for place, part in enumerate(path) if isinstance(part, int)), len(path))
                 found.append(path[:-1] if path[:-1] in CHOICES and path[-1] in ("name", "kind", "args") else path[:cut])
         return list(dict.fromkeys(found))
@@ -138,12 +140,16 @@ class Written:
 
 
 def _together(fates: Sequence[Fate]) -> Fate:
-    lost = "; ".join(dict.fromkeys(fate.lost for fate in fates if fate.lost))
+    lost, kept = (
+        "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+        for reasons in ([fate.lost for fate in fates], [fate.kept for fate in fates])
+    )
     return Fate(
         [target for fate in fates for target in fate.targets],
         any(fate.derived for fate in fates),
         [note for fate in fates for note in fate.notes],
         lost,
+        kept,
         any(fate.carried for fate in fates),
     )
 
@@ -339,8 +345,12 @@ class Writer:
 
     def _lose(self, lost: Lost) -> None:
         for key in lost.keys:
-            self.out.fates.setdefault(key, Fate()).lost = lost.reason
-        if not any(self.given.is_explicit(key) for key in lost.keys):
+            fate = self.out.fates.setdefault(key, Fate())
+            if lost.idle:
+                fate.kept = lost.reason
+            else:
+                fate.lost = lost.reason
+        if not lost.idle and not any(self.given.is_explicit(key) for key in lost.keys):
             self._tell_silent(lost)
 
     def _tell_silent(self, lost: Lost) -> None:
@@ -373,6 +383,8 @@ class Writer:
             fate = self.out.fates.setdefault(path, Fate())
             if same or isinstance(value, Absent):
                 fate.notes.append("what the target does anyway")
+            elif explicit and rule.idle:
+                fate.kept = rule.reason
             elif explicit:
                 fate.lost = rule.reason
             elif rule.matters:
@@ -382,12 +394,16 @@ class Writer:
     def _unhandled(self, path: KeyPath) -> None:
         """Call an explicit value lost that no rule wrote anything for, unless it is the default or a rule says why."""
         value = find(self.given.plain, path)
-        if not self.given.is_explicit(path) or isinstance(value, Absent) or value == _default_at(path):
+        if not self.given.is_explicit(path) or isinstance(value, Absent):
+            return
+        if value == _default_at(path):
+            if self.out.fate_of(path) is None:
+                self.out.fates[path] = Fate(notes=["the default, for which nothing is written"])
             return
         if isinstance(value, (dict, list)) and ".".join(str(p) for p in path if not isinstance(p, int)) in _sections():
             return
         fate = self.out.fate_of(path)
-        if fate is None or not (fate.targets or fate.notes or fate.lost):
+        if fate is None or not (fate.targets or fate.notes or fate.lost or fate.kept):
             self.out.fates.setdefault(path, Fate()).lost = f"{self.dialect} has nothing for it here"
 
     def _put_back(self) -> None:

@@ -36,6 +36,8 @@ WELL_SAID = ("batch", "train", "algorithm", "checkpoint", "rollout")
 OFF = ("profiling.ray_timeline",)
 """Keys whose false and null are one."""
 GOOD = ("kept", "derived", "lost")
+UNSAID = {Bucket.UNSUPPORTED, Bucket.CARRIED}
+"""Where a value ends that the dialect does not say: unsupported, or carried where no result hangs on it."""
 PENDING = {
     ("verl", "algorithm.distillation.top_k"),
     ("trinity", "rollout.timeouts.response"),
@@ -84,7 +86,7 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
             None if item is False and key.pattern in OFF else item for item in (find(plain, place), find(read, place))
         )
         said = buckets[".".join(map(str, place))]
-        fate = "lost" if Bucket.UNSUPPORTED in said else "derived" if Bucket.DERIVED in said else "changed"
+        fate = "lost" if said & UNSAID else "derived" if Bucket.DERIVED in said else "changed"
         found[place] = (kept if after == before else fate, before, after)
     return found
 
@@ -188,7 +190,7 @@ def _lost(loaded: Loaded, target: str, carried: str) -> tuple[str, set[KeyPath]]
     except TranslationError:
         return None
     fates = [(path, fate) for _, part in outcome.file.parts for path, fate in part.fates.items()]
-    return outcome.text(), {path for path, fate in fates if fate.lost}
+    return outcome.text(), {path for path, fate in fates if fate.lost or fate.kept}
 
 
 def _round_trip(group: Several, first: str, second: str, carried: str) -> list[str]:
