@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
+from rlctl.runtime import several
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -77,8 +79,20 @@ METRICS: dict[str, Metric] = {
     ),
     "evaluation/<source>/best": Metric("share", "Held-out prompts with at least one right answer."),
     "evaluation/<source>/length_mean": Metric("tokens", "Mean length of held-out responses."),
+    "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
+    "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
+    "evaluation/<source>/best@<k>": Metric(
+        "", "Highest reward of k responses drawn from a prompt's, with replacement."
+    ),
+    "evaluation/<source>/worst@<k>": Metric("", "Lowest reward of k responses drawn so."),
+    "evaluation/<source>/maj@<k>": Metric(
+        "",
+        "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.",
+    ),
+    "evaluation/<source>/pass@<k>": Metric("share", "Chance that at least one of k responses is right, without bias."),
 }
 
+_OF_SEVERAL = re.compile(r"@\d+$")
 _PATTERNS = [(re.compile(re.sub(r"<[a-z]+>", "[^/]+", name)), metric) for name, metric in METRICS.items()]
 
 
@@ -88,7 +102,7 @@ def describe(name: str) -> Metric | None:
         return METRICS[name]
     group, _, rest = name.partition("/")
     if group == "evaluation" and "/" in rest:
-        return METRICS.get(f"evaluation/<source>/{rest.rpartition('/')[2]}")
+        return METRICS.get(f"evaluation/<source>/{_OF_SEVERAL.sub('@<k>', rest.rpartition('/')[2])}")
     return next((metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)), None)
 
 
@@ -150,6 +164,7 @@ def evaluation_metrics(
     correct: Sequence[bool | None],
     lengths: Sequence[int],
     prompts: Sequence[int],
+    votes: Sequence[str | None] = (),
 ) -> dict[str, float]:
     """Metrics of one held-out source.
 
@@ -157,13 +172,44 @@ def evaluation_metrics(
         source: its name.
         totals: reward of each response, at least one.
         correct: whether each is right; None where no reward can tell.
-        lengths: of each, in tokens.
+        lengths: of each, in tokens; empty where they are not known.
         prompts: the prompt that each answers.
+        votes: what each answers; empty or None where no reward tells.
     """
-    metrics = {"reward": fmean(totals), "length_mean": fmean(lengths)}
+    metrics = {"reward": fmean(totals)} | ({"length_mean": fmean(lengths)} if lengths else {})
     judged = [(prompt, right) for prompt, right in zip(prompts, correct, strict=True) if right is not None]
     if judged:
         solved = {prompt for prompt, right in judged if right}
         metrics["accuracy"] = sum(right for _, right in judged) / len(judged)
         metrics["best"] = len(solved) / len({prompt for prompt, _ in judged})
+    groups: dict[int, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        groups.setdefault(prompt, []).append(index)
+    found: dict[str, list[float]] = {}
+    for indices in groups.values():
+        chosen = [votes[index] for index in indices] if votes else [None]
+        for name, value in _of_one_prompt([totals[i] for i in indices], [correct[i] for i in indices], chosen).items():
+            found.setdefault(name, []).append(value)
+    metrics |= {name: fmean(values) for name, values in found.items()}
     return {f"evaluation/{source}/{name}": value for name, value in metrics.items()}
+
+
+def _of_one_prompt(
+    totals: Sequence[float], correct: Sequence[bool | None], votes: Sequence[str | None]
+) -> dict[str, float]:
+    """What several responses to one prompt tell beyond their mean; nothing of a single one."""
+    n = len(totals)
+    if n < 2:
+        return {}
+    metrics = {f"mean@{n}": fmean(totals), f"std@{n}": pstdev(totals)}
+    verdicts = [right for right in correct if right is not None]
+    said = [vote for vote in votes if vote is not None]
+    for k in several.counts(n):
+        metrics[f"best@{k}"] = several.best(totals, k)
+        metrics[f"worst@{k}"] = several.worst(totals, k)
+        if len(said) == n:
+            values = [float(right) for right in verdicts] if len(verdicts) == n else totals
+            metrics[f"maj@{k}"] = several.majority(values, said, k)
+        if len(verdicts) == n:
+            metrics[f"pass@{k}"] = several.pass_at(n, sum(verdicts), k)
+    return metrics

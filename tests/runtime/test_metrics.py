@@ -52,7 +52,7 @@ def test_evaluation() -> None:
     found = evaluation_metrics(
         "openai/gsm8k", [1.0, 0.0, 0.0, 0.0], [True, False, False, False], [1, 2, 3, 4], [0, 0, 1, 1]
     )
-    assert found == {
+    assert {name: value for name, value in found.items() if "@" not in name} == {
         "evaluation/openai/gsm8k/reward": 0.25,
         "evaluation/openai/gsm8k/accuracy": 0.25,
         "evaluation/openai/gsm8k/best": 0.5,
