@@ -335,9 +335,47 @@ def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
         return dialect("trinity").take(read_yaml(yaml.safe_dump(tree), "run.yaml")).version
 
     assert taken() == "0.6"
-    assert taken(**{"trainer.grad_clip": 1.0}) == "0.5"
+    assert taken(**{"trainer.grad_clip": 1.0}) == "0.6"
+    assert taken(**{"trainer.grad_clip": 0.5}) == "0.5"
+    assert taken(**{"trainer.grad_clip": 0.5, "trainer.param_offload": True}) == "0.6"
+    assert taken(**{f"{TRAINER}.actor.ppo_epochs": 2}) == "0.6"
     assert taken(**{"trainer.param_offload": True}) == "0.6"
     assert taken(**{f"{TRAINER}.trainer.critic_warmup": 5}) == "0.5"
+
+
+def test_roles_straight_under_trainer_config_are_read_as_0_6_does_and_told_as_written() -> None:
+    canonical, report = read_with(
+        "0.6",
+        **{
+            f"{TRAINER}.actor": {"ppo_epochs": 2, "nonsense": 1},
+            f"{TRAINER}.ref": {"fsdp_config": {"param_offload": True}},
+            f"{TRAINER}.actor_rollout_ref.ref": {"fsdp_config": {"fsdp_size": 4}},
+        },
+    )
+    assert canonical["batch"]["ppo_epochs"] == 2
+    assert canonical["reference"]["engine"]["shard"] == 4
+    assert canonical["reference"]["engine"]["offload"] == "none"
+    buckets = {entry.key: entry.bucket for entry in report.accounting}
+    assert buckets[f"{TRAINER}.actor.ppo_epochs"] is Bucket.MAPPED
+    assert buckets[f"{TRAINER}.actor.nonsense"] is Bucket.UNKNOWN
+    assert buckets[f"{TRAINER}.ref.fsdp_config.param_offload"] is Bucket.DEAD
+    assert [finding.key for finding in report.findings if finding.code == "unknown-key"] == [
+        f"{TRAINER}.actor.nonsense"
+    ]
+
+
+@pytest.mark.parametrize(("release", "clip"), [("0.5", 0.3), ("0.6", 1.0)])
+def test_only_0_5_clips_by_the_key_of_the_trainer(release: str, clip: float) -> None:
+    canonical, _ = read_with(release, **{"trainer.grad_clip": 0.3})
+    assert canonical["train"]["optimizer"]["max_grad_norm"] == clip
+
+
+def test_a_clip_is_written_where_both_verls_of_0_6_read_it() -> None:
+    made = convert(
+        "actor_rollout_ref.actor.optim.clip_grad=0.3\nalgorithm.adv_estimator=grpo", to="trinity", dialect="verl"
+    )
+    values = yaml.safe_load(made.text or "")
+    assert values["algorithm"]["optimizer"]["clip_grad"] == values["trainer"]["grad_clip"] == 0.3
 
 
 # The shared material, where it is beside the repository

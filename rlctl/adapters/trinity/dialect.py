@@ -9,15 +9,18 @@ from typing import Any
 from rlctl.adapters.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
 from rlctl.adapters.known import known_keys
 from rlctl.adapters.reading import Read
-from rlctl.adapters.rules import Lost
+from rlctl.adapters.rules import ABSENT, Lost
 from rlctl.adapters.stages import joined_stages
 from rlctl.adapters.table import Table, joined
-from rlctl.adapters.tree import remove
+from rlctl.adapters.tree import find, remove
 from rlctl.adapters.trinity import (
     algorithm,
     batch,
     critic,
     data,
+    devices,
+    engine,
+    layout,
     losses,
     micro,
     model,
@@ -26,6 +29,7 @@ from rlctl.adapters.trinity import (
     reference,
     rewards,
     rollout,
+    sampling,
     train,
 )
 from rlctl.adapters.writing import Given, Written
@@ -36,6 +40,8 @@ from rlctl.report import Origin
 
 BLOCKS = ("mode", "algorithm", "buffer", "data_processor", "explorer", "trainer")
 """What a stage may hold; each replaces the whole block of the base."""
+CLIP: KeyPath = ("trainer", "grad_clip")
+"""Decides in 0.5; 0.6 has it too, and clips by another key. Its default tells nothing."""
 RULES = joined(
     algorithm.RULES,
     losses.LOSS,
@@ -44,6 +50,9 @@ RULES = joined(
     micro.MICRO,
     reference.REFERENCE,
     critic.CRITIC,
+    devices.DEVICES,
+    engine.ENGINE,
+    sampling.SAMPLING,
     rollout.EXPLORER,
     output.OUTPUT,
     batch.RULES,
@@ -57,8 +66,16 @@ class Trinity(Dialect):
     """Trinity-RFT, whose users write one YAML file, with stages or without."""
 
     def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
-        """As any dialect, with the keys of stages counted as those of the base."""
-        return super().take(_flattened(document), version=version, kind=kind)
+        """As any dialect, with the keys of stages counted as those of the base; flat roles and a clip tell the release."""
+        if not version.startswith("0.5"):
+            document, moves = layout.wrapped(document)
+            version = version or ("0.6" if moves else "")
+        document = _flattened(document)
+        taken = super().take(document, version=version, kind=kind)
+        if version or find(document.values, CLIP) in (ABSENT, None, 1.0):
+            return taken
+        older = super().take(document, version="0.5", kind=kind)
+        return older if older.unknown <= taken.unknown else taken
 
     def read(
         self,
@@ -70,6 +87,18 @@ class Trinity(Dialect):
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
         """Read a file; one with stages becomes a config with stages, each with its blocks replaced whole."""
+        document, moves = layout.wrapped(document) if taken.version != "0.5" else (document, {})
+        read = self._read_wrapped(document, taken, environment, options, restored)
+        return layout.as_written(read, moves) if moves else read
+
+    def _read_wrapped(
+        self,
+        document: Document,
+        taken: Taken,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
         stages = document.values.get("stages")
         named = isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)
         if not named or not stages:

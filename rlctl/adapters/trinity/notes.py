@@ -173,6 +173,16 @@ NOTES: tuple[Noted, ...] = (
     ),
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}" for name in FROZEN), since="0.6"),
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in GONE), since="0.6"),
+    *dead(
+        "the same role under actor_rollout_ref decides",
+        *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
+        since="0.6",
+    ),
+    *dead(
+        "Trinity 0.5 has these roles under actor_rollout_ref only, and refuses the file",
+        *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
+        until="0.5",
+    ),
     *dead("Trinity sets it from its own keys", *(f"{TC}.{name}" for name in OVERWRITTEN)),
     *dead(
         "the reference has neither gradients nor an optimizer",

@@ -132,19 +132,23 @@ def _clip_keys(version: Version, megatron: bool) -> tuple[str, ...]:
 def _read_clip(view: Reading) -> Iterator[Flow]:
     keys = _clip_keys(view.version, strategy(view) == "megatron")
     key = next((key for key in keys if view.get(key) is not None and view.written(key)), keys[-1])
-    yield Flow(
-        view.to("train.optimizer.max_grad_norm"), NoClip().read(view.get(key, 1.0), view), (view.path(key),), same=True
-    )
+    value = view.get(key, 1.0)
+    yield Flow(view.to("train.optimizer.max_grad_norm"), NoClip().read(value, view), (view.path(key),), same=True)
     for other in ("trainer.grad_clip", "algorithm.optimizer.clip_grad"):
         if other != key and view.written(other):
-            yield Flow((), None, (view.path(other),), "dead", f"{key} decides")
+            same = view.get(other) == value
+            yield Flow((), None, (view.path(other),), "mapped" if same else "dead", f"{key} decides")
 
 
 def _write_clip(view: Writing) -> Iterator[Out]:
+    """The bound; for 0.6 also where it stands with a verl before 0.8, which Trinity 0.6 takes too."""
     value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
-    key = _clip_keys(view.version, view.get("train.engine.name") == "megatron")[-1]
+    megatron = view.get("train.engine.name") == "megatron"
     note = "so large a bound never acts" if value is None else ""
-    yield Flow(view.path(key), NoClip().write(value, view), used, "derived" if note else "mapped", note, same=not note)
+    raw, how = NoClip().write(value, view), "derived" if note else "mapped"
+    for version in {view.version, (0, 5)} if not megatron else {view.version}:
+        key = _clip_keys(version, megatron)[-1]
+        yield Flow(view.path(key), raw, used, how, note, same=not note)
 
 
 def role_engine(name: str, key: str, to: str) -> Code:
@@ -362,7 +366,7 @@ TRAINER: list[Rule] = [
         "gradient clip",
         (
             K("algorithm.optimizer.clip_grad", 1.0),
-            K("trainer.grad_clip", 1.0, until="0.5"),
+            K("trainer.grad_clip", 1.0),
             K(f"{ACTOR}.grad_clip", None, until="0.5"),
             K(f"{ACTOR}.optim.clip_grad", None, "0.6"),
         ),

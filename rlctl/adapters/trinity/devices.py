@@ -1,0 +1,235 @@
+"""Trinity: the devices of a run, of the explorer's engines on one side and of the trainer on the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    Code,
+    Flow,
+    How,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Same,
+    Writing,
+)
+from rlctl.adapters.trinity.batch import geometry, supervised
+from rlctl.adapters.trinity.keys import ROLL
+
+
+class ExpertSwitch(Same):
+    """Whether experts are split at all; over the devices of one engine where they are."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return view.get(f"{ROLL}.tensor_parallel_size") if value else 1
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value > 1
+
+
+def _read_devices(view: Reading) -> Iterator[Flow]:
+    nodes, each = view.get("cluster.node_num"), view.get("cluster.gpu_per_node")
+    for value, key, to in (
+        (nodes, "cluster.node_num", "placement.nodes"),
+        (each, "cluster.gpu_per_node", "placement.devices_per_node"),
+    ):
+        if isinstance(value, int) and value > 0:
+            yield Flow(view.to(to), value, (view.path(key),), same=True)
+        else:
+            yield Flow((), None, (view.path(key),), "mapped", "0 leaves it to the cluster")
+    engines, sizes = (
+        view.get(f"{ROLL}.engine_num"),
+        [
+            view.get(f"{ROLL}.{name}")
+            for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+        ],
+    )
+    used = (view.path(f"{ROLL}.engine_num"),)
+    if view.get("mode") == "colocate" or supervised(view) or view.get("mode") == "train":
+        yield Flow(view.to("placement.layout"), "colocated", (view.path("mode"),))
+        yield Flow(
+            (),
+            None,
+            used,
+            "dead",
+            "one device does everything" if view.get("mode") == "colocate" else "nothing is explored",
+        )
+        return
+    yield Flow(view.to("rollout.parallel.replicas"), engines, used, same=True)
+    width = 1
+    for size in sizes:
+        width *= size if isinstance(size, int) else 1
+    own = engines * width + _beside(view.get("explorer.auxiliary_models")) if isinstance(engines, int) else None
+    alone = view.get("mode") in ("explore", "bench", "serve")
+    yield Flow(view.to("placement.layout"), "colocated" if alone else "split", ())
+    yield Flow(
+        view.to("placement.rollout_devices"),
+        None if alone else own,
+        (*used, view.path(f"{ROLL}.tensor_parallel_size")),
+        "derived",
+        f"{engines} engines x {width} devices, and those of further models",
+    )
+
+
+def _beside(models: Any) -> int:
+    """Devices of the models that the explorer serves beside the policy."""
+    sizes = ("engine_num", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+    found = [model for model in models or () if isinstance(model, Mapping)]
+    return sum(math.prod(model.get(size) or 1 for size in sizes) for model in found)
+
+
+def _write_devices(view: Writing) -> Iterator[Out]:
+    config = view.config
+    placement = config.placement
+    total = arithmetic.devices(config)
+    yield Flow(view.path("cluster.node_num"), placement.nodes, (view.to("placement.nodes"),), same=True, always=True)
+    yield Flow(
+        view.path("cluster.gpu_per_node"),
+        placement.devices_per_node,
+        (view.to("placement.devices_per_node"),),
+        same=True,
+        always=True,
+    )
+    layout = (view.to("placement.layout"), view.to("placement.rollout_devices"))
+    if config.algorithm.objective.choice in ("sft", "dpo") or config.run.mode == "train_only":
+        yield Flow((), None, layout)
+        return
+    yield from _write_tensor(view)
+    tensor, data = engine_shape(view)
+    wide = tensor * data * config.rollout.parallel.pipeline
+    if placement.layout == "colocated" and total > 1 and config.run.mode == "online":
+        yield from _write_assumed(view, total, wide)
+        return
+    if total == 1:
+        yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout, always=True)
+        return
+    own = arithmetic.rollout_devices(config)
+    own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models)
+    engines = config.rollout.parallel.replicas
+    count = engines if isinstance(engines, int) else max(1, own // wide)
+    used = (view.to("rollout.parallel.replicas"), *layout)
+    how: How = "mapped" if isinstance(engines, int) else "derived"
+    yield Flow(
+        view.path(f"{ROLL}.engine_num"),
+        count,
+        used,
+        how,
+        "" if how == "mapped" else f"{own} devices / {wide} of an engine",
+        always=True,
+    )
+    if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
+        yield Lost(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
+    if placement.layout == "explicit":
+        yield Lost(
+            (view.to("placement.roles"), *layout), "Trinity places an explorer and a trainer, not roles on devices"
+        )
+
+
+def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
+    """The split that a config of shared devices does not hold: about half of them, unless an option says."""
+    asked = view.options.get("explorer_gpus", "")
+    count = max(1, int(asked) // wide) if asked.isdecimal() else _engines(view, total, wide)
+    used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
+    left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
+    note = f"all roles share {total} devices in the source; {count * wide} explore and {left} train"
+    if left > 0 and left % share != 0:
+        note += f", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its parallel sizes"
+    yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
+    if count * wide >= total:
+        yield Lost(
+            (view.to("rollout.parallel.tensor"),),
+            f"engines of {wide} devices leave none of {total} to train; use {max(1, total // 2)} or fewer",
+        )
+
+
+def _engines(view: Writing, total: int, wide: int) -> int:
+    """As many engines as take about half of the devices and leave the trainer a number that Trinity accepts."""
+    config = view.config
+    each, share = config.placement.devices_per_node, arithmetic.devices_per_replica(config.train.engine)
+    _, batch, _, _ = geometry(view)
+
+    def misfit(count: int) -> tuple[bool, bool, float, int]:
+        left = total - count * wide
+        refused = left < 1 or (left > each and left % each != 0)
+        uneven = refused or left % share != 0 or batch % (left // share) != 0
+        return refused, uneven, abs(total / 2 - count * wide), count
+
+    return min(range(1, max(2, total // wide + 1)), key=misfit)
+
+
+def engine_shape(view: Writing) -> tuple[int, int]:
+    """Tensor and data sizes of an engine that Trinity can place: beside a trainer, and data ranks within one node."""
+    config, parallel = view.config, view.config.rollout.parallel
+    total, each = arithmetic.devices(config), config.placement.devices_per_node
+    tensor, data = parallel.tensor, parallel.data
+    shared = config.placement.layout == "colocated" and config.run.mode == "online" and total > 1
+    size = tensor * parallel.pipeline * data
+    if data > 1 and (size > each or (shared and size >= total)):
+        data = 1
+    while shared and tensor > 1 and tensor * parallel.pipeline * data >= total:
+        tensor //= 2
+    return tensor, data
+
+
+def _write_tensor(view: Writing) -> Iterator[Out]:
+    parallel, total = view.config.rollout.parallel, arithmetic.devices(view.config)
+    tensor, data = engine_shape(view)
+    used = (view.to("rollout.parallel.tensor"),)
+    if tensor == parallel.tensor:
+        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True, always=True)
+    else:
+        note = f"engines of {parallel.tensor} devices leave none of {total} to a trainer beside them"
+        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)
+        if view.explicit("rollout.parallel.tensor"):
+            yield Lost(used, f"{note}; {tensor} is written")
+    if data != parallel.data:
+        reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
+        yield Lost((view.to("rollout.parallel.data"),), reason)
+    elif view.version >= (0, 6):
+        yield Flow(view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data"),), same=True)
+
+
+DEVICES: list[Rule] = [
+    Code(
+        "devices",
+        (
+            K("cluster.node_num", 0),
+            K("cluster.gpu_per_node", 0),
+            K(f"{ROLL}.engine_num", 1),
+            K(f"{ROLL}.tensor_parallel_size", 1),
+        ),
+        (
+            "placement.nodes",
+            "placement.devices_per_node",
+            "placement.layout",
+            "placement.rollout_devices",
+            "rollout.parallel.replicas",
+        ),
+        _read_devices,
+        _write_devices,
+        "engine_num x devices of an engine",
+    ),
+    Key(f"{ROLL}.tensor_parallel_size", "rollout.parallel.tensor", 1, write_when=lambda view: False),
+    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
+    Key(
+        f"{ROLL}.data_parallel_size",
+        "rollout.parallel.data",
+        1,
+        since="0.6",
+        write_when=lambda view: view.version < (0, 6),
+    ),
+    Key(
+        f"{ROLL}.enable_expert_parallel",
+        "rollout.parallel.expert",
+        False,
+        ExpertSwitch("derived", "a switch: experts are split over the devices of an engine"),
+        since="0.6",
+    ),
+]

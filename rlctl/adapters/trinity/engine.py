@@ -1,0 +1,183 @@
+"""Trinity: the engine that generates: its type, its memory and its server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.trinity.keys import ROLL
+from rlctl.adapters.trinity.model import nothing
+from rlctl.adapters.values import ENGINE_DTYPES, Partly
+
+
+def _read_engine_type(view: Reading) -> Iterator[Flow]:
+    external = bool(view.get("model.external_model.enable"))
+    key = f"{ROLL}.engine_type"
+    used = (view.path(key),)
+    kind = view.get(key)
+    if external or kind == "external":
+        yield Flow(view.to("rollout.engine.name"), "external", (view.path("model.external_model.enable"), *used))
+        yield Flow(
+            view.to("rollout.engine.model"),
+            view.get("model.external_model.model_name"),
+            (view.path("model.external_model.model_name"),),
+            same=True,
+        )
+        for name, field, default in (
+            ("base_url_env", "base_url", "OPENAI_BASE_URL"),
+            ("api_key_env", "api_key", "OPENAI_API_KEY"),
+        ):
+            variable = view.get(f"model.external_model.{name}") or default
+            yield Flow(
+                view.to(f"rollout.engine.{field}"),
+                "${oc.env:" + str(variable) + ",null}",
+                (view.path(f"model.external_model.{name}"),),
+            )
+        return
+    yield Flow((), None, (view.path("model.external_model.enable"),))
+    if kind is None:
+        yield Flow(view.to("rollout.engine.name"), "auto", used)
+    elif kind in ("vllm", "vllm_async", "sglang"):
+        yield Flow(view.to("rollout.engine.name"), {"vllm_async": "vllm"}.get(kind, kind), used)
+    else:
+        yield Flow(view.to("rollout.engine.name"), "other", used)
+        yield Flow(view.to("rollout.engine.kind"), str(kind), used)
+
+
+def _write_engine_type(view: Writing) -> Iterator[Out]:
+    name, used = view.get("rollout.engine.name"), (view.to("rollout.engine.name"),)
+    if view.config.algorithm.objective.choice in ("sft", "dpo") or name == "auto":
+        yield Flow((), None, used)
+    elif name in ("vllm", "sglang"):
+        if name == "sglang" and view.version < (0, 6):
+            yield Lost(used, "Trinity has sglang since 0.6; vLLM is used")
+        else:
+            yield Flow(view.path(f"{ROLL}.engine_type"), name, used)
+    elif name == "external":
+        yield Flow(view.path("model.external_model.enable"), True, used, always=True)
+        yield Flow(
+            view.path("model.external_model.model_name"),
+            view.get("rollout.engine.model"),
+            (view.to("rollout.engine.model"),),
+            same=True,
+        )
+        for key in ("base_url", "api_key"):
+            text = str(view.get(f"rollout.engine.{key}") or "")
+            place = (view.to(f"rollout.engine.{key}"),)
+            variable = text.removeprefix("${oc.env:").rstrip("}").split(",")[0] if text.startswith("${oc.env:") else ""
+            if variable:
+                yield Flow(view.path(f"model.external_model.{key}_env"), variable, place)
+            elif text:
+                yield Lost(place, "Trinity takes the name of an environment variable that holds it")
+    elif name == "other":
+        yield Flow(
+            view.path(f"{ROLL}.engine_type"),
+            view.get("rollout.engine.kind"),
+            (*used, view.to("rollout.engine.kind")),
+            always=True,
+        )
+    else:
+        yield Lost(used, f"Trinity has no {name} engine; its own default, vLLM, is used")
+
+
+def _own_fraction(view: Writing) -> bool:
+    """Whether the share of memory may be copied: it means the same only where rollout's devices are its own on both sides."""
+    return view.config.placement.layout != "colocated" or arithmetic.devices(view.config) == 1
+
+
+def _write_fraction(view: Writing) -> Iterator[Out]:
+    fraction, used = view.config.rollout.memory.gpu_fraction, (view.to("rollout.memory.gpu_fraction"),)
+    if fraction is None or _own_fraction(view):
+        return
+    note = (
+        f"{fraction:g} leaves room for training on shared devices; Trinity's explorer has its own, so its 0.9 is kept"
+    )
+    yield Flow((), None, used, "derived", note)
+
+
+ENGINE: list[Rule] = [
+    Code(
+        "rollout engine",
+        (
+            K(f"{ROLL}.engine_type", None),
+            K("model.external_model.enable", False),
+            K("model.external_model.model_name", None),
+            K("model.external_model.base_url_env", "OPENAI_BASE_URL"),
+            K("model.external_model.api_key_env", "OPENAI_API_KEY"),
+        ),
+        (
+            "rollout.engine.name",
+            "rollout.engine.kind",
+            "rollout.engine.base_url",
+            "rollout.engine.model",
+            "rollout.engine.api_key",
+        ),
+        _read_engine_type,
+        _write_engine_type,
+    ),
+    Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6"),
+    Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
+    Key(
+        f"{ROLL}.gpu_memory_utilization",
+        "rollout.memory.gpu_fraction",
+        0.9,
+        write_when=lambda view: _own_fraction(view),
+    ),
+    Code(
+        "memory of a shared device",
+        (),
+        (),
+        nothing,
+        lambda view: _write_fraction(view),
+        "a dedicated device needs no share left for training",
+    ),
+    Key(f"{ROLL}.enforce_eager", "rollout.memory.eager", False),
+    Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
+    Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
+    *[
+        Key(
+            f"{ROLL}.extra_engine_args.{key}",
+            f"rollout.memory.{field}",
+            ABSENT,
+            since="0.6",
+            write_when=lambda view: False,
+        )
+        for key, field in (("max_num_seqs", "max_running_responses"), ("max_num_batched_tokens", "max_batched_tokens"))
+    ],
+    *[
+        Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine; 0.6 takes it in extra_engine_args")
+        for name in [
+            "max_running_responses",
+            "max_batched_tokens",
+            "block_size",
+            "swap_gib",
+            "kv_cache_dtype",
+            "load_format",
+            "quantization",
+            "log_statistics",
+        ]
+    ],
+    Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps"),
+    Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps"),
+    Key(f"{ROLL}.enable_openai_api", "rollout.openai_server.enabled", False),
+    Key(f"{ROLL}.enable_auto_tool_choice", "rollout.openai_server.tool_choice", False),
+    Key(f"{ROLL}.tool_call_parser", "rollout.openai_server.tool_parser", None),
+    Key(f"{ROLL}.reasoning_parser", "rollout.openai_server.reasoning_parser", None),
+    Key(f"{ROLL}.enable_history", "rollout.openai_server.history", False),
+    Key(f"{ROLL}.enable_log_requests", "rollout.openai_server.log_requests", False),
+    Key(f"{ROLL}.base_port", "rollout.openai_server.port", None, Partly({None: 0}), since="0.6"),
+]

@@ -1,0 +1,141 @@
+"""Trinity: how responses are drawn: a task set's own numbers over those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlctl.adapters.rules import (
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+)
+from rlctl.adapters.trinity.keys import ROLL, train_places
+
+
+def _read_sampling(view: Reading) -> Iterator[Flow]:
+    """Sampling of the first task set over that of the model; ``model.top_k`` never reaches a task set."""
+    first = (
+        "buffer.explorer_input.taskset"
+        if isinstance(view.get("buffer.explorer_input.taskset"), Mapping)
+        else "buffer.explorer_input.tasksets.0"
+    )
+    root = view.inside(
+        ("buffer", "explorer_input", "taskset")
+        if first.endswith("taskset")
+        else ("buffer", "explorer_input", "tasksets", 0),
+        (),
+    )
+    for name, default in (("temperature", 1.0), ("top_p", 1.0)):
+        own = root.get(f"rollout_args.{name}", None)
+        key = root.path(f"rollout_args.{name}") if own is not None else view.path(f"model.{name}")
+        value = own if own is not None else view.get(f"model.{name}")
+        yield Flow(view.to(f"rollout.sampling.{name}"), default if value is None else value, (key,), same=True)
+        if own is not None:
+            yield Flow((), None, (view.path(f"model.{name}"),), "dead", "the task set's value decides")
+    if root.get("rollout_args.temperature", None) is not None and view.version >= (0, 6):
+        yield from _read_train_temperature(view, root)
+    top_k = root.get("rollout_args.top_k", None)
+    yield Flow(
+        view.to("rollout.sampling.top_k"),
+        top_k if isinstance(top_k, int) and top_k > 0 else None,
+        (root.path("rollout_args.top_k"),),
+    )
+    yield Flow((), None, (view.path("model.top_k"),), "dead", "Trinity never hands model.top_k to its task sets")
+    logprobs = root.get("rollout_args.logprobs", None)
+    key = root.path("rollout_args.logprobs") if logprobs is not None else view.path("model.logprobs")
+    value = logprobs if logprobs is not None else view.get("model.logprobs")
+    yield Flow(view.to("rollout.sampling.log_probs"), value, (key,), same=True)
+    limit = root.get("rollout_args.max_tokens", None)
+    if isinstance(limit, int):
+        yield Flow(view.to("rollout.per_turn_tokens"), limit, (root.path("rollout_args.max_tokens"),), same=True)
+
+
+def _read_train_temperature(view: Reading, root: Reading) -> Iterator[Flow]:
+    """Since 0.6 training logits are divided by the model's temperature, whatever the task set says."""
+    drawn, common = root.get("rollout_args.temperature"), view.get("model.temperature")
+    if drawn != common and common == 1.0:
+        to, note = (
+            view.to("algorithm.train_temperature"),
+            "training logits are divided by model.temperature, which is 1",
+        )
+        yield Flow(to, "one", (root.path("rollout_args.temperature"),), "derived", note)
+
+
+def _write_train_temperature(view: Writing) -> Iterator[Out]:
+    used = (view.to("algorithm.train_temperature"),)
+    if view.config.algorithm.train_temperature == "sampling" or view.config.rollout.sampling.temperature == 1:
+        yield Flow((), None, used)
+    elif view.version >= (0, 6) and view.config.data.train:
+        yield Flow(
+            view.path("model.temperature"), 1.0, used, "derived", "training logits stay as they are", always=True
+        )
+    else:
+        yield Lost(used, "Trinity divides training logits by the sampling temperature")
+
+
+def _write_sampling(view: Writing) -> Iterator[Out]:
+    if view.config.algorithm.objective.choice in ("sft", "dpo"):
+        return
+    sampling = view.config.rollout.sampling
+    roots = train_places(view)
+    for root in roots:
+        for name, value in (
+            ("temperature", sampling.temperature),
+            ("top_p", sampling.top_p),
+            ("top_k", sampling.top_k or -1),
+        ):
+            used = (view.to(f"rollout.sampling.{name}"),)
+            yield Flow((*root, "rollout_args", name), value, used, same=name != "top_k", always=name == "temperature")
+    yield from _write_train_temperature(view)
+    yield Flow(
+        view.path("model.temperature"), sampling.temperature, (view.to("rollout.sampling.temperature"),), same=True
+    )
+    yield Flow(view.path("model.top_p"), sampling.top_p, (view.to("rollout.sampling.top_p"),), same=True)
+    if sampling.log_probs is None:
+        yield Flow(
+            (),
+            None,
+            (view.to("rollout.sampling.log_probs"),),
+            "mapped",
+            "Trinity always reports the drawn token's log-prob",
+        )
+    else:
+        yield Flow(view.path("model.logprobs"), sampling.log_probs, (view.to("rollout.sampling.log_probs"),), same=True)
+    for root in roots if view.config.rollout.per_turn_tokens else []:
+        yield Flow(
+            (*root, "rollout_args", "max_tokens"),
+            view.config.rollout.per_turn_tokens,
+            (view.to("rollout.per_turn_tokens"),),
+            same=True,
+        )
+
+
+SAMPLING: list[Rule] = [
+    Code(
+        "sampling",
+        (K("model.temperature", 1.0), K("model.top_p", 1.0), K("model.top_k", -1), K("model.logprobs", 0)),
+        (
+            "rollout.sampling.temperature",
+            "rollout.sampling.top_p",
+            "rollout.sampling.top_k",
+            "rollout.sampling.log_probs",
+            "rollout.per_turn_tokens",
+            "algorithm.train_temperature",
+        ),
+        _read_sampling,
+        _write_sampling,
+    ),
+    Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),
+    Key(f"{ROLL}.seed", "rollout.sampling.seed", 42),
+    *[
+        Dropped(f"rollout.sampling.{name}", "Trinity samples without it")
+        for name in ["min_p", "stop", "include_stop", "num_beams"]
+    ],
+]
