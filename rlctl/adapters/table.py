@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.known import Known
 from rlctl.adapters.rules import ABSENT, Absent, Dropped, K, Key, Like, Noted, Rule, Same, Version, matches
 from rlctl.documents.paths import KeyPath, copied
-
-NOTHING_KNOWN: Mapping[KeyPath, frozenset[str]] = {}
 
 
 def generic(path: Sequence[Any]) -> KeyPath:
@@ -24,7 +23,7 @@ class Table:
 
     rules: tuple[Rule, ...]
     notes: tuple[Noted, ...] = ()
-    known: Mapping[KeyPath, frozenset[str]] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
     """Every key a release has, by generic path, with the releases; none where the table itself is complete."""
 
     releases_with: frozenset[str] = frozenset()
@@ -60,7 +59,7 @@ class Table:
     def tops(self) -> frozenset[Any]:
         """The first parts of all keys that the table or a release knows."""
         noted = {note.path[0] for note in self.notes}
-        return frozenset({path[0] for path in self.index} | {path[0] for path in self.known} | noted)
+        return frozenset({path[0] for path in self.index} | noted) | self.known.tops
 
     @cached_property
     def _notes_at(self) -> dict[KeyPath, list[Noted]]:
@@ -117,22 +116,7 @@ class Table:
 
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key; None where no list says."""
-        wanted = generic(path)
-        exact = self.known.get(wanted)
-        if exact is not None:
-            return exact
-        return next(
-            (self.known[item] for item in self._known_patterns.get(wanted[0], ()) if matches(item, wanted)), None
-        )
-
-    @cached_property
-    def _known_patterns(self) -> dict[Any, list[KeyPath]]:
-        """The listed keys that hold a name of the user's, by their first part."""
-        found: dict[Any, list[KeyPath]] = {}
-        for path in self.known:
-            if "*" in path or "**" in path:
-                found.setdefault(path[0], []).append(path)
-        return found
+        return self.known.releases(generic(path))
 
     def defaults_tree(self, version: Version) -> dict[str, Any]:
         """The dialect's defaults as a tree, for interpolations that name keys nobody wrote."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rlctl.adapters import known
-from rlctl.documents.paths import KeyPath
 
 
-def known_keys(kind: str) -> Mapping[KeyPath, frozenset[str]]:
+def known_keys(kind: str) -> known.Known:
     """Every key of a kind of file, with the releases that have it."""
     return known.known_keys("rlctl.adapters.verl", kind)

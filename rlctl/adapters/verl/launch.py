@@ -178,7 +178,7 @@ def _runner(file: File, values: Mapping[str, Any]) -> tuple[str, ...]:
 def prefix_of(kind: str, release: str, engine: str, table: Table, path: KeyPath) -> str:
     """What Hydra needs before a key: nothing where every composition has it, ``++`` where only some do, else ``+``."""
     place = generic(path)
-    releases = _ancestors(table).get(place, frozenset())
+    releases = table.known.ancestors.get(place, frozenset())
     if release in releases and all(engine in row for row in _uneven(kind, release, place)):
         return ""
     return "++" if releases or kept_by_default(path) else "+"
@@ -187,21 +187,6 @@ def prefix_of(kind: str, release: str, engine: str, table: Table, path: KeyPath)
 def kept_by_default(path: KeyPath) -> bool:
     """Whether a free mapping follows another role's, so that the key may be there without being said."""
     return path[:2] == ("actor_rollout_ref", "ref")
-
-
-@cache
-def _index(table_id: int) -> dict[KeyPath, frozenset[str]]:
-    return {}
-
-
-def _ancestors(table: Table) -> dict[KeyPath, frozenset[str]]:
-    """Every key and every mapping that holds one, with the releases that have it."""
-    found = _index(id(table))
-    if not found:
-        for path, releases in table.known.items():
-            for length in range(1, len(path) + 1):
-                found[path[:length]] = found.get(path[:length], frozenset()) | releases
-    return found
 
 
 @cache
