@@ -35,8 +35,9 @@ IMPORTS = "import typer, yaml"
 
 
 def cpu(arguments: list[str]) -> float:
-    """Processor seconds of a process."""
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """Processor seconds of a process, which finds its modules compiled as an installed program does."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     _, _, used = os.wait4(process.pid, 0)
     return used.ru_utime + used.ru_stime
 
