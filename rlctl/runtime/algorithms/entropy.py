@@ -1,11 +1,14 @@
-"""Log-probs of the tokens drawn, and entropy of the distributions they were drawn from, out of logits.
+"""Log-probs of the tokens drawn, and entropy of the distributions they were drawn from.
 
-Logits [N, V] are by far the largest tensor of a step, so they are walked through in chunks of rows, and what autograd
-keeps is the logits themselves and two numbers a row: the softmax is worked out again in the backward pass.
+Logits [N, V] are by far the largest tensor of a step, so they are walked through in chunks of rows. Two ways in:
+
+    out of logits         what autograd keeps is the logits and two numbers a row; the softmax is worked out again backward
+    out of hidden states  the logits of one chunk are all there ever is: they are worked out again backward too
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +20,15 @@ CHUNK_ELEMENTS = 2**25
 
 CPU_CHUNK_ELEMENTS = 2**18
 """The same on CPU: 1 MiB stays in the cache, which makes forward and backward several times faster."""
+
+PRODUCT_ELEMENTS = 2**26
+"""Logits of one product of hidden states and head: 256 MiB in float32."""
+
+CPU_PRODUCT_ELEMENTS = 2**21
+"""The same on CPU."""
+
+LEAST_ROWS = 16
+"""Rows of such a product, at least: with fewer it would wait for the head's weights to be read."""
 
 
 def log_probs_and_entropy(
@@ -40,6 +52,33 @@ def log_probs(
     return result
 
 
+def log_probs_of_hidden(
+    hidden: Tensor,
+    head: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = True,
+    chunk: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what ``log_probs_and_entropy`` says of logits = hidden head^T + bias, which are never whole; each [N].
+
+    hidden: [N, H]; head: [V, H]; bias: [V] or None. Without ``with_entropy`` the entropy is 0. The gradients of head and bias
+    are added up in at least float32.
+    """
+    elements = CPU_PRODUCT_ELEMENTS if hidden.device.type == "cpu" else PRODUCT_ELEMENTS
+    rows = chunk or max(LEAST_ROWS, elements // max(1, len(head)))
+    log_probs, entropy = _HeadLogProbs.apply(hidden, head, bias, targets, temperature, rows, with_entropy)
+    return log_probs, entropy
+
+
+def compile_rows() -> None:
+    """Work on rows through torch.compile from now on, in this process: the passes over a chunk of logits become one or two."""
+    global _read, _slope
+    _read, _slope = (torch.compile(function, dynamic=True) for function in (_read_rows, _slope_rows))
+
+
 def _rows(logits: Tensor, chunk: int | None) -> int:
     elements = CPU_CHUNK_ELEMENTS if logits.device.type == "cpu" else CHUNK_ELEMENTS
     return chunk or max(1, elements // max(1, logits.shape[-1]))
@@ -54,8 +93,46 @@ def _finite(log_p: Tensor) -> Tensor:
     return log_p.clamp_(min=torch.finfo(log_p.dtype).min)
 
 
+def _read_rows(
+    logits: Tensor, targets: Tensor, temperature: float, dtype: torch.dtype, with_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probs, normalizers and entropy of some rows, each [rows]."""
+    scaled = _scaled(logits, temperature, dtype)
+    normalizers = scaled.logsumexp(-1)
+    log_p = scaled.sub_(normalizers[:, None])
+    drawn = log_p.gather(-1, targets[:, None]).squeeze(-1)
+    entropy = -(log_p.exp() * _finite(log_p)).sum(-1) if with_entropy else torch.zeros_like(drawn)
+    return drawn, normalizers, entropy
+
+
+def _slope_rows(
+    logits: Tensor,
+    targets: Tensor,
+    temperature: float,
+    normalizers: Tensor,
+    entropy: Tensor | None,
+    grad_log_probs: Tensor,
+    grad_entropy: Tensor,
+) -> Tensor:
+    """The gradient of the logits of some rows, [rows, V].
+
+    With p = softmax(z / T): d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T.
+    """
+    log_p = _scaled(logits, temperature, normalizers.dtype).sub_(normalizers[:, None])
+    p = log_p.exp()
+    slope = -grad_log_probs[:, None] * p
+    slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
+    if entropy is not None:
+        slope -= grad_entropy[:, None] * p * (_finite(log_p) + entropy[:, None])
+    return slope / temperature
+
+
+_read: Callable[..., tuple[Tensor, Tensor, Tensor]] = _read_rows
+_slope: Callable[..., Tensor] = _slope_rows
+
+
 class _LogProbs(torch.autograd.Function):
-    """With p = softmax(z / T): d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T."""
+    """Out of logits; see ``_slope_rows`` for the gradient."""
 
     @staticmethod
     def forward(
@@ -63,16 +140,11 @@ class _LogProbs(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(logits.dtype, torch.float32) if upcast else logits.dtype
         log_probs = torch.empty(len(logits), dtype=dtype, device=logits.device)
-        normalizers = torch.empty_like(log_probs)
-        entropy = torch.zeros_like(log_probs)
+        normalizers, entropy = torch.empty_like(log_probs), torch.empty_like(log_probs)
         for start in range(0, len(logits), rows):
             part = slice(start, start + rows)
-            scaled = _scaled(logits[part], temperature, dtype)
-            normalizers[part] = scaled.logsumexp(-1)
-            log_p = scaled.sub_(normalizers[part, None])
-            log_probs[part] = log_p.gather(-1, targets[part, None]).squeeze(-1)
-            if with_entropy:
-                entropy[part] = -(log_p.exp() * _finite(log_p)).sum(-1)
+            found = _read(logits[part], targets[part], temperature, dtype, with_entropy)
+            log_probs[part], normalizers[part], entropy[part] = found
         ctx.save_for_backward(logits, targets, normalizers, entropy)
         ctx.temperature, ctx.rows, ctx.with_entropy = temperature, rows, with_entropy
         return log_probs, entropy
@@ -84,11 +156,73 @@ class _LogProbs(torch.autograd.Function):
         grad = torch.empty_like(logits)
         for start in range(0, len(logits), ctx.rows):
             part = slice(start, start + ctx.rows)
-            log_p = _scaled(logits[part], ctx.temperature, normalizers.dtype).sub_(normalizers[part, None])
-            p = log_p.exp()
-            slope = -grad_log_probs[part, None] * p
-            slope.scatter_add_(-1, targets[part, None], grad_log_probs[part, None])
-            if ctx.with_entropy:
-                slope -= grad_entropy[part, None] * p * (_finite(log_p) + entropy[part, None])
-            grad[part] = slope / ctx.temperature
+            grad[part] = _slope(
+                logits[part],
+                targets[part],
+                ctx.temperature,
+                normalizers[part],
+                entropy[part] if ctx.with_entropy else None,
+                grad_log_probs[part],
+                grad_entropy[part],
+            )
         return grad, None, None, None, None, None
+
+
+class _HeadLogProbs(torch.autograd.Function):
+    """Out of hidden states: with dz of ``_slope_rows``, d hidden = dz head, d head = dz^T hidden, d bias = the sum of dz."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        head: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        temperature: float,
+        rows: int,
+        with_entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        log_probs = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
+        normalizers, entropy = torch.empty_like(log_probs), torch.empty_like(log_probs)
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            logits = torch.nn.functional.linear(hidden[part], head, bias)
+            found = _read(logits, targets[part], temperature, dtype, with_entropy)
+            log_probs[part], normalizers[part], entropy[part] = found
+        ctx.save_for_backward(hidden, head, bias, targets, normalizers, entropy)
+        ctx.temperature, ctx.rows, ctx.with_entropy = temperature, rows, with_entropy
+        return log_probs, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, head, bias, targets, normalizers, entropy = ctx.saved_tensors
+        need_hidden, need_head, need_bias = ctx.needs_input_grad[:3]
+        grad_hidden = torch.empty_like(hidden) if need_hidden else None
+        grad_head = torch.zeros_like(head, dtype=normalizers.dtype) if need_head else None
+        grad_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if need_bias else None
+        for start in range(0, len(hidden), ctx.rows):
+            part = slice(start, start + ctx.rows)
+            slope = _slope(
+                torch.nn.functional.linear(hidden[part], head, bias),
+                targets[part],
+                ctx.temperature,
+                normalizers[part],
+                entropy[part] if ctx.with_entropy else None,
+                grad_log_probs[part],
+                grad_entropy[part],
+            )
+            narrow = slope.to(hidden.dtype)
+            if grad_hidden is not None:
+                grad_hidden[part] = narrow @ head
+            if grad_head is not None:
+                grad_head += narrow.T @ hidden[part]
+            if grad_bias is not None:
+                grad_bias += slope.sum(0)
+        return (
+            grad_hidden,
+            None if grad_head is None else grad_head.to(head.dtype),
+            None if grad_bias is None else grad_bias.to(bias.dtype),
+            *(None,) * 4,
+        )

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlctl.runtime.algorithms.entropy import log_probs, log_probs_and_entropy
+from rlctl.runtime.algorithms import entropy as module
+from rlctl.runtime.algorithms.entropy import log_probs, log_probs_and_entropy, log_probs_of_hidden
 
 
 def naive(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -101,3 +103,83 @@ def test_autograd_keeps_the_logits_and_a_few_numbers_a_row() -> None:
 def test_no_rows_no_numbers() -> None:
     selected, entropy = log_probs_and_entropy(torch.empty(0, 5), torch.empty(0, dtype=torch.int64))
     assert selected.shape == entropy.shape == (0,)
+
+
+def hidden_and_head(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
+    """Hidden states [19, 6], a head [40, 6], its bias [40], all with gradient, and targets [19]."""
+    generator = torch.Generator().manual_seed(5)
+    shapes = ((19, 6), (40, 6), (40,))
+    parts = [
+        torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype).requires_grad_() for shape in shapes
+    ]
+    return parts, torch.randint(0, 40, (19,), generator=generator)
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 4, 19])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_out_of_hidden_states_they_are_those_of_whole_logits(chunk: int | None, with_bias: bool) -> None:
+    (hidden, head, bias), targets = hidden_and_head()
+    used = (hidden, head, bias) if with_bias else (hidden, head)
+    logits = torch.nn.functional.linear(hidden, head, bias if with_bias else None)
+    expected = torch.stack(log_probs_and_entropy(logits, targets, temperature=0.7))
+    ours = torch.stack(
+        log_probs_of_hidden(hidden, head, bias if with_bias else None, targets, temperature=0.7, chunk=chunk)
+    )
+    assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn(2, 19, dtype=torch.float64)
+    found, wanted = (torch.autograd.grad((weights * x).sum(), used) for x in (ours, expected))
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_head_that_is_not_trained_gets_no_gradient() -> None:
+    (hidden, head, _), targets = hidden_and_head()
+    head.requires_grad_(False)
+    log_p, entropy = log_probs_of_hidden(hidden, head, None, targets, with_entropy=False, chunk=4)
+    log_p.sum().backward()  # type: ignore[no-untyped-call]
+    assert head.grad is None
+    assert hidden.grad is not None
+    assert not entropy.any()
+
+
+def test_the_gradient_of_a_head_in_bfloat16_is_added_up_in_float32() -> None:
+    (hidden, head, _), targets = hidden_and_head(torch.bfloat16)
+    grads = [
+        torch.autograd.grad(log_probs_of_hidden(hidden, head, None, targets, chunk=chunk)[0].sum(), head)[0]
+        for chunk in (1, 19)
+    ]
+    assert_close(grads[0], grads[1], rtol=2e-2, atol=2e-2)
+    assert grads[0].dtype == torch.bfloat16
+
+
+def test_whole_logits_never_are() -> None:
+    """The largest tensor that is made has the size of a chunk, forward and backward."""
+    sizes: list[int] = []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            made = function(*args, **(kwargs or {}))
+            if isinstance(made, Tensor):
+                sizes.append(made.numel())
+            return made
+
+    hidden = torch.randn(300, 4, requires_grad=True)
+    head = torch.randn(100, 4)
+    with Sizes():
+        log_probs_of_hidden(hidden, head, None, torch.zeros(300, dtype=torch.int64), chunk=10)[0].sum().backward()
+    assert 10 * 100 in sizes
+    assert max(sizes) <= 300 * 4
+
+
+@pytest.mark.soak
+def test_compiled_they_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, targets = random_logits(40, 64, torch.float32)
+    plain = torch.stack(log_probs_and_entropy(logits, targets, chunk=16))
+    [gradient] = torch.autograd.grad(plain.sum(), logits)
+    for name in ("_read", "_slope"):
+        monkeypatch.setattr(module, name, getattr(module, name))  # compile_rows is for the whole process
+    module.compile_rows()
+    assert module._read is not module._read_rows
+    compiled = torch.stack(log_probs_and_entropy(logits, targets, chunk=16))
+    assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
+    assert_close(torch.autograd.grad(compiled.sum(), logits)[0], gradient, rtol=1e-4, atol=1e-6)
