@@ -5,12 +5,14 @@ Symbols: P prompts a step, n responses a prompt, M responses of a mini-batch, E 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
-from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
+from rlctl.config.sections.batch import Batch
+from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 from rlctl.errors import PlanError
 
 Device = Literal["cuda", "cpu"]
@@ -49,6 +51,25 @@ def mini_batches_per_epoch(config: Config) -> int:
 def optimizer_steps_per_step(config: Config) -> int:
     """k = ceil(P * n / M) * E."""
     return mini_batches_per_epoch(config) * config.batch.ppo_epochs
+
+
+def critic_batch(config: Config) -> Batch:
+    """The section ``batch`` as the critic goes by it: its own mini-batches, epochs and shuffle, the policy's where null."""
+    critic, batch = config.critic or Critic(), config.batch
+    return dataclasses.replace(
+        batch,
+        mini_batch_responses=critic.mini_batch_responses or batch.mini_batch_responses,
+        ppo_epochs=critic.ppo_epochs or batch.ppo_epochs,
+        shuffle=critic.shuffle,
+        shuffle_seed=critic.shuffle_seed,
+        micro=critic.micro or batch.micro,
+        log_prob_micro=critic.forward_micro,
+    )
+
+
+def critic_steps_per_step(config: Config) -> int:
+    """k of the critic."""
+    return optimizer_steps_per_step(dataclasses.replace(config, batch=critic_batch(config)))
 
 
 def steps_per_epoch(config: Config, rows: int) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from rlctl.config import Config
-from rlctl.config.sections.train import Fsdp2
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.train import Fsdp2, LearningRateSchedule
 from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.distributed import Device, join, leave
@@ -79,24 +80,14 @@ class Trainer:
         Returns:
             The metrics of each optimizer step, the same on every worker.
         """
-        ticks_inside = self._config.train.learning_rate_schedule.tick == "optimizer_step"
-        metrics = []
-        for index, share in enumerate(shares):
-            loss = make_loss(self._config, old_is_current=old_is_current and index == 0)
-            metrics.append(
-                self._engine.update(
-                    share.samples,
-                    loss,
-                    micro=self._config.batch.micro,
-                    temperature=self._temperature,
-                    totals=share.totals,
-                )
-            )
-            if ticks_inside:
-                self._engine.step_schedule()
-        if not ticks_inside:
-            self._engine.step_schedule()
-        return metrics
+        return take_steps(
+            self._engine,
+            shares,
+            lambda index: make_loss(self._config, old_is_current=old_is_current and index == 0),
+            self._config.train.learning_rate_schedule,
+            micro=self._config.batch.micro,
+            temperature=self._temperature,
+        )
 
     def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
         """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""
@@ -133,6 +124,31 @@ class Trainer:
     def close(self) -> None:
         """Leave the other workers."""
         leave()
+
+
+def take_steps(
+    engine: TrainEngine,
+    shares: Sequence[Share],
+    loss: Callable[[int], LossFunction],
+    schedule: LearningRateSchedule,
+    *,
+    micro: Micro,
+    temperature: float = 1.0,
+) -> list[dict[str, float]]:
+    """Take one optimizer step a share, in order; the schedule ticks after each, or once after all. Metrics of each step.
+
+    ``loss(index)`` is that of the share at ``index``.
+    """
+    ticks_inside = schedule.tick == "optimizer_step"
+    metrics = []
+    for index, share in enumerate(shares):
+        found = engine.update(share.samples, loss(index), micro=micro, temperature=temperature, totals=share.totals)
+        metrics.append(found)
+        if ticks_inside:
+            engine.step_schedule()
+    if not ticks_inside:
+        engine.step_schedule()
+    return metrics
 
 
 def enter(config: Config, place: Place) -> None:

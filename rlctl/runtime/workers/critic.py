@@ -1,0 +1,113 @@
+"""The critic worker: one process of the value model's train engine, asked for values and trained on returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from rlctl.config import Config
+from rlctl.config.sections.train import Critic as CriticSection
+from rlctl.config.sections.train import Fsdp2
+from rlctl.errors import PlanError
+from rlctl.runtime.train.distributed import Device, leave
+from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.interface import TrainEngine
+from rlctl.runtime.train.losses import CriticLoss
+from rlctl.runtime.transport import TensorTuple
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.trainer import Place, Share, enter, take_steps
+
+
+class Critic:
+    """Says what is still to come of a response, and learns it. All workers of a critic get the same calls in the same order."""
+
+    def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
+        """Meet the other workers of the critic and load the model.
+
+        Args:
+            config: the stage's config; the section ``critic`` says what is loaded and how it is trained.
+            model_path: folder or hub name of the first weights; a value head that they lack is drawn by the seed.
+            place: where this worker stands.
+            total_ticks: ticks of the critic's learning-rate schedule over the whole run, None where it is not known.
+
+        Raises:
+            PlanError: the config has no critic, or one that the engine does not do.
+            RunError: the others do not come, or the model cannot be loaded.
+        """
+        section = section_of(config)
+        self._config = config
+        self._schedule = section.learning_rate_schedule
+        self._micro = section.micro or config.batch.micro
+        self._forward_micro = section.forward_micro or self._micro
+        self._loss = CriticLoss.of(section.value_loss, max_response_tokens=config.rollout.max_response_tokens)
+        enter(config, place)
+        self._engine = make_critic_engine(config, model_path, place.device, total_ticks)
+
+    def values(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """Values before the counted tokens under the weights of now: float32 [T] a sample."""
+        return TensorTuple(self._engine.values(samples, micro=self._forward_micro))
+
+    def train_step(self, shares: Sequence[Share]) -> list[dict[str, float]]:
+        """Train on one step's samples, with the columns ``old_values`` and ``returns``; see ``Trainer.train_step``."""
+        return take_steps(self._engine, shares, lambda index: self._loss, self._schedule, micro=self._micro)
+
+    def save(self, folder: Path) -> None:
+        """Write everything that training goes on from."""
+        self._engine.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote.
+
+        Raises:
+            RunError: it is damaged, or of another model.
+        """
+        self._engine.load(folder)
+
+    def offload(self) -> None:
+        """Make room on the device for another role."""
+        self._engine.offload()
+
+    def reload(self) -> None:
+        """Take the device again."""
+        self._engine.reload()
+
+    def close(self) -> None:
+        """Leave the other workers."""
+        leave()
+
+
+def section_of(config: Config) -> CriticSection:
+    """The section ``critic``.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if config.critic is None:
+        raise PlanError(
+            f"{config.algorithm.advantage.choice} estimates advantages with a critic, and critic is null",
+            hint="add a critic section; {} takes the policy's model",
+        )
+    return config.critic
+
+
+def make_critic_engine(config: Config, model_path: str, device: Device, total_ticks: int | None) -> TrainEngine:
+    """The engine that the config names for the critic.
+
+    Raises:
+        PlanError: there is no such engine here.
+    """
+    section = section_of(config)
+    if not isinstance(section.engine, Fsdp2):
+        raise PlanError(f"critic.engine {section.engine.choice} is not part of this version; expected fsdp2")
+    own = section.model or dataclasses.replace(config.model, lora=None)
+    return FsdpEngine(
+        dataclasses.replace(own, path=model_path),
+        section,
+        role="critic",
+        seed=config.run.seed if section.seed is None else section.seed,
+        total_ticks=total_ticks,
+        device=device,
+    )
