@@ -1,7 +1,7 @@
 """What runs in a scoring process: load a scorer, then score calls one after the other. See ``pool.py``.
 
-Started as ``python -m rlctl.runtime.rewards.child FD``, where FD is its end of a socket. It sends ``ready`` or ``failed``
-once, then for each list of calls one answer a call, in order.
+Started as ``python -m rlctl.runtime.rewards.child FD``, where FD is its end of a socket. It sends ``Ready`` or an error once,
+then for each list of calls one answer a call, in order.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from multiprocessing.connection import Connection
 
 from rlctl.errors import RlctlError
-from rlctl.runtime.rewards.function import attempt
-from rlctl.runtime.rewards.interface import Score
+from rlctl.runtime.rewards.interface import Loaded, Ready
+from rlctl.runtime.rewards.outcome import attempt, attempt_all
 
 PARENT_POLL_SECONDS = 1.0
 
@@ -25,22 +25,26 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     connection = Connection(int(sys.argv[1]))
     try:
-        score = connection.recv().load()
+        loaded: Loaded = connection.recv().load()
     except RlctlError as error:
         connection.send(error)
         return
-    connection.send("ready")
-    _serve(connection, score)
+    connection.send(Ready(together=loaded.together is not None))
+    _serve(connection, loaded)
 
 
-def _serve(connection: Connection, score: Score) -> None:
+def _serve(connection: Connection, loaded: Loaded) -> None:
     while True:
         try:
             calls = connection.recv()
         except (EOFError, OSError):
             return
-        for call in calls:
-            connection.send(attempt(score, call))
+        if loaded.together is not None:
+            for answer in attempt_all(loaded.together, calls):
+                connection.send(answer)
+        elif loaded.one is not None:
+            for call in calls:
+                connection.send(attempt(loaded.one, call))
 
 
 def _die_with_parent(parent: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ class Call:
     """One response to score."""
 
     source: str
+    """Data source of the row."""
     response: str
     answer: Any = None
     extra: Any = field(default_factory=dict)
@@ -22,6 +23,14 @@ class Call:
     """Whether the response was cut at the limit."""
     args: dict[str, Any] = field(default_factory=dict)
     """Further arguments for this call, over the reward's own."""
+    prompt: str = ""
+    """The prompt as the policy read it."""
+    messages: Sequence[Mapping[str, Any]] = ()
+    """The chat before the policy's template; empty where the row is raw text."""
+    tag: str | None = None
+    """The row's tag."""
+    group: int = 0
+    """Number of the prompt among those scored together: its responses have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +42,13 @@ class Outcome:
     """Whether the answer is right, where the reward can tell."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Further numbers for the metrics."""
+    vote: str | None = None
+    """What the response answers, where the reward tells: evaluation counts majorities of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that gave no outcome."""
+    """A call that gave no outcome: it costs this response its score."""
 
     message: str
     """What happened; of an exception, the last lines of its traceback."""
@@ -46,15 +57,34 @@ class Failure:
 
 
 Score = Callable[[Call], Outcome]
+"""Scores one response; whatever it raises is a failure of this response."""
+BatchScore = Callable[[Sequence[Call]], Sequence[Outcome]]
+"""Scores responses together; whatever it raises is a failure of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A reward ready to score, in one of two ways."""
+
+    one: Score | None = None
+    together: BatchScore | None = None
 
 
 class Scorer(Protocol):
     """A way to score that can be sent to a process and loaded there."""
 
-    def load(self) -> Score:
-        """Return the function that scores.
+    def load(self) -> Loaded:
+        """Return what scores.
 
         Raises:
             RunError: it cannot be loaded.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a scoring process says once it has loaded its scorer."""
+
+    together: bool = False
+    """Whether it scores all calls of a message at once."""

@@ -6,6 +6,8 @@
     a few calls ───────────────────────────▶ score them one by one
            ◀─── answer, answer, ...          each within the limit, else the child is killed and another started
 
+A scorer that scores responses together gets all calls in one message, and the limit is for all of them.
+
 The parent waits for all children at once and starts no thread. Children are started as new Python processes, never
 forked: the parent holds threads and locks of Ray and torch. They run in a session of their own, so that killing one
 kills what the user's code started. What they print goes to a log, not to the parent's stdout.
@@ -36,7 +38,7 @@ from typing import Self
 import psutil
 
 from rlctl.errors import RlctlError, RunError
-from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Scorer
+from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Ready, Scorer
 
 LOAD_SECONDS = 300.0
 """Longest time a scorer may take to load: a user's file may import a model."""
@@ -87,6 +89,7 @@ class CallPool:
         self._processes = processes
         self._timeout = timeout
         self._log = log
+        self._together = False
         self._children: list[_Child] = []
         self._finalizer = weakref.finalize(self, _kill_all, self._children)
         try:
@@ -122,6 +125,7 @@ class CallPool:
         """
         batch = _Batch(calls, deque(range(len(calls))))
         size = max(1, min(MAX_CALLS_A_MESSAGE, len(calls) // (2 * self._processes)))
+        size = len(calls) if self._together else size
         try:
             while len(batch.results) < len(calls) and not (batch.failed and stop_on_failure):
                 self._fill()
@@ -173,19 +177,20 @@ class CallPool:
             return
         if isinstance(message, RlctlError):
             raise message
-        if child.loading:
-            child.loading = False
+        if isinstance(message, Ready):
+            child.loading, self._together = False, message.together
             return
         batch.settle(child.pending.popleft(), message)
         child.deadline = time.monotonic() + self._timeout
 
     def _lose(self, child: _Child, batch: _Batch, reason: str) -> None:
-        """Kill a child; the call it worked on fails, those behind it wait again. ``_fill`` starts another child."""
+        """Kill a child; what it worked on fails, the calls behind it wait again. ``_fill`` starts another child."""
         self._children.remove(child)
         _kill(child)
         if child.loading:
             raise RunError(f"a scoring process was lost while it loaded the reward: it {reason}", hint=self._hint())
-        batch.settle(child.pending.popleft(), Failure(f"the call {reason}"))
+        for _ in range(len(child.pending) if self._together else 1):
+            batch.settle(child.pending.popleft(), Failure(f"the call {reason}"))
         batch.waiting.extendleft(reversed(child.pending))
 
     def _hint(self) -> str:

@@ -26,6 +26,8 @@ class Score:
     """Whether every reward that can tell says that the answer is right; None where none can."""
     error: str | None = None
     """Why a reward that failed counts as 0 (``on_error: zero``)."""
+    vote: str | None = None
+    """What the response answers, as the first reward that tells says."""
 
 
 def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
@@ -70,7 +72,7 @@ def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]
         outcomes: by the reward's position.
         rewards: all of the config.
     """
-    total, components, verdicts, errors = 0.0, {}, [], []
+    total, components, verdicts, errors, votes = 0.0, {}, [], [], []
     for i, outcome in outcomes.items():
         name = rewards[i].name
         if isinstance(outcome, Failure):
@@ -81,4 +83,6 @@ def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]
         components[name] = outcome.score
         components |= {f"{name}/{key}": value for key, value in outcome.metrics.items()}
         verdicts += [outcome.correct] if outcome.correct is not None else []
-    return Score(total, components, all(verdicts) if verdicts else None, "\n".join(errors) or None)
+        votes += [outcome.vote] if outcome.vote is not None else []
+    correct = all(verdicts) if verdicts else None
+    return Score(total, components, correct, "\n".join(errors) or None, votes[0] if votes else None)

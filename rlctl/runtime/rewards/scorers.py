@@ -1,17 +1,17 @@
-"""Rewards of the config as scorers: a rule, or a function of the user's, that any process can load."""
+"""Rewards that a process computes: a rule, or a function of the user's, that any process can load."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.errors import MissingDependency, RunError
-from rlctl.runtime.rewards.function import call_verl, check_verl_signature, load_function
-from rlctl.runtime.rewards.interface import Call, Outcome, Score
+from rlctl.runtime.rewards.function import load_function
+from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
 from rlctl.runtime.rewards.rules import RULES, auto_rule
+from rlctl.runtime.rewards.signatures import bind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class RuleScorer:
                 f"the rule {self.rule}: {error}; its arguments are: {known}", hint="set the args of the reward"
             ) from error
 
-    def load(self) -> Score:
-        """Return the function that scores."""
-        return self._auto if self.rule == "auto" else self._score
+    def load(self) -> Loaded:
+        """Return what scores."""
+        return Loaded(one=self._auto if self.rule == "auto" else self._score)
 
     def _score(self, call: Call) -> Outcome:
         return _outcome(RULES[self.rule].function(call, **{**self.args, **call.args}), self.right, self.wrong)
@@ -71,18 +71,17 @@ def _outcome(verdict: bool | float, right: float, wrong: float) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class FunctionScorer:
-    """A function from a file of the user's, called as verl calls it."""
+    """A function of the user's."""
 
     path: str
     function: str
     args: dict[str, Any] = field(default_factory=dict)
+    signature: str = "auto"
 
-    def load(self) -> Score:
-        """Return the function that scores.
+    def load(self) -> Loaded:
+        """Return what scores.
 
         Raises:
-            RunError: it cannot be loaded, or does not take verl's arguments.
+            RunError: it cannot be loaded, or cannot be called in the form of its signature.
         """
-        function: Callable[..., Any] = load_function(self.path, self.function)
-        check_verl_signature(function, self.path)
-        return lambda call: call_verl(function, call, self.args)
+        return bind(load_function(self.path, self.function), self.signature, self.args, self.path)

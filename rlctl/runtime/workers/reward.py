@@ -10,8 +10,8 @@ from typing import Self
 
 from rlctl.config.sections.rewards import FunctionReward, Reward, RuleReward
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.function import attempt
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
+from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.routing import Score, combine, rewards_for
 from rlctl.runtime.rewards.scorers import FunctionScorer, RuleScorer
@@ -91,7 +91,8 @@ class RewardWorker:
     def _call(self, i: int, calls: list[Call], *, stop: bool) -> list[Outcome | Failure]:
         if i in self._pools:
             return self._pools[i].map(calls, stop_on_failure=stop)
-        score = self._scorers[i].load()
+        score = self._scorers[i].load().one
+        assert score is not None
         return [attempt(score, call) for call in calls]
 
 

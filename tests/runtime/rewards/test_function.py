@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.function import as_outcome, attempt
+from rlctl.runtime.rewards.outcome import as_outcome, attempt
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.scorers import FunctionScorer
 
@@ -27,18 +27,18 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, bonu
     assert (data_source, solution_str, ground_truth) == ("math", "resp", {"a": 1})
     return extra_info["level"] + bonus
 """
-    assert scorer(tmp_path, text, bonus=0.5).load()(CALL) == Outcome(3.5)
+    assert scorer(tmp_path, text, bonus=0.5).load().one(CALL) == Outcome(3.5)
 
 
 def test_arguments_of_the_source_go_over_those_of_the_reward(tmp_path: Path) -> None:
     text = "def compute_score(**kwargs): return kwargs['a'] * 10 + kwargs['b']"
     call = Call("s", "r", args={"b": 2})
-    assert scorer(tmp_path, text, a=1, b=1).load()(call).score == 12.0
+    assert scorer(tmp_path, text, a=1, b=1).load().one(call).score == 12.0
 
 
 def test_coroutines_are_run(tmp_path: Path) -> None:
     text = "import asyncio\nasync def compute_score(**kwargs):\n    await asyncio.sleep(0)\n    return 1"
-    assert scorer(tmp_path, text).load()(CALL).score == 1.0
+    assert scorer(tmp_path, text).load().one(CALL).score == 1.0
 
 
 def test_mappings_bring_metrics() -> None:
@@ -62,7 +62,7 @@ def test_rewards_are_finite(result: object) -> None:
 def test_modules_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     (tmp_path / "helper_of_mine.py").write_text("ONE = 1")
     text = "from helper_of_mine import ONE\ndef compute_score(**kwargs): return ONE"
-    assert scorer(tmp_path, text).load()(CALL).score == 1.0
+    assert scorer(tmp_path, text).load().one(CALL).score == 1.0
 
 
 def test_what_cannot_be_loaded(tmp_path: Path) -> None:
@@ -74,16 +74,18 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
         scorer(tmp_path, "def compute_score(**kwargs): return 1", "compute_scor").load()
     with pytest.raises(RunError, match=r"(?s)importing the reward file .*mine\.py fails:.*line 2.*ZeroDivisionError"):
         scorer(tmp_path, "\n1 / 0").load()
-    with pytest.raises(RunError, match=r"takes \(solution, truth\) and not data_source, solution_str"):
+    with pytest.raises(RunError, match=r"takes \(solution, truth\), and no form of a reward function does"):
         scorer(tmp_path, "def compute_score(solution, truth): return 1").load()
+    with pytest.raises(RunError, match=r"takes \(extra_info, solution_str\) and not data_source, ground_truth"):
+        scorer(tmp_path, "def compute_score(solution_str, extra_info): return 1").load()
 
 
 def test_what_user_code_raises_is_a_failure_with_its_traceback(tmp_path: Path) -> None:
-    score = scorer(tmp_path, "def compute_score(**kwargs):\n    return kwargs['ground_truth']['b']").load()
+    score = scorer(tmp_path, "def compute_score(**kwargs):\n    return kwargs['ground_truth']['b']").load().one
     failure = attempt(score, CALL)
     assert isinstance(failure, Failure)
     assert failure.message.startswith("Traceback")
     assert 'mine.py", line 2, in compute_score' in failure.message
     assert failure.message.endswith("KeyError: 'b'")
-    exits = scorer(tmp_path, "import sys\ndef compute_score(**kwargs): sys.exit(3)").load()
+    exits = scorer(tmp_path, "import sys\ndef compute_score(**kwargs): sys.exit(3)").load().one
     assert isinstance(attempt(exits, CALL), Failure)

@@ -188,17 +188,17 @@ def test_arithmetic_runs_nothing(text: str) -> None:
 
 
 def test_scores_right_and_wrong() -> None:
-    score = RuleScorer("number", {}, right=2.0, wrong=-1.0).load()
+    score = RuleScorer("number", {}, right=2.0, wrong=-1.0).load().one
     right, wrong = score(Call("s", "4", 4)), score(Call("s", "5", 4))
     assert (right.score, right.correct, wrong.score, wrong.correct) == (2.0, True, -1.0, False)
 
 
 def test_auto_goes_by_the_source_with_verls_scale() -> None:
-    score = RuleScorer("auto").load()
+    score = RuleScorer("auto").load().one
     assert score(Call("openai/gsm8k", "#### 4", "4")).score == 1.0
     assert score(Call("HuggingFaceH4/MATH-500", r"\boxed{4}", "4")).score == 1.0
     assert [score(Call(source, "Answer: 5", "4")).score for source in ("math_dapo", "aime_2024")] == [-1.0, -1.0]
-    assert RuleScorer("auto", {}, 1.0, -2.0).load()(Call("math_dapo", "Answer: 5", "4")).score == -2.0
+    assert RuleScorer("auto", {}, 1.0, -2.0).load().one(Call("math_dapo", "Answer: 5", "4")).score == -2.0
 
 
 def test_auto_says_what_to_do_for_a_source_it_does_not_know() -> None:

@@ -1,0 +1,87 @@
+"""What a reward function returned, or raised, as an ``Outcome`` or a ``Failure``."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from rlctl.errors import RlctlError
+from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
+
+TRACEBACK_LINES = 8
+"""Last lines of a user's traceback that a message holds."""
+
+
+def as_outcome(result: Any) -> Outcome:
+    """Read a result: a number, or a mapping with ``score`` whose other numbers are metrics.
+
+    ``acc`` says if the response is right, ``pred`` what it answers.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: the score is not finite.
+    """
+    if isinstance(result, Mapping):
+        if not is_number(result.get("score")):
+            raise TypeError(f"the reward is a mapping without a numeric 'score': {_short(result)}")
+        metrics = {str(k): float(v) for k, v in result.items() if k != "score" and is_number(v)}
+        correct = bool(result["acc"]) if is_number(result.get("acc")) else None
+        vote = None if result.get("pred") is None else str(result["pred"])
+        return Outcome(_finite(result["score"]), correct, metrics, vote)
+    if not is_number(result):
+        raise TypeError(f"the reward is {_short(result)}; expected a number, or a mapping with 'score'")
+    return Outcome(_finite(result))
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"the reward is {float(value)}; expected a finite number")
+    return float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, numpy's and torch's among them."""
+    return isinstance(value, Real) or (hasattr(value, "item") and getattr(value, "ndim", None) == 0)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def attempt(score: Score, call: Call) -> Outcome | Failure:
+    """Score one call; whatever the user's code raises becomes a failure of this call."""
+    try:
+        return score(call)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
+        return failure_of(error)
+
+
+def attempt_all(score: BatchScore, calls: Sequence[Call]) -> list[Outcome | Failure]:
+    """Score calls together; whatever the user's code raises becomes a failure of each."""
+    try:
+        return list(score(calls))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
+        return [failure_of(error)] * len(calls)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as a failure, told by the last lines of its traceback."""
+    return Failure(error.message if isinstance(error, RlctlError) else last_lines(error))
+
+
+def last_lines(error: BaseException) -> str:
+    """The last lines of an exception's traceback, from the first frame that is the user's."""
+    frame = error.__traceback__
+    while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frame))
+    return "\n".join(text.strip().splitlines()[-TRACEBACK_LINES:])
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(("<frozen importlib", str(Path(__file__).parent)))

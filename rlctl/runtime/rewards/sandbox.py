@@ -1,0 +1,173 @@
+"""Code rewards: the program in a response runs in a Sandbox Fusion service, one request a test case.
+
+The test cases are the answer of the row, as an object or as its JSON text:
+
+    inputs, outputs   what a program reads and must write; trailing newlines do not count
+    fn_name           with it, an input is the arguments, a line of JSON each, and an output what the function returns
+    assert_case       lines that are put behind the program; it passes where they run to their end
+
+Requests, answers, the wrapped function, and the share over the first 10 cases are those of verl (utils/reward_score/sandbox_fusion).
+Where the service itself fails, the response has failed to be scored; verl counts the case as not passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.runtime.rewards.interface import Call, Outcome
+from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
+
+SHARED_CASES = 10
+"""Cases that the share of passed ones is of."""
+NAMES_BEFORE = (
+    *(
+        "string",
+        "re",
+        "datetime",
+        "collections",
+        "heapq",
+        "bisect",
+        "copy",
+        "math",
+        "random",
+        "statistics",
+        "itertools",
+    ),
+    *("functools", "operator", "io", "sys", "json", "builtins", "typing"),
+)
+"""Modules whose names a wrapped function finds, in the order in which they hide each other."""
+CALL_FUNCTION = """
+def __call():
+    import json, sys
+    read = sys.stdin.read()
+    arguments = [json.loads(line) for line in read.split("\\n")] if read.strip() else []
+    name = {name!r}
+    target = globals()[name] if name in globals() else getattr(globals()["Solution"](), name)
+    result = target(*arguments)
+    print(json.dumps(result) if result is None or isinstance(result, (dict, list, tuple, bool)) else str(result))
+
+__call()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run of the program."""
+
+    code: str
+    stdin: str | None
+    expected: str | None
+    """What it must write; None where it only has to end well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A Sandbox Fusion service."""
+
+    url: str
+    """Address that runs code, ``.../run_code``."""
+    timeout: float
+    """Seconds of a request: a third to compile, a third to run, a third for the way."""
+    memory_limit_mb: int = 1024
+    continuous: bool = False
+    """Score the share of the first cases instead of all or nothing."""
+
+    def groups(self, calls: Sequence[Call]) -> list[list[int]]:
+        """See ``ServiceScorer``."""
+        return one_by_one(calls)
+
+    async def score(self, calls: Sequence[Call], service: Service) -> list[Outcome]:
+        """See ``ServiceScorer``."""
+        program = program_of(calls[0].response)
+        if program is None:
+            return [Outcome(0.0, correct=False)]
+        cases = cases_of(calls[0].answer, program)
+        cases = cases[:SHARED_CASES] if self.continuous else cases
+        passed = await asyncio.gather(*(self._passes(case, service) for case in cases))
+        share = sum(passed) / len(passed)
+        score = share if self.continuous else float(share == 1.0)
+        return [Outcome(score, share == 1.0, {"passed_share": share})]
+
+    async def _passes(self, case: Case, service: Service) -> bool:
+        seconds = max(1, int(self.timeout // 3))
+        body = {
+            "compile_timeout": seconds,
+            "run_timeout": seconds,
+            "code": case.code,
+            "stdin": case.stdin,
+            "memory_limit_MB": self.memory_limit_mb,
+            "language": "python",
+            "files": {},
+            "fetch_files": [],
+        }
+        return passes(await service.post(self.url, body), case.expected)
+
+
+def program_of(response: str) -> str | None:
+    """The program in a response: its last Python block, else its first block; None where it has none."""
+    if "```python" in response:
+        return response.split("```python")[-1].split("```")[0]
+    parts = response.split("```")
+    if len(parts) < 2:
+        return None
+    label, newline, rest = parts[1].partition("\n")
+    return rest if newline and label.strip().isalpha() else parts[1]
+
+
+def cases_of(answer: Any, program: str) -> list[Case]:
+    """The runs of a program that the test cases of a row ask for.
+
+    Raises:
+        ValueError: the row has no test cases, or they do not fit each other.
+    """
+    tests = json.loads(answer) if isinstance(answer, str) else answer
+    if not isinstance(tests, Mapping):
+        raise ValueError(f"the test cases are a {type(tests).__name__}; expected an object with inputs and outputs")
+    asserts = tests.get("assert_case")
+    asserts = None if asserts is None else list(asserts)
+    inputs, outputs = tests.get("inputs"), tests.get("outputs")
+    if asserts is not None:
+        inputs = [""] * len(asserts) if inputs is None else inputs
+        outputs = [None] * len(asserts) if outputs is None else outputs
+    if inputs is None or outputs is None:
+        raise ValueError(
+            f"the test cases have {', '.join(map(str, tests))}; expected inputs and outputs, or assert_case"
+        )
+    asserts = [""] * len(inputs) if asserts is None else asserts
+    if not len(inputs) == len(outputs) == len(asserts) or not len(inputs):
+        raise ValueError(f"there are {len(inputs)} inputs, {len(outputs)} outputs and {len(asserts)} assertions")
+    name = tests.get("fn_name")
+    return [
+        Case(_code(program, one, name), None if given is None else str(given), None if out is None else str(out))
+        for given, out, one in zip(inputs, outputs, asserts, strict=True)
+    ]
+
+
+def _code(program: str, assertion: str, name: str | None) -> str:
+    code = f"{program}\n\n{assertion}"
+    if not name:
+        return code
+    before = "".join(f"from {module} import *\n" for module in NAMES_BEFORE) + "".join(
+        f"import {module}\n" for module in NAMES_BEFORE
+    )
+    return f"{before}\n{code}\n{CALL_FUNCTION.format(name=name)}"
+
+
+def passes(answer: Mapping[str, Any], expected: str | None) -> bool:
+    """Whether the service says that a program ended well and wrote what is expected.
+
+    Raises:
+        ServiceError: the service itself failed, or answers something else.
+    """
+    status, ran = answer.get("status"), answer.get("run_result") or {}
+    if status == "Failed":
+        return False
+    if status != "Success" or ran.get("status") != "Finished":
+        message = str(answer.get("message") or answer)[:300]
+        raise ServiceError(f"the sandbox answered with status {status!r}: {message}")
+    written = ran.get("stdout") or ""
+    return expected is None or written.rstrip("\n") == expected.rstrip("\n")

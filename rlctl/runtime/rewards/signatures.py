@@ -1,0 +1,215 @@
+"""How a reward function of the user's is called: rlctl's own form, and those of the three frameworks.
+
+    form      arguments, by name                                                    result
+    rlctl     those it takes of prompt, response, answer, source, tag, extra,       number, or mapping with ``score``
+              messages, tokens, truncated
+    verl      data_source, solution_str, ground_truth, extra_info                   the same; a coroutine is run
+    verl      data_sources, solution_strs, ground_truths, extra_infos: all          a list of those
+    (batch)   responses of a step in one call
+    trinity   a class with ``__call__``: response, truth, prompt, response_token;   mapping of numbers, whose sum is the
+              the reward's ``args`` make the object                                 score
+    roll      those it takes of prompt, response, ground_truth, tag                 number, mapping with ``score``, or
+                                                                                    (answer, score, format, correct)
+
+Sources: verl's reward managers ``naive`` and ``batch``; ``SimpleWorkflow.run`` of Trinity's workflows; ROLL's plain functions in
+roll/pipeline/rlvr/rewards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.errors import RunError
+from rlctl.runtime.rewards.interface import Call, Loaded, Outcome, Score
+from rlctl.runtime.rewards.outcome import as_outcome, is_number
+
+Function = Callable[..., Any]
+VERL_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
+BATCH_ARGUMENTS = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
+
+
+@dataclass(frozen=True, slots=True)
+class _Takes:
+    """What a function can be called with."""
+
+    names: frozenset[str]
+    anything: bool
+    """It has ``**kwargs``, or does not tell."""
+
+    @classmethod
+    def of(cls, function: Function) -> _Takes:
+        """Of a class: what its objects can be called with."""
+        try:
+            signature = inspect.signature(function.__call__ if inspect.isclass(function) else function)
+        except (TypeError, ValueError):
+            return cls(frozenset(), anything=True)
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items() if name != "self"}
+        anything = inspect.Parameter.VAR_KEYWORD in kinds.values()
+        return cls(frozenset(n for n, kind in kinds.items() if kind is not inspect.Parameter.VAR_KEYWORD), anything)
+
+    def select(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the values that it takes."""
+        return {name: value for name, value in values.items() if self.anything or name in self.names}
+
+    def __str__(self) -> str:
+        return ", ".join([*sorted(self.names), *(["**kwargs"] if self.anything else [])])
+
+
+def bind(function: Function, signature: str, args: Mapping[str, Any], path: str) -> Loaded:
+    """Make a scorer of a function.
+
+    Args:
+        function: the function, or a class with ``__call__``.
+        signature: ``auto`` or a form of the table above.
+        args: of the reward.
+        path: where the function is from, for messages.
+
+    Raises:
+        RunError: it cannot be called so.
+    """
+    takes = _Takes.of(function)
+    form = _form_of(function, takes, path) if signature == "auto" else signature
+    if form == "trinity":
+        return Loaded(one=_trinity(function, args, path))
+    if form == "verl" and "solution_strs" in takes.names:
+        _check_takes(takes, BATCH_ARGUMENTS, path)
+        return Loaded(together=lambda calls: _call_batch(function, calls, args))
+    if form == "verl":
+        _check_takes(takes, VERL_ARGUMENTS, path)
+        return Loaded(one=lambda call: call_verl(function, call, args))
+    _check_takes(takes, ("response",), path)
+    values, read = (_own_values, as_outcome) if form == "rlctl" else (_roll_values, _roll_outcome)
+    return Loaded(one=lambda call: read(_run(function(**{**takes.select(values(call)), **args, **call.args}))))
+
+
+def _form_of(function: Function, takes: _Takes, path: str) -> str:
+    """The form that a function's parameters tell."""
+    if inspect.isclass(function):
+        return "trinity"
+    if "response" in takes.names:
+        told = (form for name, form in (("truth", "trinity"), ("ground_truth", "roll")) if name in takes.names)
+        return next(told, "rlctl")
+    if takes.anything or takes.names & {"solution_str", "solution_strs"}:
+        return "verl"
+    raise RunError(
+        f"the reward function of {path} takes ({takes}), and no form of a reward function does",
+        hint="take response and answer, or verl's data_source, solution_str, ground_truth and extra_info",
+    )
+
+
+def _check_takes(takes: _Takes, wanted: Sequence[str], path: str) -> None:
+    missing = [name for name in wanted if name not in takes.names]
+    if missing and not takes.anything:
+        raise RunError(
+            f"the reward function of {path} takes ({takes}) and not {', '.join(missing)}; it is called with "
+            f"{', '.join(wanted)} by name",
+            hint="give it those parameters, or **kwargs",
+        )
+
+
+def _run(result: Any) -> Any:
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def _own_values(call: Call) -> dict[str, Any]:
+    return {
+        "prompt": call.prompt,
+        "response": call.response,
+        "answer": call.answer,
+        "source": call.source,
+        "tag": call.tag,
+        "extra": call.extra,
+        "messages": list(call.messages),
+        "tokens": call.tokens,
+        "truncated": call.truncated,
+    }
+
+
+def _roll_values(call: Call) -> dict[str, Any]:
+    return {"prompt": call.prompt, "response": call.response, "ground_truth": call.answer, "tag": call.tag}
+
+
+def _roll_outcome(result: Any) -> Outcome:
+    """ROLL's functions also return (answer, score, format right, answer right)."""
+    if isinstance(result, tuple) and len(result) == 4:
+        _, score, right_format, correct = result
+        return Outcome(as_outcome(score).score, bool(correct), {"format": float(right_format)})
+    return as_outcome(result)
+
+
+def call_verl(function: Function, call: Call, args: Mapping[str, Any]) -> Outcome:
+    """Call a function with verl's arguments; a coroutine is run to its end.
+
+    Raises:
+        TypeError: its result is neither a number nor a mapping with a numeric ``score``.
+    """
+    result = function(
+        data_source=call.source,
+        solution_str=call.response,
+        ground_truth=call.answer,
+        extra_info=call.extra,
+        **{**args, **call.args},
+    )
+    return as_outcome(_run(result))
+
+
+def _call_batch(function: Function, calls: Sequence[Call], args: Mapping[str, Any]) -> list[Outcome]:
+    results = _run(
+        function(
+            data_sources=[call.source for call in calls],
+            solution_strs=[call.response for call in calls],
+            ground_truths=[call.answer for call in calls],
+            extra_infos=[call.extra for call in calls],
+            **args,
+        )
+    )
+    found = [as_outcome(result) for result in results]
+    if len(found) != len(calls):
+        raise ValueError(f"the function returned {len(found)} scores for {len(calls)} responses")
+    return found
+
+
+def _trinity(function: Function, args: Mapping[str, Any], path: str) -> Score:
+    """An object of the class, or the function itself; the reward is the sum of what it returns."""
+    scoring, rest = (_made(function, args, path), {}) if inspect.isclass(function) else (function, dict(args))
+    takes = _Takes.of(function)
+
+    def score(call: Call) -> Outcome:
+        values = {
+            "response": call.response,
+            "truth": call.answer,
+            "prompt": call.prompt,
+            "response_token": range(call.tokens),  # Trinity's own functions take its length only
+        }
+        return _summed(_run(scoring(**{**takes.select(values), **rest, **call.args})))
+
+    return score
+
+
+def _made(function: Function, args: Mapping[str, Any], path: str) -> Function:
+    try:
+        made: Function = function(**args)
+    except TypeError as error:
+        raise RunError(
+            f"the reward class of {path} cannot be made: {error}", hint="set the args of the reward"
+        ) from error
+    if not callable(made):
+        raise RunError(f"objects of the reward class of {path} cannot be called", hint="give the class a __call__")
+    return made
+
+
+def _summed(result: Any) -> Outcome:
+    if not isinstance(result, Mapping):
+        return as_outcome(result)
+    wrong = [name for name, value in result.items() if not is_number(value)]
+    if wrong or not result:
+        raise TypeError(
+            f"the reward is a mapping whose values are not all numbers: {', '.join(map(str, wrong)) or 'empty'}"
+        )
+    parts = {str(name): float(value) for name, value in result.items()}
+    correct = parts["accuracy"] > 0 if "accuracy" in parts else None
+    return Outcome(as_outcome(sum(parts.values())).score, correct, parts)
