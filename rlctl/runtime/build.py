@@ -30,6 +30,8 @@ from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.value_model import ValueModel
+from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -62,6 +64,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if plan.objective == "rl" and plan.role("policy"):
         Shaping.of(config)
         make_loss(config)
+    if plan.role("critic"):
+        section_of(config)
     tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
@@ -177,10 +181,13 @@ def start_workers(
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
     if "rollout" in groups and device == "cpu":
         building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
-    places = _places({name: groups[name] for name in ("policy", "reference") if name in groups}, device)
+    places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
     if "policy" in groups:
         ticks = total_ticks(config, plan, clock)
         building.append(groups["policy"].build(Trainer, [(config, model_path, at, ticks) for at in places["policy"]]))
+    if "critic" in groups:
+        ticks, path = critic_ticks(config, clock), critic_path(config, model_path)
+        building.append(groups["critic"].build(Critic, [(config, path, at, ticks) for at in places["critic"]]))
     if "reference" in groups:
         path = config.reference.model.path if config.reference.model else model_path
         building.append(groups["reference"].build(Reference, [(config, path, at) for at in places["reference"]]))
@@ -212,6 +219,20 @@ def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
     return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.tick == "optimizer_step" else 1)
 
 
+def critic_ticks(config: Config, clock: Clock) -> int:
+    """Ticks of the critic's learning-rate schedule over the whole stage."""
+    schedule = section_of(config).learning_rate_schedule
+    if schedule.total_ticks is not None:
+        return schedule.total_ticks
+    return clock.total_steps * (arithmetic.critic_steps_per_step(config) if schedule.tick == "optimizer_step" else 1)
+
+
+def critic_path(config: Config, model_path: str) -> str:
+    """The critic's first weights: its own, or those that the policy starts from."""
+    model = section_of(config).model
+    return model.path if model is not None and model.path else model_path
+
+
 def _stage_run(
     stage: Stage,
     plan: StagePlan,
@@ -225,6 +246,7 @@ def _stage_run(
     config = stage.config
     policy = Policy(groups["policy"], config) if "policy" in groups else None
     rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
+    critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     rewards = Rewards(groups["reward"], materials.tokenizer) if "reward" in groups else None
     evaluator = None
     if materials.held_out and rollout is not None and rewards is not None:
@@ -236,7 +258,7 @@ def _stage_run(
         config=config,
         plan=plan,
         clock=materials.clock,
-        source=_gather(stage, materials, groups, policy, rollout, rewards, current),
+        source=_gather(stage, materials, groups, policy, critic, rollout, rewards, current),
         policy=policy,
         rollout=rollout,
         evaluator=evaluator,
@@ -246,6 +268,7 @@ def _stage_run(
         stop=stop,
         export_folder=checkpoints / "hf",
         old_is_current=current,
+        critic=critic,
     )
 
 
@@ -254,6 +277,7 @@ def _gather(
     materials: Materials,
     groups: Groups,
     policy: Policy | None,
+    critic: ValueModel | None,
     rollout: RolloutEngines | None,
     rewards: Rewards | None,
     current: bool,
@@ -274,6 +298,7 @@ def _gather(
         reference=ReferencePolicy(groups["reference"]) if "reference" in groups else None,
         old_is_current=current,
         shaping=Shaping.of(stage.config),
+        critic=critic,
     )
 
 

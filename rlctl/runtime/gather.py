@@ -19,6 +19,7 @@ from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
 from rlctl.runtime.selection import needs_greedy
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
+from rlctl.runtime.value_model import ValueModel
 
 Phase = Callable[[str], AbstractContextManager[None]]
 SHOWN_SAMPLES = 4
@@ -103,6 +104,7 @@ class RolloutGather:
     old_is_current: bool
     """Whether the pass for the old policy's log-probs is left out (see ``build.old_is_current``)."""
     shaping: Shaping
+    critic: ValueModel | None = None
 
     def gather(self, step: int, phase: Phase) -> Gathered:
         answered, kept, rounds = self._answered(step, phase)
@@ -113,8 +115,12 @@ class RolloutGather:
         if self.reference is not None:
             with phase("reference"):
                 self.reference.add_log_probs(samples)
+        if self.critic is not None:
+            with phase("values"):
+                self.critic.add_values(samples)
         with phase("advantages"):
             shaped = self.shaping.shape(samples, kept)
+            samples = self.shaping.redrawn(samples, kept, step=step)
         metrics = self._metrics(answered) | shaped
         if self.config.algorithm.filters:
             metrics |= {"filter/kept_groups_share": len(kept) / len(answered), "filter/rounds": float(rounds)}

@@ -69,6 +69,17 @@ METRICS: dict[str, Metric] = {
     "policy/skipped_updates": Metric("share", "Optimizer steps left out because the gradient was not finite."),
     "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
     "policy/learning_rate": Metric("", "Learning rate of the last optimizer step."),
+    "critic/loss": Metric("", "Loss that the critic minimised."),
+    "critic/value_loss": Metric("", "The same before its coefficient."),
+    "critic/value_mean": Metric("", "Mean value of a token."),
+    "critic/return_mean": Metric("", "Mean return that the critic learns."),
+    "critic/explained_variance": Metric(
+        "share", "Of the returns' variance, by the values of the step's start; below 0 is worse than a constant."
+    ),
+    "critic/clip_fraction": Metric("share", "Tokens whose value has moved beyond the clip, and which teach nothing."),
+    "critic/grad_norm": Metric("", "Norm of the critic's gradient before clipping."),
+    "critic/learning_rate": Metric("", "Learning rate of the critic's optimizer steps, their mean."),
+    "critic/skipped_updates": Metric("share", "Its optimizer steps left out because the gradient was not finite."),
     "time/<phase>": Metric("seconds", "Wall time of a phase."),
     "throughput/tokens_per_second": Metric("tokens/s", "Response tokens a second of the whole step."),
     "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),

@@ -33,7 +33,7 @@ class Policy:
 
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``old_log_probs``: the log-probs under the weights of now."""
-        _add_log_probs(self._group, Trainer.log_probs, samples, "old_log_probs")
+        add_column(self._group, Trainer.log_probs, samples, "old_log_probs")
 
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
@@ -76,10 +76,11 @@ class ReferencePolicy:
 
     def add_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``reference_log_probs``."""
-        _add_log_probs(self._group, Reference.log_probs, samples, "reference_log_probs")
+        add_column(self._group, Reference.log_probs, samples, "reference_log_probs")
 
 
-def _add_log_probs(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
+def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
+    """Write a column of every sample that ``method`` of the workers gives, a tensor [T] a sample."""
     split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
     parts = group.each(method, [(SampleTuple(samples[index] for index in part),) for part in split])
     for indices, values in zip(split, parts, strict=True):

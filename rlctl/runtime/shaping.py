@@ -27,10 +27,12 @@ from rlctl.config.sections.algorithm import (
     Overlong,
 )
 from rlctl.errors import PlanError, RunError
-from rlctl.runtime.algorithms import correction, filters, kl, rewards
-from rlctl.runtime.algorithms.advantages import ADVANTAGES, estimate
+from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
+from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
+from rlctl.runtime.algorithms.value_loss import explained_variance
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.selection import corrects_before_loss, estimator_of, has_weights
 from rlctl.runtime.types import Sample
 
@@ -60,6 +62,11 @@ class Shaping:
         chosen = algorithm.rollout_correction
         if chosen is not None:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
+        if algorithm.preference_feedback is not None and algorithm.advantage.choice != "gae":
+            raise PlanError(
+                f"algorithm.preference_feedback draws responses anew after gae; the advantage is {algorithm.advantage.choice}",
+                hint="set algorithm.preference_feedback to null: verl passes it over there",
+            )
         penalty = algorithm.kl_in_reward
         late = any(getattr(each, "metric", "") == "seq_final_reward" for each in algorithm.filters)
         if late and penalty is not None:
@@ -148,7 +155,8 @@ class Shaping:
     def shape(self, samples: Sequence[Sample], answered: Sequence[Answered]) -> dict[str, float]:
         """Write the columns ``advantages`` and, where there are any, ``policy_weights``; narrow the masks; return metrics.
 
-        ``samples`` are those of ``answered``, group after group.
+        For a critic, whose ``old_values`` are there, also ``returns`` and ``critic_tokens``: 1 where it learns, which is
+        in responses that a filter leaves out too, as in ROLL. ``samples`` are those of ``answered``, group after group.
         """
         if not samples:
             return {}
@@ -156,10 +164,21 @@ class Shaping:
         weights, passed, metrics = self._corrected(packed)
         kept = self._kept_responses(answered)
         trained = passed & torch.repeat_interleave(kept, packed.lengths)
-        advantages = torch.zeros(len(trained))
+        advantages, returns = torch.zeros(2, len(trained))
         for indices in self._domains(answered):
-            advantages[packed.tokens_of(indices)] = self._advantages(packed, answered, indices, trained, metrics)
+            tokens = packed.tokens_of(indices)
+            found = self._advantages(packed, answered, indices, trained, metrics)
+            advantages[tokens] = found.tokens
+            if found.returns is not None:
+                returns[tokens] = found.returns
         weights = self._weighted(weights, packed, answered)
+        if self._has_critic:
+            metrics["critic/return_mean"] = _mean(returns[passed])
+            metrics["critic/explained_variance"] = explained_variance(
+                packed.read("old_values")[passed], returns[passed]
+            )
+            packed.write("returns", returns)
+            packed.write("critic_tokens", passed.float())
         packed.write("advantages", advantages)
         if has_weights(self.config.algorithm):
             packed.write("policy_weights", weights)
@@ -169,6 +188,16 @@ class Shaping:
         if self.config.algorithm.filters:
             metrics["filter/trained_share"] = float(kept.float().mean())
         return metrics | {"advantage/mean": _mean(advantages[trained]), "advantage/std": _std(advantages[trained])}
+
+    def redrawn(self, samples: list[Sample], answered: Sequence[Answered], *, step: int) -> list[Sample]:
+        """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
+        chosen = self.config.algorithm.preference_feedback
+        if chosen is None or not samples:
+            return samples
+        scores = self._response_rewards(answered)
+        weights = feedback.feedback_weights(scores, reweight=chosen.reweight, power=chosen.power)
+        seed = derive_seed(self.config.run.seed, "preference-feedback", step)
+        return [samples[index] for index in feedback.drawn_anew(weights, seed)]
 
     def _corrected(self, packed: _Packed) -> tuple[Tensor, Tensor, dict[str, float]]:
         """Weight of every token, whether it is kept, and metrics, by the old policy's log-probs."""
@@ -227,7 +256,7 @@ class Shaping:
         indices: list[int],
         trained: Tensor,
         metrics: dict[str, float],
-    ) -> Tensor:
+    ) -> Advantages:
         """Of the tokens of one domain; moves what lasts. [N of the domain]."""
         algorithm = self.config.algorithm
         shaping, chosen = algorithm.reward_shaping, algorithm.advantage
@@ -240,6 +269,7 @@ class Shaping:
             shaped,
             lengths,
             groups=_groups(answered)[indices],
+            values=packed.read("old_values")[tokens] if self._has_critic else None,
             baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
             token_penalties=self._reward_kl(packed, tokens, lengths, metrics),
             penalties_last=self._normalises_first,
@@ -248,9 +278,13 @@ class Shaping:
             whiten=True if shaping.whiten_advantages else getattr(chosen, "whiten", None),
             trained=trained[tokens],
             **options,
-        ).tokens
+        )
         clip = shaping.advantage_clip
-        return result if clip is None else result.clamp(-clip, clip)
+        return result if clip is None else dataclasses.replace(result, tokens=result.tokens.clamp(-clip, clip))
+
+    @property
+    def _has_critic(self) -> bool:
+        return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_values
 
     def _shaped(self, answered: Sequence[Answered], indices: list[int], *, domain: str) -> Tensor:
         """Response rewards of a domain, ready for the estimator. [B of the domain]."""

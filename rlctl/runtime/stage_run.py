@@ -22,6 +22,7 @@ from rlctl.runtime.roles import Policy, RolloutEngines
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.types import Sample
+from rlctl.runtime.value_model import ValueModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class StageRun:
     export_folder: Path
     old_is_current: bool
     """Whether the log-probs of the old policy are those at hand when a step is trained on."""
+    critic: ValueModel | None = None
     progress: Progress = field(default_factory=Progress)
     finished: bool = False
     _phases: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -109,6 +111,13 @@ class StageRun:
         if saved is None or self.policy is None:
             return
         self.policy.load(saved.folder / "policy")
+        if self.critic is not None:
+            if not (saved.folder / "critic").is_dir():
+                raise RunError(
+                    f"the checkpoint {saved.folder} has no critic, and {self.config.algorithm.advantage.choice} needs one",
+                    hint="go on from a checkpoint of a run with a critic, or start anew from its weights with model.path",
+                )
+            self.critic.load(saved.folder / "critic")
         self.source.restore(saved.controller["data"])
         self.progress = Progress(**saved.controller["progress"])
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
@@ -156,18 +165,23 @@ class StageRun:
         return gathered.samples, gathered.metrics
 
     def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
-        """All optimizer steps of this step; returns their metrics."""
+        """All optimizer steps of this step; returns their metrics. In its warm-up only the critic is trained."""
         assert self.policy is not None, "a stage with steps has a policy"
-        with self.phase("train"):
-            metrics = self.policy.train(samples, step=step, old_is_current=self.old_is_current)
-        self.progress.weight_version += self.plan.batch.optimizer_steps_per_step
+        metrics: dict[str, float] = {}
+        if self.critic is not None:
+            with self.phase("train_critic"):
+                metrics |= self.critic.train(samples, step=step)
+        if step > self.config.schedule.critic_warmup_steps:
+            with self.phase("train"):
+                metrics |= self.policy.train(samples, step=step, old_is_current=self.old_is_current)
+            self.progress.weight_version += self.plan.batch.optimizer_steps_per_step
         self.progress.tokens += sum(len(sample) for sample in samples)
         self.progress.responses += len(samples)
         return metrics
 
     def sync(self) -> None:
         """Bring the rollout engines to the weights just trained, where the next step draws from them."""
-        if self.plan.objective == "rl":
+        if self.plan.objective in ("rl", "mix"):
             with self.phase("sync"):
                 self._load_weights()
 
@@ -202,7 +216,7 @@ class StageRun:
         """Answer the held-out prompts with the weights of this step."""
         if self.evaluator is None:
             return
-        if self.plan.objective != "rl" and step > 0:
+        if self.plan.objective not in ("rl", "mix") and step > 0:
             with self.phase("sync"):
                 self._load_weights()
         with self.phase("evaluate"):
@@ -226,6 +240,8 @@ class StageRun:
     def _write_engines(self, folder: Path) -> None:
         assert self.policy is not None, "a stage with steps has a policy"
         self.policy.save(folder / "policy")
+        if self.critic is not None:
+            self.critic.save(folder / "critic")
         if self.config.checkpoint.export == "always":
             self.policy.export(folder / "hf")
 

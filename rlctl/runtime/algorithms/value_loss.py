@@ -1,4 +1,4 @@
-"""The critic's loss, one number a token before aggregation."""
+"""The critic's loss, one number a token before aggregation, and how well it foresees."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ import torch
 from torch import Tensor
 
 from rlctl.runtime.algorithms.packed import PerTokenLoss
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> float:
+    """Return 1 - var(R - V) / (var(R) + 1e-5), unbiased variances: 1 of a perfect critic, 0 of one that says a constant.
+
+    0 for a single token. All [N].
+
+    Source: ``vf_explained_var`` in verl's metric_utils.py.
+    """
+    if len(values) < 2:
+        return 0.0
+    return 1 - float((returns - values).var() / (returns.var() + 1e-5))
 
 
 def clipped_value_loss(

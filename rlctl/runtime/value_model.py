@@ -1,0 +1,60 @@
+"""The critic as the controller sees it, whole, as the roles in ``roles`` are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from rlctl import arithmetic
+from rlctl.config import Config
+from rlctl.runtime.group import Group
+from rlctl.runtime.roles import add_column
+from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.transport import SampleTuple
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.critic import Critic
+from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.trainer import Share
+
+
+class ValueModel:
+    """Expects what is still to come of a response."""
+
+    def __init__(self, group: Group, config: Config) -> None:
+        self._group = group
+        self._batch = arithmetic.critic_batch(config)
+        self._seed = config.run.seed
+
+    def add_values(self, samples: Sequence[Sample]) -> None:
+        """Write the column ``old_values``: the values under the weights of now."""
+        add_column(self._group, Critic.values, samples, "old_values")
+
+    def train(self, samples: Sequence[Sample], *, step: int) -> dict[str, float]:
+        """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
+        samples = [_learned(sample) for sample in samples]
+        parts = mini_batches(len(samples), self._batch, seed=self._seed, step=step)
+        shares = [self._shares([samples[index] for index in part]) for part in parts]
+        by_rank = [([share[rank] for share in shares],) for rank in range(len(self._group))]
+        metrics: list[dict[str, float]] = self._group.each(Critic.train_step, by_rank)[0]
+        return {f"critic/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
+
+    def _shares(self, samples: Sequence[Sample]) -> list[Share]:
+        """The share of every worker in one mini-batch."""
+        totals, lengths = totals_of(samples), [len(sample) for sample in samples]
+        split = split_over_replicas(lengths, len(self._group), balance=self._batch.balance)
+        return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
+
+    def save(self, folder: Path) -> None:
+        """Write everything that training goes on from."""
+        self._group.all(Critic.save, folder)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote."""
+        self._group.all(Critic.load, folder)
+
+
+def _learned(sample: Sample) -> Sample:
+    """What the critic learns of a sample: every response is a sequence, those too that the policy is not trained on."""
+    columns = {name: sample.columns[name] for name in ("old_values", "returns")}
+    return Sample(sample.token_ids, sample.columns["critic_tokens"] > 0, columns)
