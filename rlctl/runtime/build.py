@@ -16,7 +16,7 @@ from rlctl.errors import PlanError, RunError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.data.open import PromptStream, SftStream, open_evaluation, open_prompt_stream, open_sft_stream
-from rlctl.runtime.data.prompts import SetReport
+from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation import Evaluator, HeldOut
 from rlctl.runtime.events import Events

@@ -1,62 +1,135 @@
-"""Answering held-out prompts and scoring the answers."""
+"""Answering prompts that are not trained on, or taking recorded answers, and scoring them: evaluation, and files of responses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from rlctl.runtime.data.recorded import RECORDED
 from rlctl.runtime.experience import requests_for
+from rlctl.runtime.keeping import Keeper, Shown
 from rlctl.runtime.metrics import evaluation_metrics
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.roles import Rewards, RolloutEngines
-from rlctl.runtime.types import Prompt, Response, Sampling
+from rlctl.runtime.roles import Rewards, RolloutEngines, texts_of
+from rlctl.runtime.types import Prompt, Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """One held-out source."""
+    """One source."""
 
     name: str
     prompts: Sequence[Prompt]
-    sampling: Sampling
-    responses_per_prompt: int
+    sampling: Sampling | None
+    """How its prompts are answered; None where the rows bring their responses."""
+    responses_per_prompt: int = 1
+
+
+@dataclass(slots=True)
+class _Marks:
+    """What is known of each response of a source, in order."""
+
+    sources: list[str] = field(default_factory=list)
+    """The data source of its row."""
+    prompts: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    """In tokens; empty where nothing counts them."""
+    scores: list[Score] = field(default_factory=list)
+    """Empty where nothing scores."""
+
+    def metrics(self, name: str, source: str | None = None) -> dict[str, float]:
+        """Metrics of all responses, or of those of one data source."""
+        chosen = [index for index, own in enumerate(self.sources) if source in (None, own)]
+        lengths = [self.lengths[index] for index in chosen] if self.lengths else []
+        if not self.scores:
+            return {f"evaluation/{name}/length_mean": sum(lengths) / len(lengths)} if lengths else {}
+        scores = [self.scores[index] for index in chosen]
+        return evaluation_metrics(
+            name,
+            [score.total for score in scores],
+            [score.correct for score in scores],
+            lengths,
+            [self.prompts[index] for index in chosen],
+            [score.vote for score in scores],
+        )
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Runs every held-out source."""
+    """Runs every source."""
 
     sources: Sequence[HeldOut]
-    rollout: RolloutEngines
-    rewards: Rewards
+    rollout: RolloutEngines | None
+    """None where all rows bring their responses."""
+    rewards: Rewards | None
+    """None where responses are only written down."""
     seed: int
     batch_prompts: int | None
     """Prompts answered at once; None is a whole source."""
+    tokenizer: Any = None
+    """Of the responses; None where there are only recorded ones."""
+    keeper: Keeper | None = None
+    """Gets every response."""
 
-    def run(self) -> dict[str, float]:
-        """Metrics of every source, ``evaluation/<source>/...``.
+    def run(self, step: int = 0) -> dict[str, float]:
+        """Metrics of every source, ``evaluation/<source>/...``; of one whose rows are of several data sources, of each too.
 
         The random streams depend on neither the step nor the size of a batch, so two evaluations of the same weights give
         the same numbers.
         """
-        return {name: value for source in self.sources for name, value in self._one(source).items()}
+        metrics: dict[str, float] = {}
+        for number, source in enumerate(self.sources):
+            marks = self._marks(number, source, step)
+            metrics |= marks.metrics(source.name)
+            several = dict.fromkeys(marks.sources)
+            for own in several if len(several) > 1 else ():
+                metrics |= marks.metrics(f"{source.name}/{own}", own)
+        if self.keeper is not None:
+            self.keeper.close()
+        return metrics
 
-    def _one(self, source: HeldOut) -> dict[str, float]:
+    def _marks(self, number: int, source: HeldOut, step: int) -> _Marks:
+        marks = _Marks()
         size = self.batch_prompts or len(source.prompts)
-        purpose = f"evaluation:{source.name}"
-        requests = requests_for(
-            source.prompts, source.sampling, n=source.responses_per_prompt, seed=self.seed, purpose=purpose
-        )
-        answers: list[list[Response]] = []
-        scores: list[list[Score]] = []
         for start in range(0, len(source.prompts), size):
-            answers += self.rollout.generate(requests[start : start + size])
-            scores += self.rewards.score(source.prompts[start : start + size], answers[start:])
-        flat = [score for group in scores for score in group]
-        return evaluation_metrics(
-            source.name,
-            [score.total for score in flat],
-            [score.correct for score in flat],
-            [len(response.token_ids) for group in answers for response in group],
-            [prompt for prompt, group in enumerate(scores) for _ in group],
+            prompts = source.prompts[start : start + size]
+            texts, lengths, scores = self._answered(source, prompts, start)
+            for place, (prompt, group) in enumerate(zip(prompts, texts, strict=True)):
+                marks.sources += [prompt.source] * len(group)
+                marks.prompts += [start + place] * len(group)
+            marks.lengths += lengths
+            marks.scores += [score for group in scores for score in group]
+            if self.keeper is not None:
+                self.keeper.keep(step, number, start, list(_shown(prompts, texts, scores)))
+        return marks
+
+    def _answered(
+        self, source: HeldOut, prompts: Sequence[Prompt], first: int
+    ) -> tuple[list[list[str]], list[int], list[list[Score]]]:
+        """Responses of each prompt, the lengths of all, and their scores where something scores."""
+        if source.sampling is None:
+            recorded = [list(prompt.extra[RECORDED]) for prompt in prompts]
+            lengths = [] if self.tokenizer is None else [self._length(text) for group in recorded for text in group]
+            return recorded, lengths, self.rewards.score_texts(prompts, recorded) if self.rewards is not None else []
+        assert self.rollout is not None, "prompts without responses are answered"
+        purpose, n = f"evaluation:{source.name}", source.responses_per_prompt
+        answers = self.rollout.generate(
+            requests_for(prompts, source.sampling, n=n, seed=self.seed, purpose=purpose, first=first)
         )
+        lengths = [len(response.token_ids) for group in answers for response in group]
+        scores = self.rewards.score(prompts, answers) if self.rewards is not None else []
+        texts = (
+            texts_of(answers, self.tokenizer) if self.keeper is not None else [[""] * len(group) for group in answers]
+        )
+        return texts, lengths, scores
+
+    def _length(self, text: str) -> int:
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _shown(
+    prompts: Sequence[Prompt], texts: Sequence[Sequence[str]], scores: Sequence[Sequence[Score]]
+) -> Iterator[Shown]:
+    for index, (prompt, group) in enumerate(zip(prompts, texts, strict=True)):
+        yield Shown(prompt, group, scores[index] if scores else ())

@@ -57,11 +57,16 @@ def evaluation_sampling(config: Config, source: EvaluationSource, stop_token_ids
     )
 
 
-def requests_for(prompts: Sequence[Prompt], sampling: Sampling, *, n: int, seed: int, purpose: str) -> list[Request]:
-    """One request a prompt; its random stream is named by seed, purpose, place in the batch and row of the data set."""
+def requests_for(
+    prompts: Sequence[Prompt], sampling: Sampling, *, n: int, seed: int, purpose: str, first: int = 0
+) -> list[Request]:
+    """One request a prompt; its random stream is named by seed, purpose, place in the batch and row of the data set.
+
+    ``first`` is the place of the first prompt.
+    """
     return [
         Request(prompt.token_ids, sampling, n, derive_seed(seed, purpose, place, prompt.index))
-        for place, prompt in enumerate(prompts)
+        for place, prompt in enumerate(prompts, first)
     ]
 
 

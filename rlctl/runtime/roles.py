@@ -121,12 +121,35 @@ class Rewards:
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
-        flat = [response for responses in answers for response in responses]
-        texts = self.tokenizer.batch_decode([response.token_ids for response in flat], skip_special_tokens=True)
-        owners = [prompt for prompt, responses in zip(prompts, answers, strict=True) for _ in responses]
-        items = [
-            RewardItem(prompt, text, len(response.token_ids), truncated=response.finish_reason == "length")
-            for prompt, text, response in zip(owners, texts, flat, strict=True)
-        ]
-        scores = iter(self.group.each(RewardWorker.score, [(items,)])[0])
-        return [[next(scores) for _ in responses] for responses in answers]
+        return self._scored(
+            [
+                [
+                    RewardItem(prompt, text, len(response.token_ids), truncated=response.finish_reason == "length")
+                    for text, response in zip(texts, responses, strict=True)
+                ]
+                for prompt, texts, responses in zip(prompts, texts_of(answers, self.tokenizer), answers, strict=True)
+            ]
+        )
+
+    def score_texts(self, prompts: Sequence[Prompt], texts: Sequence[Sequence[str]]) -> list[list[Score]]:
+        """The scores of responses that are there as text, in order; where there is no tokenizer, their lengths count as 0."""
+        return self._scored(
+            [
+                [RewardItem(prompt, text, self._tokens(text)) for text in group]
+                for prompt, group in zip(prompts, texts, strict=True)
+            ]
+        )
+
+    def _tokens(self, text: str) -> int:
+        return 0 if self.tokenizer is None else len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
+        scores = iter(self.group.each(RewardWorker.score, [([item for group in groups for item in group],)])[0])
+        return [[next(scores) for _ in group] for group in groups]
+
+
+def texts_of(answers: Sequence[Sequence[Response]], tokenizer: Any) -> list[list[str]]:
+    """Responses as text, special tokens left out."""
+    flat = [response.token_ids for responses in answers for response in responses]
+    texts = iter(tokenizer.batch_decode(flat, skip_special_tokens=True))
+    return [[next(texts) for _ in responses] for responses in answers]

@@ -14,7 +14,8 @@ from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.order import easy_to_hard, shuffle
 from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
-from rlctl.runtime.data.prompts import PromptSet, SetReport, open_prompts
+from rlctl.runtime.data.prompts import PromptSet, open_prompts
+from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.sft import SampleSet, open_samples
 from rlctl.runtime.data.stream import Ordering, Stream
 from rlctl.runtime.types import Prompt, Sample

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,16 +17,13 @@ from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
 from rlctl.runtime.data.parallel import over_ranges
-from rlctl.runtime.data.sources import load_source, missing_column, require_column, source_name
+from rlctl.runtime.data.rowset import RowSet, SetReport
+from rlctl.runtime.data.sources import Rows, load_source
 from rlctl.runtime.types import Prompt
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 BATCH_ROWS = 1024
 """Rows measured at once: the tokenizer encodes them on all cores."""
-ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
-"""Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
+TEXT_FIELDS = ("system_prompt_key", "tools_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +40,7 @@ class Limits:
         return cls(data.max_prompt_tokens, data.overlong_prompts, data.truncation)
 
 
-@dataclass(frozen=True, slots=True)
-class SetReport:
-    """What became of the rows of one source."""
-
-    name: str
-    path: str
-    rows: int
-    """Rows that are used."""
-    dropped: int = 0
-    """Overlong prompts that are not."""
-    cut: int = 0
-    """Overlong prompts that are used and cut."""
-
-    def __str__(self) -> str:
-        parts = [f"{self.name}: {self.rows} prompts from {self.path}"]
-        parts += [f"{self.dropped} overlong dropped"] if self.dropped else []
-        parts += [f"{self.cut} overlong cut"] if self.cut else []
-        return ", ".join(parts)
-
-
-class PromptSet(Sequence[Prompt]):
+class PromptSet(RowSet):
     """The prompts of one source, made when asked for.
 
     Args:
@@ -81,7 +58,7 @@ class PromptSet(Sequence[Prompt]):
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Rows,
         source: DataSource,
         chat: Chat,
         limits: Limits,
@@ -90,58 +67,23 @@ class PromptSet(Sequence[Prompt]):
         first_index: int = 0,
         workers: int = 1,
     ) -> None:
-        self.source = source
-        self.first_index = first_index
-        self._dataset = dataset
+        super().__init__(
+            dataset, source, key=key, first_index=first_index, required=("prompt_key",), optional=TEXT_FIELDS
+        )
+        self._check_modalities()
         self._chat = chat
         self._limits = limits
-        self._key = key
-        self._name = source_name(source)
-        self._check_columns(dataset)
-        self._answer_key = source.answer_key or _answer_column(dataset)
         self._raw = source.prompt_type == "raw"
         measured = over_ranges(
             self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers"
         )
         self._rows, self.report = self._settle(np.concatenate(list(measured)))
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._prompt(index if index >= 0 else len(self) + index)
-
-    def column(self, name: str) -> list[Any]:
-        """The values of one column, in the order of the prompts.
-
-        Raises:
-            RunError: there is no such column.
-        """
-        require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
-        values = list(self._dataset[name])
-        return [values[row] for row in self._rows.tolist()]
-
-    def _check_columns(self, dataset: Dataset) -> None:
-        source, defaults = self.source, DataSource(path="-")
-        for field in (
-            "prompt_key",
-            "answer_key",
-            "system_prompt_key",
-            "tools_key",
-            "source_key",
-            "tag_key",
-            "extra_key",
-        ):
-            column = getattr(source, field)
-            optional = field != "prompt_key" and column == getattr(defaults, field)
-            if column is not None and not (optional and column not in dataset.column_names):
-                require_column(dataset, column, source=source, key=f"{self._key}.{field}")
-
+    def _check_modalities(self) -> None:
+        source = self.source
         for field in ("image_key", "video_key", "audio_key"):
             column = getattr(source, field)
-            if column in dataset.column_names:
+            if column in self._dataset.column_names:
                 raise RunError(
                     f"{source.path} has the column {column!r} ({self._key}.{field}), and only text is read",
                     hint=f"set {self._key}.{field} to null to leave it out",
@@ -195,38 +137,15 @@ class PromptSet(Sequence[Prompt]):
             extra["truncated"] = True
             ids = cut(ids, self._limits.tokens, self._limits.truncation)
             text = self._chat.tokenizer.decode(ids)
-        source_key = self.source.source_key
         return Prompt(
             index=self.first_index + position,
-            source=str(row.get(source_key) or self._name) if source_key else self._name,
+            source=self._label(row),
             token_ids=tuple(ids),
             text=text,
             answer=self._answer(row),
             extra=extra,
             messages=() if self._raw else tuple(self._messages(row[self.source.prompt_key], row, "")),
         )
-
-    def _answer(self, row: Mapping[str, Any]) -> Any:
-        value: Any = row
-        for part in (self._answer_key or "").split("."):
-            if not part:
-                return None
-            if not isinstance(value, Mapping) or part not in value:
-                known = value if isinstance(value, Mapping) else ()
-                raise missing_column(part, known, path=self.source.path, key=f"{self._key}.answer_key")
-            value = value[part]
-        return value
-
-    def _extra(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        source = self.source
-        extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
-        if source.tag_key is not None:
-            extra["tag"] = row[source.tag_key]
-        if source.reward is not None:
-            extra["reward"] = source.reward
-        if source.reward_args:
-            extra["reward_args"] = dict(source.reward_args)
-        return extra
 
     def _text(self, row: Mapping[str, Any], number: int) -> str:
         value, where = row[self.source.prompt_key], self._where(number)
@@ -288,16 +207,6 @@ def cut(ids: list[int], limit: int, side: str) -> list[int]:
         return ids[:limit]
     first = limit // 2
     return ids[:first] + ids[len(ids) - (limit - first) :]
-
-
-def _answer_column(dataset: Dataset) -> str | None:
-    for name in ANSWERS:
-        first, _, rest = name.partition(".")
-        if first in dataset.column_names:
-            feature = dataset.features[first]
-            if not rest or (isinstance(feature, Mapping) and rest in feature):
-                return name
-    return None
 
 
 def open_prompts(data: Data, chat: Chat, sources: Sequence[DataSource], *, section: str) -> Iterator[PromptSet]:

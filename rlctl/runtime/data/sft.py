@@ -16,7 +16,8 @@ from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
-from rlctl.runtime.data.prompts import SetReport, as_tools, with_system
+from rlctl.runtime.data.prompts import as_tools, with_system
+from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 from rlctl.runtime.types import Sample
 

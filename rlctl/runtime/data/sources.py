@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlctl.config.sections.data import DataSource
 from rlctl.errors import RunError, nearest
@@ -24,6 +24,22 @@ ENDINGS = {
 }
 """File ending to the reader of ``datasets`` that reads it."""
 COMPRESSIONS = ("gz", "bz2", "xz", "zst")
+
+
+class Rows(Protocol):
+    """What is asked of a table of rows; ``datasets.Dataset`` is one."""
+
+    num_rows: int
+    column_names: list[str]
+    features: Mapping[str, Any]
+
+    def __getitem__(self, key: Any) -> Any:
+        """A row as a mapping by its number, or a column by its name."""
+        ...
+
+    def select(self, indices: Any) -> Any:
+        """Some of the rows, as a table of rows that can be iterated."""
+        ...
 
 
 def load_source(source: DataSource, *, key: str) -> Dataset:
@@ -52,7 +68,7 @@ def source_name(source: DataSource) -> str:
     return source.name or source.path.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] or "data"
 
 
-def require_column(dataset: Dataset, column: str, *, source: DataSource, key: str) -> None:
+def require_column(dataset: Rows, column: str, *, source: DataSource, key: str) -> None:
     """Check that a column exists.
 
     Args:

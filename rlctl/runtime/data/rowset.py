@@ -1,0 +1,151 @@
+"""The rows of one source as tasks: what every kind of set reads of a row beside its prompt or its responses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlctl.config.sections.data import DataSource
+from rlctl.runtime.data.sources import Rows, missing_column, require_column, source_name
+from rlctl.runtime.types import Prompt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
+"""Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
+TASK_FIELDS = ("answer_key", "source_key", "tag_key", "extra_key")
+"""Fields of a source that name columns which every kind of set reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetReport:
+    """What became of the rows of one source."""
+
+    name: str
+    path: str
+    rows: int
+    """Rows that are used."""
+    dropped: int = 0
+    """Overlong prompts that are not."""
+    cut: int = 0
+    """Overlong prompts that are used and cut."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.name}: {self.rows} prompts from {self.path}"]
+        parts += [f"{self.dropped} overlong dropped"] if self.dropped else []
+        parts += [f"{self.cut} overlong cut"] if self.cut else []
+        return ", ".join(parts)
+
+
+class RowSet(Sequence[Prompt]):
+    """The tasks of one source, made when asked for.
+
+    Args:
+        dataset: its rows.
+        source: its section of the config.
+        key: where the source stands in the config (``data.train[0]``), for messages.
+        first_index: ``Prompt.index`` of the first one, so that sets put together have no index twice.
+        required: fields of the source that name columns which must be there.
+        optional: fields that name columns which must be there unless they have their defaults.
+
+    Raises:
+        RunError: a column is missing.
+    """
+
+    report: SetReport
+
+    def __init__(
+        self,
+        dataset: Rows,
+        source: DataSource,
+        *,
+        key: str,
+        first_index: int = 0,
+        required: Iterable[str],
+        optional: Iterable[str] = (),
+    ) -> None:
+        self.source = source
+        self.first_index = first_index
+        self._dataset = dataset
+        self._key = key
+        self._name = source_name(source)
+        self._check_columns(required, (*optional, *TASK_FIELDS))
+        self._answer_key = source.answer_key or _answer_column(dataset)
+        self._rows = np.arange(dataset.num_rows)
+        """Numbers of the rows that are used. int64."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._prompt(index if index >= 0 else len(self) + index)
+
+    @abstractmethod
+    def _prompt(self, position: int) -> Prompt:
+        """The task at a position among the rows that are used."""
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column, in the order of the tasks.
+
+        Raises:
+            RunError: there is no such column.
+        """
+        require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
+        values = list(self._dataset[name])
+        return [values[row] for row in self._rows.tolist()]
+
+    def table(self, start: int, stop: int) -> pa.Table:
+        """The rows of the tasks from ``start`` to ``stop``, as they are in the data set."""
+        return self._dataset.select(self._rows[start:stop]).with_format("arrow")[:]
+
+    def _check_columns(self, required: Iterable[str], optional: Iterable[str]) -> None:
+        columns, defaults = self._dataset.column_names, DataSource(path="-")
+        for field in (*required, *optional):
+            column = getattr(self.source, field)
+            if column is None or (column == getattr(defaults, field) and field in optional and column not in columns):
+                continue
+            require_column(self._dataset, column, source=self.source, key=f"{self._key}.{field}")
+
+    def _label(self, row: Mapping[str, Any]) -> str:
+        """The data source of a row."""
+        key = self.source.source_key
+        return str(row.get(key) or self._name) if key else self._name
+
+    def _answer(self, row: Mapping[str, Any]) -> Any:
+        value: Any = row
+        for part in (self._answer_key or "").split("."):
+            if not part:
+                return None
+            if not isinstance(value, Mapping) or part not in value:
+                known = value if isinstance(value, Mapping) else ()
+                raise missing_column(part, known, path=self.source.path, key=f"{self._key}.answer_key")
+            value = value[part]
+        return value
+
+    def _extra(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        source = self.source
+        extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
+        if source.tag_key is not None:
+            extra["tag"] = row[source.tag_key]
+        if source.reward is not None:
+            extra["reward"] = source.reward
+        if source.reward_args:
+            extra["reward_args"] = dict(source.reward_args)
+        return extra
+
+
+def _answer_column(dataset: Rows) -> str | None:
+    for name in ANSWERS:
+        first, _, rest = name.partition(".")
+        if first in dataset.column_names:
+            feature = dataset.features[first]
+            if not rest or (isinstance(feature, Mapping) and rest in feature):
+                return name
+    return None
