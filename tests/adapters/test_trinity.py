@@ -299,7 +299,7 @@ def test_several_task_sets_are_written_as_such_alone_with_all_that_belongs_to_ea
     given = values["buffer"]["explorer_input"]
     assert "taskset" not in given
     for item in given["tasksets"]:
-        assert item["rollout_args"] == {"temperature": 0.7, "top_p": 1.0, "top_k": 100}
+        assert item["rollout_args"] == {"temperature": 0.7, "top_k": 100}
         assert item["reward_fn_args"]["strict"] is True
         assert item["reward_fn_args"]["max_response_length"] == 400
     loaded, report = read_document(read_yaml(yaml.safe_dump(values), "run.yaml"), dialect="trinity@0.6", environment={})
@@ -376,6 +376,126 @@ def test_a_clip_is_written_where_both_verls_of_0_6_read_it() -> None:
     )
     values = yaml.safe_load(made.text or "")
     assert values["algorithm"]["optimizer"]["clip_grad"] == values["trainer"]["grad_clip"] == 0.3
+
+
+# What a run of another framework needs in Trinity
+
+
+def told(text: str, source: str) -> tuple[dict[str, Any], dict[str, str], Report]:
+    """A text of another dialect in Trinity: its values, the messages of what was found by code, and the report."""
+    made = convert(text, to="trinity", dialect=source)
+    found = {finding.code: finding.message for finding in made.report.findings}
+    return yaml.safe_load(made.text or ""), found, made.report
+
+
+def test_rows_and_rewards_of_verl_are_told_in_one_warning() -> None:
+    values, found, _ = told("data.train_files=a.parquet\nalgorithm.adv_estimator=grpo", "verl")
+    given = values["buffer"]["explorer_input"]
+    assert given["taskset"]["format"] == {"prompt_key": "prompt", "response_key": "ground_truth"}
+    warning = found["other-data-and-reward"]
+    assert "plain question" in warning
+    assert "data_source" in warning
+    assert "<think>" in warning
+
+
+def test_a_run_that_was_trinitys_is_told_nothing_of_rows_and_rewards() -> None:
+    _, found, _ = told(yaml.safe_dump(PLAIN), "trinity")
+    assert set(found) <= {"micro-batches-added"}
+
+
+AGENTIC = """
+pretrain: org/model
+rollout_batch_size: 16
+train_env_manager: {group_size: 4, num_env_groups: 4, tags: [TAG], num_groups_partition: [4]}
+custom_envs: {TAG: {env_type: KIND, max_steps: 10}}
+actor_train: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name: fsdp2_train}}
+actor_infer: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name: vllm}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "workflow"), [("frozen_lake", "frozen_lake_workflow"), ("sokoban", None)])
+def test_environments_become_a_task_set_and_a_workflow_that_plays_them_or_none(kind: str, workflow: str | None) -> None:
+    values, found, _ = told(AGENTIC.replace("TAG", "Lake").replace("KIND", kind), "roll")
+    given = values["buffer"]["explorer_input"]
+    assert given.get("default_workflow_type") == workflow
+    assert given["taskset"]["path"] == "${oc.env:TRINITY_TASKSET_PATH}"
+    assert "Lake" in found["other-environment"]
+    assert "other-data-and-reward" not in found
+
+
+RLVR = """
+pretrain: org/model
+prompt_length: 512
+response_length: 512
+rollout_batch_size: 16
+max_steps: 100
+actor_train:
+  device_mapping: "list(range(0,8))"
+  strategy_args: {strategy_name: fsdp2_train}
+  training_args: {learning_rate: 1.0e-6}
+  data_args: {file_name: a.jsonl, messages: messages}
+actor_infer: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name: vllm}}
+rewards:
+  mine: {worker_cls: WORKER, tag_included: [math], further: 1}
+"""
+WORKERS = ["roll.pipeline.rlvr.rewards.ifeval_rule_reward_worker.GeneralRuleRewardWorker", "own.module.OwnRewardWorker"]
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_a_reward_class_of_roll_is_never_one_of_trinitys(worker: str) -> None:
+    values, found, report = told(RLVR.replace("WORKER", worker), "roll")
+    given = values["buffer"]["explorer_input"]
+    assert "default_reward_fn_type" not in given
+    assert "reward_fn_args" not in given["taskset"]
+    entry = next(item for item in report.accounting if item.key == "rewards.mine.worker_cls")
+    assert entry.bucket is Bucket.UNSUPPORTED
+    assert "registered names" in entry.note
+    assert "its own external 'mine'" in found["other-data-and-reward"]
+
+
+def test_a_reward_of_the_users_own_stays_trinitys() -> None:
+    tree = yaml.safe_load(yaml.safe_dump(PLAIN))
+    tree["buffer"]["explorer_input"]["default_reward_fn_type"] = "own.rewards.Careful"
+    values, _, _ = told(yaml.safe_dump(tree), "trinity")
+    assert values["buffer"]["explorer_input"]["default_reward_fn_type"] == "own.rewards.Careful"
+
+
+def test_a_linear_decay_becomes_the_cosine_that_ends_with_it() -> None:
+    values, _, report = told(RLVR.replace("WORKER", WORKERS[1]), "roll")
+    optimizer = values["algorithm"]["optimizer"]
+    assert optimizer["lr_scheduler_type"] == "cosine"
+    assert optimizer["min_lr_ratio"] == 0.0
+    assert values["trainer"]["total_steps"] == 100
+    assert any("no linear decay" in finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize("key", ["lr_scheduler_type", "lr_warmup_steps_ratio"])
+@pytest.mark.parametrize("total", [None, 100])
+def test_a_schedule_of_an_endless_run_is_told(key: str, total: int | None) -> None:
+    value = {"lr_scheduler_type": "cosine", "lr_warmup_steps_ratio": 0.1}[key]
+    _, report = read_with("0.6", **{f"algorithm.optimizer.{key}": value, "trainer.total_steps": total})
+    assert [item.key for item in report.findings if item.code == "endless-schedule"] == (
+        [] if total else [f"algorithm.optimizer.{key}"]
+    )
+
+
+@pytest.mark.parametrize("source", ["trinity", "verl"])
+def test_trinitys_gate_of_sapo_is_told(source: str) -> None:
+    text = "algorithm.adv_estimator=grpo\nactor_rollout_ref.actor.policy_loss.loss_mode=sapo"
+    if source == "trinity":
+        tree = yaml.safe_load(yaml.safe_dump(PLAIN))
+        text = yaml.safe_dump({**tree, "algorithm": {"algorithm_type": "sapo", "repeat_times": 8}})
+    made = convert(text, to="verl" if source == "trinity" else "trinity", dialect=source)
+    assert [item.level.value for item in made.report.findings if item.code == "other-gradient"] == ["warning"]
+
+
+def test_micro_batches_that_0_6_adds_up_are_told() -> None:
+    assert "micro-batches-added" in told("algorithm.adv_estimator=grpo", "verl")[1]
+    canonical, report = read_with("0.6", **{"trainer.fix_actor_microbatch_loss_scale": True})
+    assert canonical["algorithm"]["aggregation"]["follow_source"] is False
+    buckets = {entry.key: entry.bucket for entry in report.accounting}
+    assert buckets["trainer.fix_actor_microbatch_loss_scale"] is Bucket.DEAD
+    assert read_with("0.5")[0]["algorithm"]["aggregation"]["follow_source"] is True
 
 
 # The shared material, where it is beside the repository

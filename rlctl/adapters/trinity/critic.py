@@ -32,12 +32,12 @@ from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
     MEGATRON,
-    SCHEDULE,
     NoClip,
     megatron,
     read_warmup,
     role_engine,
     role_strategy,
+    schedule,
     write_warmup,
     writes_engine,
 )
@@ -184,13 +184,7 @@ CRITIC: list[Rule] = [
         _read_clip,
         _write_clip,
     ),
-    Key(
-        f"{CRITIC_C}.optim.lr_scheduler_type",
-        "critic.learning_rate_schedule.name",
-        "constant",
-        SCHEDULE,
-        also=(K(f"{CRITIC_C}.optim.warmup_style", None),),
-    ),
+    schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
     Code(
         "critic's warm-up",
         (K(f"{CRITIC_C}.optim.lr_warmup_steps", -1),),

@@ -21,6 +21,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity import experiences
+from rlctl.adapters.trinity.advice import answer_column
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import ORDERS, STORAGE, B, label
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
@@ -34,7 +35,6 @@ FORMAT = {
     "image_key": ("image_key", None),
     "video_key": ("video_key", None),
 }
-VERL_ANSWER = "reward_model.ground_truth"
 
 
 def _whole(value: Any) -> Any:
@@ -232,7 +232,7 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         yield Flow((*root, "subset_name"), source["subset"], used("subset"), same=True)
     yield from _write_format(view, root, place, source)
     if evaluation:
-        yield from _write_evaluation(root, place, source)
+        yield from _write_evaluation(view, root, place, source)
     elif place[2]:
         for key, value in source["sampling"].items():
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
@@ -257,8 +257,11 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         if key in ("image_key", "video_key") and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
             yield Flow((), None, ((*place, field),), "mapped", "read only where the column exists")
         elif key == "response_key" and value is None:
-            note = "the column that verl's data has; name another one in data.train[].answer_key"
-            yield Flow((*form, key), VERL_ANSWER, ((*place, field),), "derived", note, always=True)
+            note = "the column of the answer is not known; name it in data.train[].answer_key"
+            yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
+        elif key == "response_key" and "." in value:
+            note = f"Trinity reads columns of the row itself: move {value} there"
+            yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif value is not None:
             yield Flow((*form, key), value, ((*place, field),), same=True, always=key in ("prompt_key", "response_key"))
         elif default is None:
@@ -269,14 +272,17 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         yield Flow((), None, ((*place, "source_key"),), "mapped", "metrics are split by task set")
 
 
-def _write_evaluation(root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
     sampling = source["evaluation_sampling"]
     at = (*place, "evaluation_sampling")
     yield Flow((*root, "repeat_times"), source["responses_per_prompt"], ((*place, "responses_per_prompt"),), same=True)
     yield Flow(
         (*root, "rollout_args", "temperature"), sampling["temperature"], ((*at, "temperature"),), same=True, always=True
     )
-    yield Flow((*root, "rollout_args", "top_p"), sampling["top_p"], ((*at, "top_p"),), same=True)
+    if sampling["top_p"] == view.config.rollout.sampling.top_p:
+        yield Flow((), None, ((*at, "top_p"),), "mapped", "the model's")
+    else:
+        yield Flow((*root, "rollout_args", "top_p"), sampling["top_p"], ((*at, "top_p"),), same=True, always=True)
     yield Flow(
         (*root, "rollout_args", "top_k"), sampling["top_k"] or -1, ((*at, "top_k"),), same=sampling["top_k"] is not None
     )

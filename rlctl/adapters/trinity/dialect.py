@@ -9,11 +9,12 @@ from typing import Any
 from rlctl.adapters.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
 from rlctl.adapters.known import known_keys
 from rlctl.adapters.reading import Read
-from rlctl.adapters.rules import ABSENT, Lost
+from rlctl.adapters.rules import ABSENT, Lost, split, version_of
 from rlctl.adapters.stages import joined_stages
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.tree import find, remove
 from rlctl.adapters.trinity import (
+    advice,
     algorithm,
     batch,
     critic,
@@ -102,21 +103,36 @@ class Trinity(Dialect):
         stages = document.values.get("stages")
         named = isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)
         if not named or not stages:
-            return super().read(document, taken, environment=environment, options=options, restored=restored)
+            return self._read_one(document, taken, environment, options, restored)
         parts = []
         for index, stage in enumerate(stages):
             name = str(stage.get("stage_name", f"stage{index + 1}"))
             part = stage_document(document, index)
             kept = _of_stage(restored, index)
-            read = super().read(part, taken, environment=environment, options=options, restored=kept)
-            parts.append((name, read))
+            parts.append((name, self._read_one(part, taken, environment, options, kept)))
         return joined_stages(document, parts, stage_key=_stage_key)
+
+    def _read_one(
+        self,
+        document: Document,
+        taken: Taken,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
+        """A file without stages, or one stage, with what Trinity does that its keys do not say."""
+        read = super().read(document, taken, environment=environment, options=options, restored=restored)
+        if read.config is not None:
+            found = advice.on_read(read.config, document.values, version_of(taken.version))
+            read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
+        return read
 
     def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
         """As any dialect; where nothing is explored, the explorer's defaults are left out."""
         written = super().write_one(given, version, options)
         if given.config.algorithm.objective.choice in ("sft", "dpo"):
             _forget_explorer(written)
+        written.findings += advice.on_written(given, written.values, version_of(version))
         return written
 
     def write(self, loaded: Loaded, version: str, options: Mapping[str, str]) -> File:

@@ -12,9 +12,7 @@ from rlctl.adapters.rules import (
     Dropped,
     Flow,
     How,
-    InexpressibleError,
     K,
-    Key,
     Lost,
     Out,
     Reading,
@@ -23,7 +21,7 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
-from rlctl.adapters.values import AGGREGATIONS, Not
+from rlctl.adapters.values import AGGREGATIONS
 from rlctl.documents.paths import KeyPath
 
 ESTIMATORS = {
@@ -413,16 +411,23 @@ def _write_old(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(key), wanted == "rollout", used, how)
 
 
-class _MicroBatchScale(Not):
-    """Trinity 0.5 normalises by micro-batch unless told not to; 0.6 never does."""
+SCALE = "trainer.fix_actor_microbatch_loss_scale"
 
-    def read(self, value: Any, view: Reading) -> Any:
-        return not value and view.version < (0, 6)
 
-    def write(self, value: Any, view: Writing) -> Any:
-        if value and view.version >= (0, 6):
-            raise InexpressibleError("Trinity normalises over the whole mini-batch since 0.6")
-        return not value and view.version < (0, 6)
+def _read_scale(view: Reading) -> Iterator[Flow]:
+    """0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read it."""
+    if view.version < (0, 6):
+        yield Flow(view.to("algorithm.aggregation.follow_source"), not view.get(SCALE), (view.path(SCALE),))
+    else:
+        yield Flow((), None, (view.path(SCALE),), "dead", "with verl 0.8 Trinity adds up the means of micro-batches")
+
+
+def _write_scale(view: Writing) -> Iterator[Out]:
+    follows, used = view.config.algorithm.aggregation.follow_source, (view.to("algorithm.aggregation.follow_source"),)
+    if view.version < (0, 6):
+        yield Flow(view.path(SCALE), not follows, used)
+    else:
+        yield Flow((), None, used, "mapped" if follows else "derived", "Trinity 0.6 adds up the means of micro-batches")
 
 
 L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"
@@ -481,7 +486,14 @@ LOSS: list[Rule] = [
         "policy_loss_fn and its arguments, whole",
     ),
     Dropped("algorithm.aggregation.scale_factor", "Trinity divides by the longest response"),
-    Key("trainer.fix_actor_microbatch_loss_scale", "algorithm.aggregation.follow_source", False, _MicroBatchScale()),
+    Code(
+        "micro-batches of one mini-batch",
+        (K(SCALE, False),),
+        ("algorithm.aggregation.follow_source",),
+        _read_scale,
+        _write_scale,
+        "not fix_actor_microbatch_loss_scale in 0.5",
+    ),
     Code(
         "KL in the loss",
         (K(f"{X}kl_loss_fn", None), K(f"{X}kl_loss_fn_args.kl_coef", 0.001)),

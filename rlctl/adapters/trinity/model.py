@@ -252,17 +252,18 @@ def _write_lora(view: Writing) -> Iterator[Out]:
 
 
 def _write_folder(view: Writing) -> Iterator[Out]:
+    """The root that makes the folder of the checkpoints what it was, or as near as Trinity's own parts of it allow."""
     run, folder = view.config.run, view.config.checkpoint.folder
     parts = [part for part in (run.project, run.group, run.name) if part]
     inner, used = "/" + "/".join(parts), (view.to("checkpoint.folder"),)
-    if folder is None:
-        yield Flow(view.path("checkpoint_root_dir"), run.folder, (view.to("run.folder"),), same=True, always=True)
-        return
-    root = folder.removesuffix(inner) if folder.endswith(inner) else folder
-    note = f"Trinity adds {inner} itself"
-    yield Flow(view.path("checkpoint_root_dir"), root or "/", used, "derived", note, always=True)
-    if not folder.endswith(inner):
-        yield Lost(used, f"Trinity puts checkpoints under {root}{inner}")
+    key = view.path("checkpoint_root_dir")
+    if folder is not None:
+        root = folder.removesuffix(inner) if folder.endswith(inner) else folder
+        yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
+    elif view.explicit("run.folder"):
+        yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
+    else:
+        yield Flow(key, "checkpoints", used, "derived", "checkpoints / project / name, as verl has it")
 
 
 def nothing(view: Any) -> Iterator[Any]:

@@ -70,9 +70,9 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
         return
     for index, reward in enumerate(rewards):
         place = ("rewards", index)
-        every = tuple((*place, name) for name in reward)
-        if index:
-            yield Lost(every, "Trinity takes one reward function for a task set")
+        if len(rewards) > 1:
+            hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
+            yield Lost(tuple((*place, name) for name in reward), f"Trinity takes one reward for a task set: {hint}")
         else:
             yield from _write_reward(view, place, reward)
 
@@ -95,10 +95,11 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
             used,
             f"Trinity has no rule {reward['rule']}; {NEAREST[reward['rule']]} is the nearest, and parses answers its own way",
         )
-    elif kind == "external":
+    elif kind == "external" and is_trinitys(reward["kind"]):
         yield Flow(target, reward["kind"], ((*place, "type"), (*place, "kind")), same=False, always=True)
     else:
         what = {
+            "external": f"the reward {reward.get('kind')}",
             "function": f"the function {reward.get('function')} of {reward.get('path')}",
             "model": "a reward model",
             "sandbox": "a code sandbox",
@@ -109,10 +110,27 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         )
         yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
         return
+    yield from _write_args(view, place, reward)
+    yield from _plain_reward(place, reward)
+
+
+ARGUMENTS = {"math_boxed_reward": None, "math_dapo_reward": ()}
+"""What a reward of Trinity's takes: None is any arguments, the overlong penalty is told elsewhere; the others take none."""
+
+
+def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
+    name = RULE_NAMES.get(reward.get("rule", ""), NEAREST.get(reward.get("rule", ""), ""))
+    if reward["args"] and reward["type"] == "rule" and ARGUMENTS.get(name, ()) is not None:
+        yield Lost(((*place, "args"),), f"Trinity's {name} takes no such arguments")
+        return
     for root in train_places(view):
         for key, value in reward["args"].items():
             yield Flow((*root, "reward_fn_args", key), value, ((*place, "args"),), always=True)
-    yield from _plain_reward(place, reward)
+
+
+def is_trinitys(kind: str) -> bool:
+    """Whether a name may be that of a reward function of Trinity's: those of other frameworks' workers never are."""
+    return not kind.startswith(("roll.", "verl.", "recipe.")) and not kind.endswith("Worker")
 
 
 def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:

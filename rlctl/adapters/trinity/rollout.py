@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlctl.adapters.rules import (
     BadValueError,
@@ -21,25 +23,56 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import WHOLE
+from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.model import nothing
 from rlctl.adapters.values import Partly
+from rlctl.documents.paths import KeyPath
+
+PLAYED = {
+    "frozen_lake": "frozen_lake_workflow",
+    "webshop": "webshop_workflow",
+    "alfworld": "alfworld_workflow",
+    "sciworld": "sciworld_workflow",
+}
+"""Trinity's workflows that play an environment, by the environment's type."""
 
 
 def _write_workflow(view: Writing) -> Iterator[Out]:
-    if view.config.algorithm.objective.choice in ("sft", "dpo") or view.config.run.mode == "train_only":
+    config = view.config
+    if config.algorithm.objective.choice in ("sft", "dpo") or config.run.mode == "train_only":
         return
-    own, used = view.config.rollout.workflow, (view.to("rollout.workflow"),)
-    if own is None and view.config.data.train and all(source.workflow for source in view.config.data.train):
+    own, used = config.rollout.workflow, (view.to("rollout.workflow"),)
+    key = view.path("buffer.explorer_input.default_workflow_type")
+    if own is None and config.rollout.environments is not None:
+        yield from _write_environments(view, key)
+    elif own is not None or not config.data.train or not all(source.workflow for source in config.data.train):
+        note = "" if own else "one question, one answer"
+        yield Flow(key, own or "math_workflow", used, "mapped" if own else "derived", note, always=True)
+
+
+def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
+    """The workflow that plays the environments, where one of Trinity's does, and the task set that starts its episodes."""
+    environments, to = view.get("rollout.environments"), "rollout.environments"
+    kinds = {_kind(environments["custom"].get(tag), tag) for tag in environments["tags"]}
+    found = {PLAYED.get(kind) for kind in kinds}
+    if len(found) == 1 and (workflow := found.pop()):
+        yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
+    if view.config.data.train:
         return
-    note = "" if own else "one question, one answer"
-    yield Flow(
-        view.path("buffer.explorer_input.default_workflow_type"),
-        own or "math_workflow",
-        used,
-        "mapped" if own else "derived",
-        note,
-        always=True,
-    )
+    (root,) = train_places(view)
+    note = "Trinity starts an episode for each row of a task set; the source has none"
+    for name, value in {
+        "name": "_".join(environments["tags"]) or "episodes",
+        "storage_type": "file",
+        "path": "${oc.env:TRINITY_TASKSET_PATH}",
+    }.items():
+        yield Flow((*root, name), value, (view.to(to),), "derived", note, always=True)
+
+
+def _kind(definition: Any, tag: str) -> str:
+    """The type of an environment: as it is defined, or else as its name says."""
+    named = definition.get("env_type") if isinstance(definition, Mapping) else None
+    return str(named) if named else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tag).lower()
 
 
 def _read_models(view: Reading) -> Iterator[Flow]:

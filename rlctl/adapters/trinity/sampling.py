@@ -72,7 +72,7 @@ def _write_train_temperature(view: Writing) -> Iterator[Out]:
     used = (view.to("algorithm.train_temperature"),)
     if view.config.algorithm.train_temperature == "sampling" or view.config.rollout.sampling.temperature == 1:
         yield Flow((), None, used)
-    elif view.version >= (0, 6) and view.config.data.train:
+    elif view.version >= (0, 6) and train_places(view):
         yield Flow(
             view.path("model.temperature"), 1.0, used, "derived", "training logits stay as they are", always=True
         )
@@ -86,18 +86,16 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
     sampling = view.config.rollout.sampling
     roots = train_places(view)
     for root in roots:
-        for name, value in (
-            ("temperature", sampling.temperature),
-            ("top_p", sampling.top_p),
-            ("top_k", sampling.top_k or -1),
-        ):
+        for name, value in (("temperature", sampling.temperature), ("top_k", sampling.top_k or -1)):
             used = (view.to(f"rollout.sampling.{name}"),)
             yield Flow((*root, "rollout_args", name), value, used, same=name != "top_k", always=name == "temperature")
     yield from _write_train_temperature(view)
-    yield Flow(
-        view.path("model.temperature"), sampling.temperature, (view.to("rollout.sampling.temperature"),), same=True
-    )
-    yield Flow(view.path("model.top_p"), sampling.top_p, (view.to("rollout.sampling.top_p"),), same=True)
+    for name, value in (("temperature", sampling.temperature), ("top_p", sampling.top_p)):
+        used = (view.to(f"rollout.sampling.{name}"),)
+        if value == 1 and roots:
+            yield Flow((), None, used, "mapped", "Trinity's default too")
+        else:
+            yield Flow(view.path(f"model.{name}"), value, used, same=True)
     if sampling.log_probs is None:
         yield Flow(
             (),

@@ -145,10 +145,10 @@ def _write_clip(view: Writing) -> Iterator[Out]:
     value, used = view.get("train.optimizer.max_grad_norm"), (view.to("train.optimizer.max_grad_norm"),)
     megatron = view.get("train.engine.name") == "megatron"
     note = "so large a bound never acts" if value is None else ""
-    raw, how = NoClip().write(value, view), "derived" if note else "mapped"
+    raw = NoClip().write(value, view)
     for version in {view.version, (0, 5)} if not megatron else {view.version}:
         key = _clip_keys(version, megatron)[-1]
-        yield Flow(view.path(key), raw, used, how, note, same=not note)
+        yield Flow(view.path(key), raw, used, "derived" if note else "mapped", note, same=not note)
 
 
 def role_engine(name: str, key: str, to: str) -> Code:
@@ -255,17 +255,17 @@ def starts_low(version: Version, name: str, megatron: bool) -> bool:
 def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     """A warm-up in trainer steps, from the canonical schedule's own ticks."""
     to = f"{role}.learning_rate_schedule"
-    schedule, used = view.get(to), (view.to(f"{to}.warmup.ticks"),)
-    if not isinstance(schedule, Mapping):
+    plan, used = view.get(to), (view.to(f"{to}.warmup.ticks"),)
+    if not isinstance(plan, Mapping):
         return
-    by_step, ticks, ratio = schedule["tick"] == "step", schedule["warmup"]["ticks"], schedule["warmup"]["ratio"]
+    by_step, ticks, ratio = plan["tick"] == "step", plan["warmup"]["ticks"], plan["warmup"]["ratio"]
     each = factor(view) if by_step else 1
     epochs = 1 if by_step else view.config.batch.ppo_epochs
     value = -1 if ticks is None else int(-(-ticks * each // epochs))
     note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
     yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
     yield Flow((), None, (view.to(f"{to}.tick"),), "mapped", "Trinity moves the schedule once a train step")
-    relative = ratio or schedule["name"] == "cosine"
+    relative = ratio or shape(view, role) == "cosine"
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
         reason = "Trinity takes ratios and cosines of trainer.total_steps, which is not set: the learning rate would hardly move"
         yield Lost((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
@@ -277,9 +277,9 @@ def _write_warmup(view: Writing) -> Iterator[Out]:
 
 
 def _write_start(view: Writing) -> Iterator[Out]:
-    schedule, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
-    lowest = view.config.train.optimizer.learning_rate * schedule.min_ratio if _starts_low(view) else 0.0
-    if not _warms(view) or math.isclose(schedule.warmup.start, lowest):
+    plan, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
+    lowest = view.config.train.optimizer.learning_rate * plan.min_ratio if _starts_low(view) else 0.0
+    if not _warms(view) or math.isclose(plan.warmup.start, lowest):
         yield Flow((), None, used)
     else:
         yield Lost(used, f"Trinity's warm-up begins at {lowest:g}")
@@ -287,7 +287,7 @@ def _write_start(view: Writing) -> Iterator[Out]:
 
 def _starts_low(view: Writing) -> bool:
     megatron = view.get("train.engine.name") == "megatron"
-    return starts_low(view.version, view.config.train.learning_rate_schedule.name, megatron)
+    return starts_low(view.version, shape(view, "train"), megatron)
 
 
 def _warms(view: Writing) -> bool:
@@ -314,7 +314,36 @@ def first(own: str, common: str, to: str, default: Any, convert: Converter = SAM
     ]
 
 
-SCHEDULE = Names({"constant": "constant", "cosine": "cosine"}, "Trinity's schedules are constant and cosine")
+SHAPES = Names({"constant": "constant", "cosine": "cosine"}, "Trinity's schedules are constant and cosine")
+NEAREST = {"linear": "cosine", "polynomial": "cosine"}
+"""What is written for a schedule that Trinity does not have: one that ends where it does."""
+
+
+def shape(view: Writing, role: str) -> Any:
+    """The schedule that is written for a model."""
+    name = view.get(f"{role}.learning_rate_schedule.name")
+    return NEAREST.get(name, name)
+
+
+def schedule(key: str, role: str) -> Code:
+    """The shape of a model's learning rate, which an older key decides where it is written."""
+    older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.learning_rate_schedule.name"
+    plain = Key(key, to, "constant", SHAPES, also=(K(older, None),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        name = view.get(to)
+        if name not in NEAREST:
+            yield from plain.write(view)
+            return
+        lowest = view.get(f"{role}.learning_rate_schedule.min_ratio")
+        reason = (
+            f"Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it in the first "
+            "half of the run and below it in the second"
+        )
+        yield Flow(view.path(key), NEAREST[name], (view.to(to),), "derived", reason, always=True)
+        yield Lost((view.to(to),), reason)
+
+    return Code(f"{role}'s schedule", plain.keys, (to,), plain.read, write)
 
 
 def overrides() -> list[Rule]:
@@ -325,7 +354,7 @@ def overrides() -> list[Rule]:
         ("weight_decay", "optimizer.weight_decay", SAME),
         ("betas", "optimizer.betas", Listed()),
         ("optimizer", "optimizer.name", ADAM),
-        ("lr_scheduler_type", "learning_rate_schedule.name", SCHEDULE),
+        ("lr_scheduler_type", "learning_rate_schedule.name", SHAPES),
         ("lr_warmup_steps_ratio", "learning_rate_schedule.warmup.ratio", Off(0.0)),
         ("min_lr_ratio", "learning_rate_schedule.min_ratio", SAME),
     )
@@ -353,7 +382,7 @@ LOWEST = "algorithm.optimizer.min_lr_ratio"
 
 def _decays(view: Writing) -> bool:
     """Whether the lowest learning rate is reached at all, so that Trinity's own 0.01 must not stand for it."""
-    return view.config.train.learning_rate_schedule.name == "cosine" or (_starts_low(view) and _warms(view))
+    return shape(view, "train") == "cosine" or (_starts_low(view) and _warms(view))
 
 
 TRAINER: list[Rule] = [
@@ -375,13 +404,7 @@ TRAINER: list[Rule] = [
         _write_clip,
         "trainer.grad_clip in 0.5, algorithm.optimizer.clip_grad with Megatron and since 0.6",
     ),
-    Key(
-        "algorithm.optimizer.lr_scheduler_type",
-        "train.learning_rate_schedule.name",
-        "constant",
-        SCHEDULE,
-        also=(K("algorithm.optimizer.warmup_style", None),),
-    ),
+    schedule("algorithm.optimizer.lr_scheduler_type", "train"),
     Code(
         "warm-up",
         (K("algorithm.optimizer.lr_warmup_steps", -1), K(f"{ACTOR}.optim.lr_warmup_steps", None, "0.6")),

@@ -1,0 +1,138 @@
+"""Trinity: what a file means that no key of it says: what rows must hold, who scores, what the trainer does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.rules import ABSENT, Version
+from rlctl.adapters.tree import find
+from rlctl.adapters.writing import Given
+from rlctl.config import Config
+from rlctl.config.sections.data import Data
+from rlctl.report import Finding, Level
+
+INPUT = ("buffer", "explorer_input")
+WORKFLOW = "buffer.explorer_input.default_workflow_type"
+REWARD = "buffer.explorer_input.default_reward_fn_type"
+ADDED = (
+    "Trinity 0.6 with verl 0.8 adds up the means of a mini-batch's micro-batches: m of them on a GPU make the gradient m "
+    "times as large, so that clip_grad lets through 1 / m as much; AdamW itself divides it out"
+)
+SAPO = (
+    "Trinity stops the gradient at SAPO's gate: at a ratio of 1 a step is 2 / tau of the paper's, and further away "
+    "the gate weighs a token more instead of closing"
+)
+
+
+def on_written(given: Given, values: Mapping[str, Any], version: Version) -> list[Finding]:
+    """What differs in a run of a written file although its keys say the same; nothing where it was Trinity's before."""
+    source = given.sources.get(("batch", "responses_per_prompt"))
+    if given.config.algorithm.objective.choice != "rl" or (source and source.key == "algorithm.repeat_times"):
+        return []
+    hint = "raise trainer.max_token_len_per_gpu until a GPU takes its mini-batch at once, or clip_grad m times"
+    added = [Finding("micro-batches-added", Level.NOTE, ADDED, "trainer.max_token_len_per_gpu", None, hint)]
+    return [*_on_tasks(given.config, values), *_on_sapo(given.config), *(added if version >= (0, 6) else [])]
+
+
+def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list[Finding]:
+    """What Trinity does with a file that its keys do not let expect."""
+    found = [*_on_sapo(config)]
+    if version >= (0, 6) and config.run.mode in ("online", "train_only"):
+        own = f"{ADDED}; elsewhere it is one mean over the mini-batch"
+        found.append(Finding("micro-batches-added", Level.NOTE, own, "trainer.max_token_len_per_gpu"))
+    schedule, optimizer = config.train.learning_rate_schedule, "algorithm.optimizer"
+    endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
+    if endless and schedule.warmup.ratio and config.run.mode in ("online", "train_only"):
+        message = (
+            "without trainer.total_steps Trinity takes lr_warmup_steps_ratio of sys.maxsize steps: the learning rate "
+            "stays near 0 for the whole run; rlctl takes it of the run's own length"
+        )
+        hint = "set trainer.total_steps, or lr_warmup_steps"
+        found.append(_warning("endless-schedule", f"{optimizer}.lr_warmup_steps_ratio", message, hint))
+    elif endless and schedule.name == "cosine":
+        message = (
+            "without trainer.total_steps Trinity's cosine takes sys.maxsize steps: the learning rate stays at its peak; "
+            "rlctl lets it fall over the run's own length"
+        )
+        found.append(_warning("endless-schedule", f"{optimizer}.lr_scheduler_type", message, "set trainer.total_steps"))
+    return found
+
+
+def _warning(code: str, key: str, message: str, hint: str = "") -> Finding:
+    return Finding(code, Level.WARNING, message, key, None, hint)
+
+
+def _on_tasks(config: Config, values: Mapping[str, Any]) -> Iterator[Finding]:
+    workflow = _said(values, "default_workflow_type")
+    if config.rollout.environments is not None:
+        yield _on_environments(config, workflow)
+    elif workflow == "math_workflow" and (problems := [*_rows(config.data), *_scores(config, values)]):
+        hint = (
+            "write each row as a question and an answer, and name a reward in default_reward_fn_type "
+            "(math_boxed_reward, countdown_reward, ...) or your own workflow in default_workflow_type"
+        )
+        yield _warning("other-data-and-reward", WORKFLOW, "; ".join(problems), hint)
+
+
+def _said(values: Mapping[str, Any], key: str) -> Any:
+    value = find(values, (*INPUT, key))
+    return None if value is ABSENT else value
+
+
+def _on_environments(config: Config, workflow: Any) -> Finding:
+    environments = config.rollout.environments
+    tags = ", ".join(environments.tags) if environments is not None else ""
+    message = f"Trinity has no environment managers: a workflow of its own plays {tags or 'the environment'}, "
+    if workflow is None:
+        message += "and none of Trinity's does"
+        hint = f"write a class with @WORKFLOWS.register_module, and name it in {WORKFLOW}"
+    else:
+        message += f"here {workflow}, with its own prompts, steps and rewards"
+        hint = f"compare {workflow} with the source's environment, or name a workflow of your own"
+    message += "; each row of the task set starts one episode"
+    return _warning("other-environment", WORKFLOW, message, f"{hint}; set TRINITY_TASKSET_PATH to the task set")
+
+
+def _rows(data: Data) -> Iterator[str]:
+    """What the rows of the source are not, which Trinity's workflows read."""
+    foreign = [item for item in data.train if item.prompt_type == "messages" or "." in (item.answer_key or ".")]
+    if foreign:
+        one = foreign[0]
+        prompt, answer = one.prompt_key, answer_column(one.answer_key)
+        yield (
+            f"math_workflow asks what stands in '{prompt}' as one plain question and compares the response with "
+            f"'{answer}', a column of the row itself; chat messages, or an answer inside another column, it does not read"
+        )
+
+
+def _scores(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
+    """That the rewards are not those of the source."""
+    routed = any(item.source_key or item.tag_key for item in config.data.train)
+    if _said(values, "default_reward_fn_type") is None and (routed or not _by_rule(config)):
+        yield (
+            "math_workflow puts a system prompt before it that asks for <think> and <answer> tags, and rewards a right "
+            f"answer with 1 and this form with 0.1 (-0.1 without); the source {_scored(config)}"
+        )
+
+
+def _by_rule(config: Config) -> bool:
+    return len(config.rewards) == 1 and config.rewards[0].choice == "rule"
+
+
+def _scored(config: Config) -> str:
+    if len(config.rewards) > 1:
+        return f"scores with {len(config.rewards)} rewards: " + ", ".join(item.name for item in config.rewards)
+    if not config.rewards or _by_rule(config):
+        return "picks a reward by each row's data_source"
+    return f"scores with its own {config.rewards[0].choice} '{config.rewards[0].name}'"
+
+
+def answer_column(key: str | None) -> str:
+    """The column of the answer: Trinity reads columns of the row itself, not what is inside them."""
+    return (key or "ground_truth").rsplit(".", 1)[-1]
+
+
+def _on_sapo(config: Config) -> Iterator[Finding]:
+    if config.algorithm.objective.choice == "rl" and config.algorithm.policy_loss.choice == "sapo":
+        yield _warning("other-gradient", "algorithm.policy_loss_fn", SAPO)
