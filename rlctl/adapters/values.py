@@ -278,6 +278,7 @@ REWARD_FIELDS: tuple[str, ...] = (
     "model",
     "api_key",
     "prompt",
+    "scoring",
     "sampling",
     "replicas",
     "tensor",
