@@ -16,6 +16,8 @@ from rlctl.documents.paths import KeyPath
 ADV, SHAPE = "algorithm.advantage", "algorithm.reward_shaping"
 OWN = ("gigpo", "step_reinforce", "agentic_reinforce")
 """Estimators that only ROLL has; ``agentic_reinforce`` only its agentic runs."""
+GROUPED = ("grpo", "rloo", "reinforce_plus_plus_baseline")
+"""Estimators that are a normalisation of rewards by group."""
 STEP_REWARDS = ("episode_reward_weight", "step_reward_weight", "step_reward_gamma")
 
 # Advantages. (mean, std) of the normalisation before REINFORCE, and whether advantages are whitened, name the estimator.
@@ -153,13 +155,18 @@ class _Shaped(Estimate):
         return "reinforce"
 
 
-def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
-    """ROLL's estimator, normalisation and whitening for the canonical estimator, and what differs."""
+UNGROUPED = ("remax", "jsd", "on_policy_distill")
+"""Estimators of others that compare with no group; those without a division by its deviation come next."""
+UNDIVIDED = ("opmd", "opmd_reweight_adv", "asymre", "gpg", "optimal_token_baseline")
+
+
+def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:
+    """The canonical estimator that is written or the nearest, ROLL's, normalisation and whitening, and what differs."""
     advantage, shaping = view.get(ADV), view.get(SHAPE)
     mean, std = shaping["normalize"]["mean"], shaping["normalize"]["std"]
     whiten, name = shaping["whiten_advantages"], advantage["name"]
     lost: list[Lost] = []
-    if name in ("grpo", "rloo", "reinforce_plus_plus_baseline") and (mean, std) != (None, None):
+    if name in GROUPED and (mean, std) != (None, None):
         used = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
         lost.append(Lost(used, f"ROLL normalises rewards once, and {name} is such a normalisation"))
     if name == "grpo":
@@ -178,10 +185,14 @@ def _written(view: Writing) -> tuple[str, Any, Any, bool, Iterator[Lost]]:
         whiten = whiten or advantage["whiten"]
     elif name != "other" or advantage["kind"] not in OWN:
         shown = advantage["kind"] if name == "other" else name
+        grouped = view.config.batch.responses_per_prompt > 1 and (mean, std) == (None, None) and shown not in UNGROUPED
+        if grouped:
+            name, mean, std = "grpo", "group", None if shown in UNDIVIDED else "group"
         chosen = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"), view.to(f"{ADV}.args"))
-        lost.append(Lost(chosen, f"ROLL has no estimator {shown}; reinforce is written"))
+        nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
+        lost.append(Lost(chosen, f"ROLL has no estimator {shown}; the nearest is written, {nearest}"))
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")
-    return kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
+    return name, kind if kind in ("gae", *OWN) else "reinforce", mean, std, whiten, iter(lost)
 
 
 def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
@@ -217,12 +228,12 @@ def _write_common(view: Writing, kind: str, whiten: bool) -> Iterator[Out]:
 
 
 def _write_rlvr(view: Writing) -> Iterator[Out]:
-    kind, mean, std, whiten, lost = _written(view)
+    name, kind, mean, std, whiten, lost = _written(view)
     yield from lost
     used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
     norms = (view.to(f"{SHAPE}.normalize.mean"), view.to(f"{SHAPE}.normalize.std"))
-    by_name = view.get(f"{ADV}.name") in ("grpo", "rloo", "reinforce_plus_plus_baseline")
-    if view.get(f"{ADV}.name") == "grpo" and std == "group":
+    by_name = name in GROUPED
+    if name == "grpo" and std == "group":
         yield Flow(view.path("adv_estimator"), "grpo", (*used, view.to(f"{ADV}.normalize_by_std")), always=True)
     else:
         yield Flow(view.path("adv_estimator"), kind, used, always=True)
@@ -244,11 +255,11 @@ def _write_rlvr(view: Writing) -> Iterator[Out]:
 
 
 def _write_agentic(view: Writing) -> Iterator[Out]:
-    kind, mean, std, whiten, lost = _written(view)
+    chosen, kind, mean, std, whiten, lost = _written(view)
     yield from lost
     used = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"))
-    grouped = view.get(f"{ADV}.name") in ("grpo", "rloo", "reinforce_plus_plus_baseline")
-    shown = "grpo" if view.get(f"{ADV}.name") == "grpo" else kind
+    grouped = chosen in GROUPED
+    shown = "grpo" if chosen == "grpo" else kind
     yield Flow(view.path("adv_estimator"), shown, used, always=True)
     yield from _write_common(view, kind, whiten)
     place, named = view.to(f"{SHAPE}.group_by"), view.get(f"{SHAPE}.group_by")

@@ -350,12 +350,17 @@ SYNC: list[Rule] = [
             ("every_optimizer_steps", "ROLL hands weights over between steps"),
             ("on_stale", "ROLL's asynchronous runs wait rather than drop"),
             ("style", "ROLL hands weights over at fixed steps"),
-            ("method", "ROLL chooses how weights travel by where roles are"),
-            ("timeout", "ROLL waits for a call as long as rpc_timeout says"),
             ("in_flight", "ROLL's engines wait, or go on in asynchronous runs"),
         )
     ],
-    Dropped("sync.args", "ROLL takes transfer_backend, of its own kind"),
+    *[
+        Dropped(f"sync.{name}", reason, idle=True)
+        for name, reason in (
+            ("method", "ROLL chooses how weights travel by where roles are"),
+            ("timeout", "ROLL waits for a call as long as rpc_timeout says"),
+            ("args", "ROLL takes transfer_backend, of its own kind"),
+        )
+    ],
 ]
 
 
@@ -364,7 +369,7 @@ SYNC: list[Rule] = [
 ALWAYS: list[Rule] = [
     Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
     Dropped("batch.shuffle_seed", "ROLL shuffles with seed"),
-    Dropped("batch.balance", "ROLL always balances ranks", True),
+    Dropped("batch.balance", "ROLL always balances ranks", True, idle=True),
     Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
     LOG_PROBS,
     *ROUNDING,

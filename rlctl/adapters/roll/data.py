@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.roll.rewards import domains
+from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import Partly
 from rlctl.documents.paths import KeyPath
@@ -15,7 +16,17 @@ V = "validation"
 SHARES = f"{D}.domain_interleave_probs"
 ANSWER = "ground_truth"
 """The column that ROLL's rewards compare with."""
-COLUMNS = (f"{D}.messages", f"{D}.prompt", f"{D}.tag")
+PIXELS = (f"{D}.image_max_pixels", f"{D}.image_min_pixels")
+"""Keys that only ``start_rlvr_vl_pipeline.py`` reads: a file with them is for it."""
+SEEN = {
+    "prompt_key": "prompt",
+    "answer_key": "reward_model.ground_truth",
+    "tag_key": "data_source",
+    "image_key": "images",
+}
+"""The columns that it reads, whatever the file says."""
+MOST_PIXELS = 4096 * 4096
+"""ROLL's own limit of an image."""
 SAMPLING = ("temperature", "top_p", "top_k")
 
 
@@ -44,9 +55,37 @@ def write_paths(view: Writing, kind: str, key: str, *, listed: bool = True) -> I
 # Prompts of reinforcement learning
 
 
+def _sees(view: Reading) -> bool:
+    """Whether a file is for the pipeline that reads images, by columns of its own."""
+    return view.written(*PIXELS) and view.get(f"{D}.custom_data_kwargs_func") is None
+
+
+def shows(view: Writing) -> bool:
+    """Whether the source itself names a column of images."""
+    return any(
+        source["image_key"] and view.explicit(f"data.train.{index}.image_key")
+        for index, source in enumerate(view.get("data.train"))
+    )
+
+
+def _read_seen(view: Reading) -> Iterator[Flow]:
+    """The columns of the pipeline that reads images; of other names in the file it takes no notice."""
+    named = {f"{D}.messages": "prompt_key", f"{D}.prompt": "prompt_key", f"{D}.tag": "tag_key"}
+    for place in _sources(view):
+        for field, column in SEEN.items():
+            yield Flow((*place, field), column, ())
+    for key, field in named.items():
+        same = view.get(key) == SEEN[field]
+        note = "" if same else f"start_rlvr_vl_pipeline.py reads the column {SEEN[field]}"
+        yield Flow((), None, (view.path(key),), "mapped" if same else "dead", note)
+
+
 def _read_prompts(view: Reading) -> Iterator[Flow]:
     yield from read_paths(view, "train", f"{D}.file_name")
     yield from read_paths(view, "eval", f"{V}.data_args.file_name")
+    if _sees(view):
+        yield from _read_seen(view)
+        return
     column, kind = view.get(f"{D}.messages") or view.get(f"{D}.prompt"), "messages"
     used: tuple[Any, ...] = (view.path(f"{D}.messages"),)
     if not view.get(f"{D}.messages") and view.get(f"{D}.prompt"):
@@ -73,6 +112,9 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
     ]
     if not sources:
         return
+    if shows(view):
+        yield from _write_seen(view, sources)
+        return
     _, _, first = sources[0]
     raw = first["prompt_type"] == "raw"
     for kind, index, source in sources:
@@ -81,6 +123,7 @@ def _write_prompts(view: Writing) -> Iterator[Out]:
             yield Lost(
                 ((*place, "prompt_key"), (*place, "prompt_type")), "ROLL reads one column of prompts in all files"
             )
+            yield from _columns(view, place, source)
             continue
         used = ((*place, "prompt_key"), (*place, "prompt_type"))
         note = "the column must hold chat messages" if source["prompt_type"] == "auto" else ""
@@ -95,11 +138,33 @@ def _columns(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any]) -
     tag = source["tag_key"]
     if tag is not None:
         yield Flow(view.path(f"{D}.tag"), tag, ((*place, "tag_key"),), same=True)
-    if source["answer_key"] not in (None, ANSWER):
-        yield Lost(
-            ((*place, "answer_key"),), f"ROLL's rewards read the column {ANSWER}: rename {source['answer_key']} to it"
-        )
+    answer, used = source["answer_key"], ((*place, "answer_key"),)
+    if answer not in (None, ANSWER) and view.explicit(".".join(map(str, used[0]))):
+        yield Lost(used, f"ROLL's rewards read the column {ANSWER}: rename {answer} to it")
+    else:
+        yield Flow((), None, used, "derived", f"ROLL's rewards read the column {ANSWER}")
     yield from others(view, place, source, {"path", "prompt_key", "prompt_type", "answer_key", "tag_key"})
+
+
+def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]) -> Iterator[Out]:
+    """Rows with images, whose columns have fixed names."""
+    for kind, index, source in sources:
+        place = ("data", kind, index)
+        for field, column in SEEN.items():
+            used: tuple[KeyPath, ...] = ((*place, field),)
+            if source[field] in (None, column):
+                note = f"start_rlvr_vl_pipeline.py reads the column {column}"
+                yield Flow((), None, used, "mapped", note)
+            elif view.explicit(".".join(map(str, used[0]))):
+                reason = f"start_rlvr_vl_pipeline.py reads the column {column}: rename {source[field]} to it"
+                yield Lost(used, reason)
+        yield Flow((), None, ((*place, "prompt_type"), (*place, "source_key")), "mapped", "as the column has it")
+        yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
+    used = (("data", "train", 0, "image_key"),)
+    yield Flow(view.path(f"{D}.messages"), SEEN["prompt_key"], (("data", "train", 0, "prompt_key"),), always=True)
+    if PIXELS[0] not in view.config.extensions.roll:
+        note = "start_rlvr_vl_pipeline.py reads images, up to this size unasked"
+        yield Flow(view.path(PIXELS[0]), MOST_PIXELS, used, "derived", note, always=True)
 
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -112,11 +177,25 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "rejected_key": ("rejected",),
     "prompt_key": ("prompt",),
     "prompt_type": ("auto",),
-    "image_key": (None, "images", "image"),
-    "video_key": (None, "videos", "video"),
-    "audio_key": (None, "audios", "audio"),
 }
 """What ROLL does anyway, or what only names a column that it does not read."""
+MEDIA = {
+    "image_key": "this pipeline of ROLL's reads no images",
+    "video_key": "ROLL reads video by a function of one's own: data_args.custom_data_kwargs_func",
+    "audio_key": "ROLL reads sound by a function of one's own: data_args.custom_data_kwargs_func",
+}
+READ = {
+    "split": "ROLL reads files: name the file of this split",
+    "subset": "ROLL reads files: name the file of this subset",
+}
+"""What picks rows of a hub's data set, which ROLL does not open."""
+ALONE = {
+    **dict.fromkeys(("workflow", "workflow_args"), NO_WORKFLOW),
+    "max_samples": "ROLL reads all rows of a file: cut it",
+}
+"""What one file cannot have for itself."""
+IMITATED = ("response_key", "messages_key")
+"""Columns that only supervised training reads."""
 
 
 def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], handled: set[str]) -> Iterator[Out]:
@@ -132,8 +211,18 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
             yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
         elif field == "name":
             yield Flow((), None, ((*place, field),), "derived", "ROLL names validation sets by their rows' data_source")
+        elif field in READ:
+            yield Lost(((*place, field),), READ[field], idle=True)
+        elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
+            yield Flow((), None, ((*place, field),), "mapped", "nothing is imitated")
+        elif field == "messages_key":
+            reason = "ROLL reads one prompt and one response a row, and no conversations: write a row for each response"
+            yield Lost(((*place, field),), reason)
+        elif field in MEDIA:
+            if view.explicit(".".join(map(str, (*place, field)))):
+                yield Lost(((*place, field),), MEDIA[field])
         else:
-            yield Lost(((*place, field),), f"ROLL has no {field} of one file")
+            yield Lost(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file"))
 
 
 PROMPTS = Code(
@@ -328,8 +417,11 @@ def _supervised_columns(
         else:
             yield Flow(view.path(key), source[field], used, same=True)
     for field, value in fixed.items():
-        if source[field] != value and view.explicit(".".join(map(str, (*place, field)))):
-            yield Lost(((*place, field),), f"ROLL reads the column {value}, not {source[field]}")
+        used = ((*place, field),)
+        if field == "prompt_type" or source[field] == value:
+            yield Flow((), None, used, "mapped", "ROLL puts the text into a message")
+        elif view.explicit(".".join(map(str, used[0]))):
+            yield Lost(used, f"ROLL reads the column {value}: rename {source[field]} to it")
     for field in ("responses_per_prompt", "evaluation_sampling"):
         if field in source:
             yield Flow((), None, ((*place, field),), "mapped", "nothing is drawn in supervised training")

@@ -26,10 +26,12 @@ from rlctl.adapters.roll import (
     worker_notes,
 )
 from rlctl.adapters.roll.helpers import explained, named_by_others
+from rlctl.adapters.roll.needs import needs
 from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
 from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.values import Names
+from rlctl.adapters.writing import ConfigView, Given, Written
 from rlctl.config import Config
 from rlctl.documents import Document
 from rlctl.errors import TranslationError
@@ -38,7 +40,7 @@ ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", 
 MIXED_ROLES = {"reference": "teacher"}
 SFT_ROLES = {"actor_train": "sft_train"}
 OFFLINE_ROLES = {"actor_train": "student", "reference": "teacher"}
-AWAY = ("algorithm", "rollout", "sync", "critic", "rewards", "reward_loop", "buffer", "service", "batch")
+AWAY = ("algorithm", "critic", "rewards", "reward_loop", "batch")
 """Sections that supervised training has nothing for, but what its own rules say."""
 
 
@@ -50,7 +52,13 @@ def _model(*keys: str) -> list[Rule]:
 
 def _away(objective: str, *kept: str) -> list[Rule]:
     reason = f"not part of ROLL's {objective}"
-    found: list[Rule] = [Dropped(f"{name}.**", reason) for name in AWAY if name not in kept]
+    idle = "nothing is rolled out"
+    found: list[Rule] = [
+        algorithm.PRESET,
+        *(Dropped(f"{name}.**", idle, idle=True) for name in ("sync", "buffer", "service", "rollout")),
+        Dropped("batch.balance", "ROLL always balances ranks", idle=True),
+        *(Dropped(f"{name}.**", reason) for name in AWAY if name not in kept),
+    ]
     return [*found, Dropped("critic", reason, None), Dropped("run.**", reason), Dropped("model.**", reason)]
 
 
@@ -216,6 +224,13 @@ class Roll(Dialect):
         found = super().read(document, taken, environment=environment, options=options, restored=restored)
         explained(found.report, document)
         return found
+
+    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+        """Write a config; what ROLL asks of its data is told where the data was made for another framework."""
+        written = super().write_one(given, version, options)
+        view = ConfigView(given, version_of(version), options)
+        written.findings += needs(view, self.kind_for(given.config, version))
+        return written
 
     def ordered(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """As any dialect, and the keys of each worker in the order of ROLL's examples."""

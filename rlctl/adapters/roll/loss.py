@@ -147,7 +147,8 @@ def _write_other(view: Writing, loss: Mapping[str, Any], agentic: bool) -> Any:
     elif "." in kind and kind.startswith("roll"):
         yield Flow(view.path(CLASS), kind, used, always=True)
     elif kind != "kimi15":
-        yield Lost(used, f"ROLL has no loss {kind}; its clipped loss is written")
+        places = (*used, (*to, "args"), *((*to, "args", key) for key in args))
+        yield Lost(places, f"ROLL has no loss {kind}; its clipped loss is written")
         return None
     for key, value in args.items():
         if key in (*CLIPS, "dual_clip_loss"):

@@ -249,12 +249,13 @@ RULES: list[Rule] = [
         for name, reason in (
             ("exclude_modules", "ROLL names the modules that get adapters only"),
             ("adapter_path", "ROLL starts adapters from zero"),
-            ("name", "ROLL does not name adapters"),
             ("base_model", "ROLL does not name the base model"),
             ("dtype", "ROLL's adapters are float32, unless autocast_adapter_dtype is false"),
             ("merge_for_rollout", "ROLL sends the adapter"),
         )
     ],
+    Dropped("model.lora.name", "ROLL does not name adapters", idle=True),
+    Dropped("model.stage_in_shared_memory", "ROLL loads from the folder", idle=True),
     Dropped("model.trust_remote_code", "ROLL always runs code that comes with a model", True, matters=True),
     *[
         Dropped(f"model.{name}", reason)
@@ -263,7 +264,6 @@ RULES: list[Rule] = [
             ("rope.theta", "ROLL takes the model's own"),
             ("rope.scaling", "ROLL takes the model's own"),
             ("import_modules", "ROLL imports no modules for a model"),
-            ("stage_in_shared_memory", "ROLL loads from the folder"),
             ("modality", "ROLL goes by the model and by the script that starts the run"),
             ("multi_token_prediction", "ROLL has mtp_training_mode, of its own kind"),
             ("tinker.**", "Tinker is Trinity's"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.adapters.roll.strategies import (
     engine,
     is_engine,
     is_strategy,
 )
+from rlctl.adapters.roll.warmup import ticks, warmup
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
 from rlctl.adapters.rules import (
     ABSENT,
@@ -18,7 +18,6 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
-    How,
     InexpressibleError,
     K,
     Key,
@@ -134,42 +133,15 @@ def _clip(to: str) -> Rule:
     return Code(f"gradient limit of {to}", (K("max_grad_norm", 1.0),), (own,), read, write)
 
 
-def _ticks(key: str, to: str) -> Code:
-    """Optimizer steps, which move ROLL's schedule; ticks of whole steps are multiplied by the optimizer steps of one."""
-
-    def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(view.to(to), Off(0).read(view.get(key), view), (view.path(key),))
-
-    def write(view: Writing) -> Iterator[Out]:
-        value, times = view.get(to), _optimizer_steps_of_tick(view)
-        if isinstance(value, int):
-            how: How = "derived" if times > 1 else "mapped"
-            note = f"{value} steps x {times} optimizer steps" if times > 1 else ""
-            yield Flow(view.path(key), value * times, (view.to(to),), how, note)
-        elif value is None:
-            yield Flow(view.path(key), 0, (view.to(to),))
-
-    return Code(key, (K(key, 0),), (to,), read, write, "in optimizer steps")
-
-
-def _optimizer_steps_of_tick(view: Writing) -> int:
-    if view.get("train.learning_rate_schedule.tick") == "optimizer_step":
-        return 1
-    return arithmetic.optimizer_steps_per_step(view.config)
-
-
 def schedule(worker: str, to: str) -> list[Rule]:
     """How the learning rate of a training worker moves: once an optimizer step."""
-    t, c = f"{worker}.training_args.", f"{to}.learning_rate_schedule."
+    c = f"{to}.learning_rate_schedule."
     kwargs = f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs."
     floor = _floor(worker, to, kwargs)
     return [
         _shape(worker, to),
         When(
-            (
-                _ticks(f"{t}warmup_steps", f"{c}warmup.ticks"),
-                Key(f"{t}warmup_ratio", f"{c}warmup.ratio", 0.0, Off(0.0)),
-            ),
+            (warmup(worker, to),),
             lambda view: not _never_warms(view, worker),
             lambda view: True,
             "Transformers' constant schedule has no warm-up; constant_with_warmup has",
@@ -178,8 +150,8 @@ def schedule(worker: str, to: str) -> list[Rule]:
             (
                 Key(f"{kwargs}init_lr", f"{c}warmup.start", ABSENT),
                 floor,
-                _ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
-                _ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
+                ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
+                ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
                 Key(
                     f"{kwargs}lr_wsd_decay_style",
                     f"{c}wsd_decay",
@@ -192,15 +164,13 @@ def schedule(worker: str, to: str) -> list[Rule]:
             is_engine("megatron", f"{to}.engine"),
             "ROLL's FSDP2 hands the schedule no arguments",
         ),
+        _ends(worker, to),
         Dropped(
             f"{c}tick", "ROLL moves the schedule once an optimizer step; the ticks are multiplied", "optimizer_step"
         ),
         *[
             Dropped(f"{c}{name}", reason)
             for name, reason in (
-                ("warmup.start", "ROLL's FSDP2 warms up from 0"),
-                ("min_ratio", "ROLL's FSDP2 schedules end at 0"),
-                ("min_learning_rate", "ROLL's FSDP2 schedules end at 0"),
                 ("decay_ticks", "ROLL's FSDP2 schedules end with the run"),
                 ("wsd_decay_ticks", "only Megatron has this schedule"),
                 ("wsd_decay", "only Megatron has this schedule"),
@@ -210,6 +180,32 @@ def schedule(worker: str, to: str) -> list[Rule]:
             )
         ],
     ]
+
+
+def _ends(worker: str, to: str) -> Code:
+    """Where FSDP2's schedule begins and ends, which is 0 for all that move."""
+    c = f"{to}.learning_rate_schedule."
+    fills = (f"{c}warmup.start", f"{c}min_ratio", f"{c}min_learning_rate")
+
+    def write(view: Writing) -> Iterator[Out]:
+        moving = view.get(f"{c}name")
+        if isinstance(moving, Absent) or engine_written(view, f"{to}.engine") == "megatron":
+            return
+        warms = view.get(f"{c}warmup.ticks") or view.get(f"{c}warmup.ratio")
+        begins, *ends = fills
+        if view.get(begins) and warms:
+            yield Lost((view.to(begins),), "ROLL's FSDP2 warms up from 0")
+        else:
+            yield Flow((), None, (view.to(begins),), "mapped", "ROLL's FSDP2 warms up from 0")
+        for end in ends:
+            if view.get(end) and moving != "constant":
+                yield Lost((view.to(end),), "ROLL's FSDP2 schedules end at 0")
+            else:
+                yield Flow(
+                    (), None, (view.to(end),), "mapped", "nothing falls" if moving == "constant" else "it ends at 0"
+                )
+
+    return Code(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
 
 
 def _is_wsd(c: str) -> Any:
@@ -365,7 +361,7 @@ def memory(worker: str, to: str) -> list[Rule]:
         Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
         _padding(worker, to),
         *[
-            Dropped(f"{c}{name}", reason)
+            Dropped(f"{c}{name}", reason, idle=True)
             for name, reason in (
                 ("offload_activations", "ROLL keeps activations on the device"),
                 ("entropy_chunked", "ROLL computes the entropy whole"),
@@ -373,8 +369,8 @@ def memory(worker: str, to: str) -> list[Rule]:
                 ("empty_cache", "ROLL always empties the cache between phases"),
             )
         ],
-        Dropped(f"{to}.fused_kernels.**", "ROLL has no such kernels"),
-        Dropped(f"{to}.compile", "ROLL does not compile"),
+        Dropped(f"{to}.fused_kernels.**", "ROLL has no such kernels", idle=True),
+        Dropped(f"{to}.compile", "ROLL does not compile", idle=True),
         Dropped(f"{to}.seed", "ROLL seeds every role with seed", None),
     ]
 
@@ -401,7 +397,7 @@ def _recompute(worker: str, to: str) -> Code:
         if engine_written(view, f"{to}.engine") != "megatron":
             yield Flow(view.path(key), not value, used)
         elif view.explicit(own) and value != (view.get(granularity) != "none"):
-            yield Lost(used, "Megatron goes by train.engine.recompute_granularity; no number changes")
+            yield Lost(used, "Megatron goes by train.engine.recompute_granularity", idle=True)
         else:
             yield Flow((), None, used, "mapped", "Megatron goes by recompute_granularity")
 
@@ -425,7 +421,7 @@ def _padding(worker: str, to: str) -> Code:
         if engine_written(view, f"{to}.engine") == "megatron":
             yield Flow(view.path(key), value, used)
         elif value and view.explicit(own):
-            yield Lost(used, "ROLL's FSDP2 computes padding; no number changes")
+            yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)
         else:
             yield Flow((), None, used, "derived", "ROLL's FSDP2 computes padding; no number changes")
 

@@ -179,7 +179,7 @@ RULES: list[Rule] = [
         _write,
         "nodes = devices / num_gpus_per_node",
     ),
-    Dropped("placement.device", "ROLL runs on the accelerators it finds"),
-    Dropped("placement.cpus_per_worker", "ROLL decides it"),
+    Dropped("placement.device", "ROLL runs on the accelerators it finds", idle=True),
+    Dropped("placement.cpus_per_worker", "ROLL decides it", idle=True),
     Dropped("placement.roles{}.**", "ROLL counts these from the device numbers"),
 ]

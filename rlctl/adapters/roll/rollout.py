@@ -323,6 +323,14 @@ def _write_stop(view: Writing) -> Iterator[Out]:
     yield Flow(view.path(f"{G}.include_stop_str_in_output"), kept, used, same=True, always=there, quiet=not there)
 
 
+def _write_seed(view: Writing) -> Iterator[Out]:
+    seed, run, used = view.get("rollout.sampling.seed"), view.get("run.seed"), (view.to("rollout.sampling.seed"),)
+    if seed in (None, run):
+        yield Flow((), None, used, "mapped", "the run's seed, which ROLL gives its engines, too")
+    elif view.explicit("rollout.sampling.seed"):
+        yield Lost(used, f"ROLL gives its engines the run's seed, {run}")
+
+
 SAMPLING: list[Rule] = [
     Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, always=True),
     Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, always=True),
@@ -338,12 +346,22 @@ SAMPLING: list[Rule] = [
     ),
     Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
     Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
-    Dropped("rollout.sampling.seed", "ROLL seeds its engines with seed", None),
+    Code(
+        "engines' seed",
+        (),
+        ("rollout.sampling.seed",),
+        lambda view: iter([Flow(view.to("rollout.sampling.seed"), None, ())]),
+        _write_seed,
+    ),
     *[
         Dropped(f"rollout.sampling.{name}", "ROLL hands the engine no such setting")
         for name in ("min_p", "min_response_tokens", "ignore_eos")
     ],
 ]
+NO_WORKFLOW = (
+    "ROLL has environments instead of workflows, in agentic runs: write one and name it in custom_envs; "
+    "without them each prompt is asked once and its answer scored by rewards"
+)
 RULES: list[Rule] = [
     Code(
         "engine",
@@ -368,8 +386,17 @@ RULES: list[Rule] = [
     ),
     *SAMPLING,
     *[Dropped(f"rollout.engine.{name}", "ROLL calls no endpoint") for name in ("base_url", "model", "api_key")],
-    Dropped(f"{M}sleep", "ROLL's engines always sleep while others compute"),
-    Dropped("rollout.timeouts.**", "ROLL waits for its responses up to rpc_timeout"),
+    Dropped(f"{M}sleep", "ROLL's engines always sleep while others compute", idle=True),
+    Dropped("rollout.timeouts.**", "ROLL waits for its responses up to rpc_timeout", idle=True),
+    *[
+        Dropped(f"rollout.{name}", reason, idle=True)
+        for name, reason in (
+            ("runners_per_engine", "ROLL's workers are asynchronous"),
+            ("report_every", "ROLL reports with its metrics"),
+            ("log_responses", "ROLL keeps responses where rollout_dump_dir is set"),
+            ("log_evaluation_responses", "ROLL sends no responses to trackers"),
+        )
+    ],
     *[
         Dropped(f"rollout.{name}", reason)
         for name, reason in (
@@ -377,18 +404,18 @@ RULES: list[Rule] = [
             ("agent.**", "ROLL's agents are its environment managers"),
             ("auxiliary_models.**", "ROLL serves models for its rewards only"),
             ("openai_server.**", "ROLL has no such endpoint"),
-            ("workflow", "ROLL's workflows are its environment managers"),
-            ("evaluation_workflow", "ROLL's workflows are its environment managers"),
-            ("workflow_args", "ROLL's workflows are its environment managers"),
-            ("runners_per_engine", "ROLL's workers are asynchronous"),
-            ("report_every", "ROLL reports with its metrics"),
-            ("log_responses", "ROLL keeps responses where rollout_dump_dir is set"),
-            ("log_evaluation_responses", "ROLL sends no responses to trackers"),
+            ("workflow", NO_WORKFLOW),
+            ("evaluation_workflow", NO_WORKFLOW),
+            ("workflow_args", NO_WORKFLOW),
         )
     ],
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL keeps training responses only"),
     Dropped("rollout.environment", "ROLL's variables are those of a role: environment.role_variables"),
+    *[
+        Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
+        for name in ("name", "label", "capacity", "read_timeout", "log_path")
+    ],
     Dropped("buffer.**", "ROLL has no buffer between rollout and training but its scheduler's queue"),
     Dropped("service.**", "ROLL has no helper services"),
 ]

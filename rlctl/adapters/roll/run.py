@@ -156,7 +156,7 @@ def _write_resume(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used[:1])
         return
     if path is not None:
-        yield Lost(used[1:], f"ROLL takes a path or a switch; checkpoint.resume is {kind}")
+        yield Lost(used[1:], f"the path is not read where checkpoint.resume is {kind}", idle=True)
     if kind == "auto" and not _finds_newest(view):
         reason = (
             "ROLL finds no checkpoint by itself, as it adds the time to their folder: name it in resume_from_checkpoint"
@@ -362,7 +362,7 @@ def _project(view: Writing, kind: str) -> Iterator[Out]:
             (*view.path(T), "project"), view.get("run.project"), used, same=True, always=view.explicit("run.project")
         )
     elif view.explicit("run.project"):
-        yield Lost(used, f"ROLL tells a project only to {', '.join(PROJECTS)}")
+        yield Lost(used, f"ROLL tells a project only to {', '.join(PROJECTS)}", idle=True)
 
 
 TRACKING = Code(
@@ -495,7 +495,7 @@ ENVIRONMENT: list[Rule] = [
     ),
     Key("profiler_output_dir", "profiling.folder", "./output/profiler"),
     *[
-        Dropped(f"profiling.{name}", "ROLL's profiler takes no such setting")
+        Dropped(f"profiling.{name}", "ROLL's profiler takes no such setting", idle=True)
         for name in (
             "steps",
             "continuous",
@@ -522,12 +522,13 @@ ENVIRONMENT: list[Rule] = [
     Key("rpc_timeout", "environment.ray.rpc_timeout", 3600, Seconds()),
     Key("actor_train.backend_timeout", "environment.ray.backend_timeout", 30, Minutes()),
     *[
+        Dropped(f"environment.{name}", "ROLL has no such key", idle=True)
+        for name in ("log_level", "logs_by_node", "device_memory_check")
+    ],
+    *[
         Dropped(f"environment.{name}", "ROLL has no such key")
         for name in (
-            "log_level",
-            "logs_by_node",
             "plugins",
-            "device_memory_check",
             "ray.address",
             "ray.namespace",
             "ray.num_cpus",
@@ -545,7 +546,7 @@ RUN: list[Rule] = [
         "run.mode",
         "what runs is chosen by ROLL's start script, not by a key: start_*_rollout_pipeline.py only evaluates",
     ),
-    Dropped("run.group", "ROLL's trackers take no group"),
+    Dropped("run.group", "ROLL's trackers take no group", idle=True),
     Code(
         "rollout mock",
         (K("rollout_mock.enable", False), K("rollout_mock.mode", "dump"), K("rollout_mock.dump_dir", ABSENT)),

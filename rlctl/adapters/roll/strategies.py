@@ -277,13 +277,18 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
         ),
         _deepspeed(worker, to),
         *[
-            Dropped(f"{to}.{name}", reason)
+            Dropped(f"{to}.{name}", reason, idle=True)
             for name, reason in (
                 ("forward_prefetch", "ROLL's FSDP2 has no prefetch"),
                 ("wrap_min_parameters", "ROLL wraps layers by their class"),
+                ("bridge", "ROLL converts weights with its own adapter"),
+            )
+        ],
+        *[
+            Dropped(f"{to}.{name}", reason)
+            for name, reason in (
                 ("moe.freeze_router", "ROLL freezes modules by name: model.freeze"),
                 ("checkpoint_path", "ROLL starts from Hugging Face weights"),
-                ("bridge", "ROLL converts weights with its own adapter"),
                 ("optimizer_overrides", "ROLL hands Megatron's optimizer a fixed set of arguments"),
                 ("args", "another engine's settings"),
             )
@@ -356,7 +361,7 @@ def _deepspeed(worker: str, to: str) -> Code:
 
     def write(view: Writing) -> Iterator[Out]:
         if view.get(f"{to}.source_args"):
-            yield Lost((view.to(f"{to}.source_args"),), "ROLL no longer has DeepSpeed")
+            yield Lost((view.to(f"{to}.source_args"),), "ROLL hands FSDP2 no such settings")
 
     return Code(f"ZeRO of {worker}", own, (f"{to}.source_args", f"{to}.reshard_after_forward"), read, write)
 
@@ -389,8 +394,11 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
             if infers and view.config.algorithm.objective.choice == "dpo":
                 yield Flow((), None, used, "derived", "is_offload_states moves all roles, or none")
                 continue
-            if value != does and view.explicit(key):
-                yield Lost(used, "ROLL always moves an idle role to CPU memory; no number changes")
+            if key == gradients and (infers or engine_written(view, to) != "megatron"):
+                reason = "a reference has no gradients" if infers else "ROLL's FSDP2 moves the parameters only"
+                yield Lost(used, reason, idle=True)
+            elif value != does and view.explicit(key):
+                yield Lost(used, "ROLL always moves an idle role to CPU memory", idle=True)
             else:
                 yield Flow((), None, used, "mapped", "ROLL moves an idle role to CPU memory")
 

@@ -82,12 +82,11 @@ RULES: list[Rule] = [
     ),
     *EVALUATION,
     LOG_PROBS,
-    Dropped("batch.shuffle", "one optimizer step is a step"),
+    Dropped("batch.shuffle", "one optimizer step is a step", idle=True),
     Dropped("batch.**", "ROLL's supervised training takes one optimizer step a step"),
     Dropped("schedule.**", "not part of supervised training"),
-    Dropped("sync.**", "nothing is rolled out"),
-    Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long"),
-    Dropped("model.max_context_tokens", "ROLL's limit is sequence_length"),
+    Dropped("data.max_prompt_tokens", "ROLL drops rows whose whole sequence is too long", idle=True),
+    Dropped("model.max_context_tokens", "ROLL's limit is sequence_length", idle=True),
 ]
 EPOCHS = Code(
     "epochs",

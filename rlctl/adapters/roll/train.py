@@ -303,14 +303,16 @@ _types = tuple(
         "strategy_args.strategy_config.reduce_dtype",
     )
 )
+ENGINE = engine(REF, "reference.engine", infers=True, default=ABSENT)
 REFERENCE: list[Rule] = [
     Following(
         (
-            *engine(REF, "reference.engine", infers=True, default=ABSENT),
+            *(rule for rule in ENGINE if not isinstance(rule, Dropped)),
             always_offloads(REF, "reference.engine", infers=True),
         ),
         (named(REF, "train.engine", infers=True, default=ABSENT), *sizes(REF, "train.engine")),
     ),
+    *(rule for rule in ENGINE if isinstance(rule, Dropped)),
     Code(
         "number types of the reference",
         _types,
@@ -326,7 +328,7 @@ REFERENCE: list[Rule] = [
         _write_attention,
     ),
     forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
-    Dropped("reference.compile", "ROLL does not compile", None),
+    Dropped("reference.compile", "ROLL does not compile", None, idle=True),
     Dropped("reference.model.**", "ROLL has no such key for the reference"),
 ]
 

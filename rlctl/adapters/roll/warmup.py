@@ -1,0 +1,153 @@
+"""ROLL: counts of optimizer steps, which move its schedule, and the warm-up, which may be a share of them.
+
+ROLL takes a share of the run's optimizer steps and rounds it up; others round it down. Where the two differ the steps themselves
+go on, and the share is kept for the way back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.roll.numbers import is_number
+from rlctl.adapters.roll.workers import data_parallel
+from rlctl.adapters.rules import Absent, Code, Flow, How, K, Out, Reading, Writing
+from rlctl.adapters.values import Off, rows
+
+ROUNDS = "ROLL rounds it up to whole optimizer steps, others down"
+EXACT = 1e-9
+"""What a product of a share and a count may be off by, as 0.07 x 100 is."""
+
+
+def ticks(key: str, to: str) -> Code:
+    """Optimizer steps; ticks of whole steps are multiplied by the optimizer steps of one."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(to), Off(0).read(view.get(key), view), (view.path(key),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        yield from _write_ticks(view, key, to)
+
+    return Code(key, (K(key, 0),), (to,), read, write, "in optimizer steps")
+
+
+def _write_ticks(view: Writing, key: str, to: str) -> Iterator[Out]:
+    value, times = view.get(to), _optimizer_steps_of_tick(view)
+    if isinstance(value, int):
+        how: How = "derived" if times > 1 else "mapped"
+        note = f"{value} steps x {times} optimizer steps" if times > 1 else ""
+        yield Flow(view.path(key), value * times, (view.to(to),), how, note)
+    elif value is None:
+        yield Flow(view.path(key), 0, (view.to(to),))
+
+
+def _optimizer_steps_of_tick(view: Writing) -> int:
+    if view.get("train.learning_rate_schedule.tick") == "optimizer_step":
+        return 1
+    return arithmetic.optimizer_steps_per_step(view.config)
+
+
+def warmup(worker: str, to: str) -> Code:
+    """How long a training worker warms up: ``warmup_steps``, or a share of its optimizer steps where that is 0."""
+    steps, share = f"{worker}.training_args.warmup_steps", f"{worker}.training_args.warmup_ratio"
+    own, part = f"{to}.learning_rate_schedule.warmup.ticks", f"{to}.learning_rate_schedule.warmup.ratio"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        used, ratio = (view.path(share),), Off(0.0).read(view.get(share), view)
+        count = Off(0).read(view.get(steps), view)
+        if count is not None or not is_number(ratio):
+            yield Flow(view.to(own), count, (view.path(steps),))
+            yield Flow(view.to(part), None if count is not None else ratio, used, "mapped", same=False)
+            return
+        total, others = _updates_read(view, worker)
+        if total is None or _up(ratio * total) == _down(ratio * others):
+            yield Flow(view.to(own), None, (view.path(steps),))
+            yield Flow(view.to(part), ratio, used, note="" if total is not None else ROUNDS, same=True)
+            return
+        note = f"{ratio:g} of {total} optimizer steps; {ROUNDS}"
+        yield Flow(view.to(own), _up(ratio * total), used, "derived", note)
+        yield Flow(("extensions", "roll", _kept(view, share)), ratio, used)
+
+    def write(view: Writing) -> Iterator[Out]:
+        ratio, count = view.get(part), view.get(own)
+        if isinstance(count, Absent):
+            return
+        if isinstance(count, int) or not is_number(ratio):
+            yield from _write_own(view, count, steps, own, share)
+            return
+        used, total = (view.to(part),), _updates_written(view, worker)
+        if total is None:
+            yield Flow(view.path(share), ratio, used, note=ROUNDS, same=True)
+            return
+        times = _optimizer_steps_of_tick(view)
+        exact = _down(ratio * (total // times)) * times
+        if exact == _up(ratio * total):
+            yield Flow(view.path(share), ratio, used, same=True)
+        elif exact:
+            note = f"{ratio:g} of {total} optimizer steps, which ROLL would round up to {_up(ratio * total)}"
+            yield Flow(view.path(steps), exact, used, "derived", note, always=True)
+        else:
+            yield Flow(view.path(share), 0.0, used, "derived", f"{ratio:g} of {total} optimizer steps is none")
+
+    keys = (K(steps, 0), K(share, 0.0))
+    return Code(f"warm-up of {worker}", keys, (own, part), read, write, "ROLL rounds a share up")
+
+
+def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> Iterator[Out]:
+    """Warm-up by steps; where they are those of a share that ROLL's own file had, that share is put back instead."""
+    ratio: Any = view.config.extensions.roll.get(_kept(view, share))
+    worker = steps.partition(".")[0]
+    total = _updates_written(view, worker) if is_number(ratio) else None
+    if total is not None and count == _up(ratio * total):
+        yield Flow((), None, (view.to(own),), "derived", f"{ratio:g} of {total} optimizer steps, rounded up")
+        return
+    yield from _write_ticks(view, steps, own)
+    if ratio is not None:
+        yield Flow(view.path(share), 0.0, (view.to(own),), "derived", "warmup_steps decides", always=True)
+
+
+def _kept(view: Reading | Writing, key: str) -> str:
+    return ".".join(str(part) for part in view.path(key))
+
+
+def _up(value: float) -> int:
+    return math.ceil(value - EXACT)
+
+
+def _down(value: float) -> int:
+    return math.floor(value + EXACT)
+
+
+def _updates_read(view: Reading, worker: str) -> tuple[int | None, int]:
+    """The optimizer steps of the run: as ROLL counts them, the rests of all steps together, and as they are taken.
+
+    The first is None where they hang on the length of the data.
+    """
+    steps, ranks = view.get("max_steps"), data_parallel(view, worker)
+    prompts, epochs = view.get("rollout_batch_size"), 1 if worker == "critic" else view.get("ppo_epochs")
+    agentic = view.written("train_env_manager") or view.written("custom_envs")
+    group = 1 if agentic else view.get("num_return_sequences_in_group")
+    arguments = f"{worker}.training_args."
+    own = [view.get(f"{arguments}{name}") for name in ("per_device_train_batch_size", "gradient_accumulation_steps")]
+    counts = [count for count in (steps, prompts, epochs, group, *own, ranks) if isinstance(count, int) and count > 0]
+    if view.get("actor_infer.strategy_args.strategy_name") is None or len(counts) < 7:
+        return None, 0
+    steps, prompts, epochs, group, each, times, ranks = counts
+    each *= times
+    total = max(1, steps * prompts * group * epochs // each) // ranks
+    return total, steps * -(-prompts * group // (each * ranks)) * epochs
+
+
+def _updates_written(view: Writing, worker: str) -> int | None:
+    """The same of the config that is written; None where it hangs on data of unknown length."""
+    config = view.config
+    steps = arithmetic.total_steps(config, rows(view.options))
+    if config.algorithm.objective.choice != "rl" or steps is None:
+        return None
+    mini = arithmetic.mini_batch_responses(config)
+    epochs = config.batch.ppo_epochs
+    if worker == "critic":
+        mini, epochs = view.get("critic.mini_batch_responses") or mini, 1
+    return max(1, steps * arithmetic.responses_per_step(config) * epochs // mini)

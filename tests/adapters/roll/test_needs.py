@@ -1,0 +1,186 @@
+"""What ROLL asks of data and rewards that were made for another framework is told, once and by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl import convert
+from rlctl.report import Bucket, Finding, Report
+
+from .files import bucket, entry, read, roll, written
+
+VERL = """
+data: {{train_files: train.parquet, val_files: test.parquet{data}}}
+actor_rollout_ref: {{model: {{path: org/model}}, rollout: {{name: vllm, n: 8}}}}
+algorithm: {{adv_estimator: grpo}}
+trainer: {{total_training_steps: 10, n_gpus_per_node: 8}}
+"""
+TRINITY = """
+algorithm: {{algorithm_type: {kind}, repeat_times: 8}}
+model: {{model_path: org/model}}
+cluster: {{node_num: 1, gpu_per_node: 8}}
+buffer: {{total_steps: 10, batch_size: 64, {buffer}}}
+"""
+TASKS = "explorer_input: {taskset: {path: openai/gsm8k, storage_type: file, subset_name: main, split: train}}"
+ROWS = "trainer_input: {experience_buffer: {path: rows.jsonl, storage_type: file, format: %s}}"
+
+
+def _converted(text: str, dialect: str, target: str = "roll") -> tuple[dict[str, Any], Report]:
+    found = convert(text, target, dialect=dialect)
+    assert found.text is not None, [finding.message for finding in found.report.errors]
+    return yaml.safe_load(found.text), found.report
+
+
+def _told(report: Report, code: str) -> Finding | None:
+    found = [finding for finding in report.findings if finding.code == code]
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def test_columns_of_verl_are_told_once_with_those_that_roll_reads() -> None:
+    _, report = _converted(VERL.format(data=""), "verl")
+    told = _told(report, "data-columns")
+    assert told is not None
+    for column in ("'prompt'", "'tag'", "'ground_truth'"):
+        assert column in told.message
+    assert "math_rule" in told.hint
+    assert not [finding for finding in report.findings if "answer_key" in finding.message]
+
+
+def test_a_hub_name_is_no_file_for_roll() -> None:
+    _, report = _converted(TRINITY.format(kind="grpo", buffer=TASKS), "trinity")
+    told = _told(report, "data-files")
+    assert told is not None
+    assert "'openai/gsm8k' (main, train)" in told.message
+    for key in ("split", "subset_name"):
+        assert bucket(report, f"buffer.explorer_input.taskset.{key}") is Bucket.CARRIED
+
+
+def test_rolls_own_file_is_told_nothing() -> None:
+    _, report = _converted(roll(actor_train__data_args__file_name=["train.jsonl"]), "roll")
+    assert not {"data-columns", "data-files", "start-script"} & {finding.code for finding in report.findings}
+
+
+def test_conversations_are_no_rows_of_rolls_sft() -> None:
+    _, report = _converted(TRINITY.format(kind="sft", buffer=ROWS % "{messages_key: messages}"), "trinity")
+    told = _told(report, "data-columns")
+    assert told is not None
+    assert "conversations in 'messages'" in told.message
+    assert "prompt_key" in told.hint
+    key = "buffer.trainer_input.experience_buffer.format.messages_key"
+    assert bucket(report, key) is Bucket.UNSUPPORTED
+    assert "no conversations" in entry(report, key).note
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_what_chooses_the_pipeline_is_not_lost(kind: str) -> None:
+    form = "{prompt_type: plaintext, prompt_key: instruction, response_key: output}"
+    _, report = _converted(TRINITY.format(kind=kind, buffer=ROWS % form), "trinity")
+    assert bucket(report, "algorithm.algorithm_type") is Bucket.DERIVED
+    assert bucket(report, "buffer.trainer_input.experience_buffer.format.prompt_type") is Bucket.MAPPED
+    assert _told(report, "data-columns") is None
+
+
+def test_the_prompt_of_a_pair_is_an_instruction() -> None:
+    form = "{prompt_type: plaintext, prompt_key: question}"
+    _, report = _converted(TRINITY.format(kind="dpo", buffer=ROWS % form), "trinity")
+    told = _told(report, "data-columns")
+    assert told is not None
+    assert "'question'" in told.message
+
+
+# Images
+
+
+def test_a_run_with_images_is_for_the_script_that_reads_them() -> None:
+    values, report = _converted(VERL.format(data=", image_key: images"), "verl")
+    told = _told(report, "start-script")
+    assert told is not None
+    assert "start_rlvr_vl_pipeline.py" in told.message
+    assert values["actor_train"]["data_args"]["image_max_pixels"] == 4096 * 4096
+    assert entry(report, "data.image_key").targets == (("actor_train.data_args.image_max_pixels", 4096 * 4096),)
+    assert _told(report, "data-columns") is None
+
+
+def test_a_column_of_images_with_another_name_has_to_be_renamed() -> None:
+    _, report = _converted(VERL.format(data=", image_key: pictures"), "verl")
+    assert bucket(report, "data.image_key") is Bucket.UNSUPPORTED
+    assert "rename pictures" in entry(report, "data.image_key").note
+
+
+def test_a_run_without_images_is_for_the_usual_script() -> None:
+    values, report = _converted(VERL.format(data=""), "verl")
+    assert _told(report, "start-script") is None
+    assert "image_max_pixels" not in values["actor_train"]["data_args"]
+
+
+def test_a_file_of_the_pipeline_with_images_has_its_fixed_columns() -> None:
+    config, report = read(actor_train__data_args__image_max_pixels=1048576, actor_train__data_args__messages="chat")
+    source = config.data.train[0]
+    assert (source.prompt_key, source.image_key) == ("prompt", "images")
+    assert (source.answer_key, source.tag_key) == ("reward_model.ground_truth", "data_source")
+    assert bucket(report, "actor_train.data_args.messages") is Bucket.DEAD
+
+
+def test_images_come_back_with_their_limit() -> None:
+    values, _ = _converted(roll(actor_train__data_args__image_max_pixels=1048576), "roll")
+    assert values["actor_train"]["data_args"]["image_max_pixels"] == 1048576
+
+
+# What no result hangs on is carried; what is lost says what is written instead
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("train__memory__remove_padding", True),
+        ("train__engine", {"name": "fsdp2", "offload": "none"}),
+        ("train__compile", False),
+        ("sync__method", "nccl"),
+        ("rollout__timeouts__response", 60.0),
+        ("run__group", "mine"),
+    ],
+)
+def test_what_changes_no_result_is_carried(key: str, value: Any) -> None:
+    _, report = written(**{key: value})
+    name = key.replace("__", ".") + (".offload" if isinstance(value, dict) else "")
+    assert bucket(report, name) is Bucket.CARRIED
+
+
+def test_the_engines_seed_is_the_runs() -> None:
+    _, report = written(run__seed=7, rollout__sampling__seed=7)
+    assert bucket(report, "rollout.sampling.seed") is Bucket.MAPPED
+    _, report = written(run__seed=7, rollout__sampling__seed=8)
+    assert bucket(report, "rollout.sampling.seed") is Bucket.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("step_wise_grpo", {"adv_estimator": "grpo"}),
+        ("opmd", {"adv_estimator": "reinforce", "norm_mean_type": "group", "norm_std_type": None}),
+        ("remax", {"adv_estimator": "reinforce"}),
+    ],
+)
+def test_an_estimator_that_roll_has_not_becomes_the_nearest(kind: str, expected: dict[str, Any]) -> None:
+    values, report = written(algorithm__advantage={"name": "other", "kind": kind})
+    assert {
+        key: values[key] for key in values if key in ("adv_estimator", "norm_mean_type", "norm_std_type")
+    } == expected
+    assert bucket(report, "algorithm.advantage.kind") is Bucket.UNSUPPORTED
+
+
+def test_a_loss_that_roll_has_not_takes_its_arguments_with_it() -> None:
+    loss = {"name": "other", "kind": "dppo_tv", "args": {"clip_ratio_low": 0.15}}
+    _, report = written(algorithm__policy_loss=loss)
+    assert "ROLL has no loss dppo_tv" in entry(report, "algorithm.policy_loss.args.clip_ratio_low").note
+
+
+@pytest.mark.parametrize(("warmup", "lost"), [({"start": 1e-7}, False), ({"start": 1e-7, "ticks": 5}, True)])
+def test_where_a_warm_up_starts_matters_where_there_is_one(warmup: dict[str, Any], lost: bool) -> None:
+    _, report = written(train__learning_rate_schedule={"name": "cosine", "warmup": warmup})
+    start = bucket(report, "train.learning_rate_schedule.warmup.start")
+    assert (start is Bucket.UNSUPPORTED) is lost
