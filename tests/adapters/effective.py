@@ -215,6 +215,7 @@ def verl(v: Values) -> Numbers:
     steps = _first(v.get("trainer.total_training_steps"), None if epochs is None else epochs * (v.rows // prompts))
     loss = v.get(f"{actor}.policy_loss.loss_mode", "vanilla")
     aggregation = v.get(f"{actor}.loss_agg_mode", "token-mean")
+    fixed = ("sapo",) if v.version >= (0, 9) else ("gspo", "sapo")  # 0.9.1 hands gspo its mode
     both = v.get(f"{actor}.clip_ratio", 0.2)
     low, high = (v.get(f"{actor}.clip_ratio_{side}", 0.2) for side in ("low", "high"))
     drawn = (
@@ -263,7 +264,7 @@ def verl(v: Values) -> Numbers:
             else None
         ),
         dual_clip=_off(v.get(f"{actor}.clip_ratio_c", 3.0)) if loss == "vanilla" else None,
-        aggregation="seq_mean_token_mean" if loss in ("gspo", "sapo") else AGGREGATIONS[aggregation],
+        aggregation="seq_mean_token_mean" if loss in fixed else AGGREGATIONS[aggregation],
     )
     return sheet.numbers()
 
@@ -450,7 +451,7 @@ def _trinity_micro(v: Values, longest: int | None) -> tuple[str, int] | None:
     limit = v.get("trainer.max_token_len_per_gpu")
     if limit is None:
         return None if longest is None else ("tokens", math.ceil(2 * longest / shared) * shared)
-    if longest is not None and not _trinity_megatron(v):
+    if longest is not None and not _trinity_megatron(v) and v.version < (0, 6):
         limit = max(limit, math.ceil(longest / shared))
     return ("tokens", limit * shared)
 
