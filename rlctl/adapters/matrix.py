@@ -121,24 +121,19 @@ def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
     return Spelling(name, (kind,), (), "dropped", (dropped.reason,)) if dropped is not None else None
 
 
-_FILLS: dict[int, tuple[Table, dict[str, list[Rule]]]] = {}
-"""By the identity of a table, which is held here so that no other can take it."""
-
-
+@cache
 def _fills(table: Table) -> Mapping[str, list[Rule]]:
     """The rules of a table by the canonical keys that they fill."""
-    if id(table) not in _FILLS:
-        found: dict[str, list[Rule]] = {}
-        paths = {_plain(path): path for path in canonical_paths()}
-        for rule in flat(table.rules):
-            for pattern in map(_plain, rule.canonical):
-                whole = [paths[pattern]] if pattern in paths else []
-                if not whole and "**" in pattern and not isinstance(rule, Dropped):
-                    whole = [path for plain, path in paths.items() if matches(pattern, plain)]
-                for path in whole:
-                    found.setdefault(path, []).append(rule)
-        _FILLS[id(table)] = table, found
-    return _FILLS[id(table)][1]
+    found: dict[str, list[Rule]] = {}
+    paths = {_plain(path): path for path in canonical_paths()}
+    for rule in flat(table.rules):
+        for pattern in map(_plain, rule.canonical):
+            whole = [paths[pattern]] if pattern in paths else []
+            if not whole and "**" in pattern and not isinstance(rule, Dropped):
+                whole = [path for plain, path in paths.items() if matches(pattern, plain)]
+            for path in whole:
+                found.setdefault(path, []).append(rule)
+    return found
 
 
 @cache

@@ -17,9 +17,9 @@ def generic(path: Sequence[Any]) -> KeyPath:
     return tuple("*" if isinstance(part, int) else part for part in path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """The rules of one kind of file in one dialect."""
+    """The rules of one kind of file in one dialect. Each is its own: two of the same rules are not one."""
 
     rules: tuple[Rule, ...]
     notes: tuple[Noted, ...] = ()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl import arithmetic
-from rlctl.adapters.rules import ABSENT, BadValueError, How, InexpressibleError, Reading, Writing
+from rlctl.adapters.rules import (
+    ABSENT,
+    BadValueError,
+    Code,
+    Flow,
+    How,
+    InexpressibleError,
+    Key,
+    Out,
+    Reading,
+    Writing,
+)
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
 from rlctl.errors import nearest
@@ -121,7 +132,8 @@ class Steps:
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
-        return value if isinstance(value, int) and value > 0 else None
+        there = isinstance(value, int) and value > 0 and not 0 < self.never <= value
+        return value if there else None
 
     def write(self, value: Any, view: Writing) -> Any:
         if value is None:
@@ -291,6 +303,22 @@ def _items(text: str) -> list[Any]:
     """A list that came as text, because a shell's quotes went with it."""
     items = [item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip()]
     return [plain_value(item) for item in items]
+
+
+def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False) -> Code:
+    """How often something happens, in whole steps; what is counted otherwise is rounded to them."""
+    rule = Key(key, to, default, Steps(never), always=always)
+
+    def write(view: Writing) -> Iterator[Out]:
+        value = view.get(to)
+        for flow in rule.write(view):
+            if isinstance(value, Mapping) and isinstance(flow, Flow):
+                counted = ", ".join(f"{item} {name.replace('_', ' ')}" for name, item in value.items() if item)
+                yield replace(flow, how="derived", note=f"every {counted}: {flow.value} in whole steps")
+            else:
+                yield flow
+
+    return Code(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
 
 
 def rows(options: Mapping[str, str]) -> int | None:

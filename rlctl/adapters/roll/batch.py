@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from rlctl import arithmetic
-from rlctl.adapters.roll.run import TOTAL, Every
+from rlctl.adapters.roll.run import NEVER, TOTAL
 from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
 from rlctl.adapters.rules import (
     BadValueError,
@@ -28,6 +28,7 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
+from rlctl.adapters.values import interval
 from rlctl.errors import PlanError
 
 A = "actor_train"
@@ -295,7 +296,7 @@ LENGTHS, TRAJECTORY = _length_rule(_write_lengths), _length_rule(_write_whole)
 
 
 EVALUATION: list[Rule] = [
-    Key("eval_steps", "schedule.evaluate_every", 10, Every(), always=True),
+    interval("eval_steps", "schedule.evaluate_every", 10, NEVER, always=True),
     Dropped(
         "schedule.evaluate_first", "ROLL evaluates at step 0, before it trains, wherever it has validation data", True
     ),

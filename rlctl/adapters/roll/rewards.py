@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import REWARD_FIELDS
 
 ROOT = "roll.pipeline.rlvr.rewards"
 MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"
@@ -89,7 +90,7 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
     yield Flow((), None, ((*place, "name"),), "mapped", f"the domain {name}")
-    for field, usual in (("weight", 1.0), ("timeout", 30.0), ("on_error", "stop")):
+    for field, usual in (("weight", 1.0), ("timeout", 30.0), ("on_error", "zero")):
         if reward[field] != usual:
             yield Lost(((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is")
     for field in ("score_right", "score_wrong"):
@@ -170,43 +171,7 @@ REWARDS = Code(
     (K("rewards", ABSENT), K("rewards.**", ABSENT)),
     (
         "rewards",
-        *(
-            f"rewards[].{name}"
-            for name in (
-                "type",
-                "name",
-                "weight",
-                "applies_to",
-                "timeout",
-                "workers",
-                "on_error",
-                "rule",
-                "args",
-                "score_right",
-                "score_wrong",
-                "path",
-                "function",
-                "signature",
-                "tokenizer",
-                "chat_template",
-                "max_tokens",
-                "micro_per_replica",
-                "trust_remote_code",
-                "overrides",
-                "base_url",
-                "model",
-                "api_key",
-                "prompt",
-                "sampling",
-                "max_concurrent",
-                "replicas",
-                "tensor",
-                "url",
-                "memory_limit_mb",
-                "continuous",
-                "kind",
-            )
-        ),
+        *(f"rewards[].{name}" for name in ("type", *REWARD_FIELDS)),
     ),
     _read,
     _write,

@@ -26,8 +26,7 @@ from rlctl.adapters.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.values import Off, rows
-from rlctl.config.fields import Interval
+from rlctl.adapters.values import Off, interval, rows
 
 NEVER = 1_000_000
 """ROLL has no word for never; an interval beyond any run stands for it."""
@@ -40,27 +39,6 @@ ROLES = {
     "val_env_manager": "evaluation_environments",
 }
 """Worker blocks, and the roles whose variables they hold."""
-
-
-@dataclass(frozen=True)
-class Every:
-    """An interval in steps; ROLL has no never."""
-
-    how: How = "mapped"
-    note: str = ""
-
-    def read(self, value: Any, view: Reading) -> Any:
-        return value if isinstance(value, int) and 0 < value < NEVER else None
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value is None:
-            return NEVER
-        if isinstance(value, int):
-            return value
-        steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
-        if steps is None:
-            raise InexpressibleError("an interval in epochs needs the data's length: give --assume dataset_rows=N")
-        return steps
 
 
 def _read_total(view: Reading) -> Iterator[Flow]:
@@ -232,7 +210,7 @@ def _write_export(view: Writing) -> Iterator[Out]:
 
 
 CHECKPOINT: list[Rule] = [
-    Key("save_steps", "checkpoint.every", 50, Every(), always=True),
+    interval("save_steps", "checkpoint.every", 50, NEVER, always=True),
     Dropped("checkpoint.last", "ROLL always saves the last step", True, matters=True),
     Code(
         "resume",

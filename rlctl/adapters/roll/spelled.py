@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from rlctl.adapters.rules import Flow, K, Like, Noted, Out, Reading, Rule, Version, Writing
 from rlctl.config import Config
@@ -19,72 +19,57 @@ def renamed(key: str, names: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A text whose roles are asked for by other names."""
+class _Renamed:
+    """A view of a text or a config in which roles are asked for by other names."""
 
-    view: Reading
+    view: Any
     names: Mapping[str, str]
 
     @property
     def version(self) -> Version:
-        return self.view.version
+        return cast("Version", self.view.version)
 
     @property
     def options(self) -> Mapping[str, str]:
-        return self.view.options
+        return cast("Mapping[str, str]", self.view.options)
+
+    def path(self, key: str) -> KeyPath:
+        return cast("KeyPath", self.view.path(renamed(key, self.names)))
+
+    def to(self, canonical: str) -> KeyPath:
+        return cast("KeyPath", self.view.to(canonical))
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Any:
+        return self.view.inside(renamed(key, self.names) if isinstance(key, str) else key, canonical)
+
+
+@dataclass(frozen=True)
+class _Read(_Renamed):
+    """A text whose roles are asked for by other names."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.view.get(renamed(key, self.names), default)
 
     def written(self, *keys: str) -> bool:
-        return self.view.written(*(renamed(key, self.names) for key in keys))
-
-    def path(self, key: str) -> KeyPath:
-        return self.view.path(renamed(key, self.names))
-
-    def to(self, canonical: str) -> KeyPath:
-        return self.view.to(canonical)
-
-    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Reading:
-        return self.view.inside(renamed(key, self.names) if isinstance(key, str) else key, canonical)
+        return bool(self.view.written(*(renamed(key, self.names) for key in keys)))
 
     def default(self, key: K) -> Any:
         return self.view.default(_key(key, self.names))
 
 
 @dataclass(frozen=True)
-class _Write:
+class _Write(_Renamed):
     """A file whose roles are written by other names."""
-
-    view: Writing
-    names: Mapping[str, str]
-
-    @property
-    def version(self) -> Version:
-        return self.view.version
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return self.view.options
 
     @property
     def config(self) -> Config:
-        return self.view.config
+        return cast("Config", self.view.config)
 
     def get(self, canonical: str, *default: Any) -> Any:
         return self.view.get(canonical, *default)
 
     def explicit(self, *canonical: str) -> bool:
-        return self.view.explicit(*canonical)
-
-    def path(self, key: str) -> KeyPath:
-        return self.view.path(renamed(key, self.names))
-
-    def to(self, canonical: str) -> KeyPath:
-        return self.view.to(canonical)
-
-    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Writing:
-        return self.view.inside(renamed(key, self.names) if isinstance(key, str) else key, canonical)
+        return bool(self.view.explicit(*canonical))
 
 
 def _key(key: K, names: Mapping[str, str]) -> K:

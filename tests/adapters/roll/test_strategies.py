@@ -255,3 +255,11 @@ def test_a_reference_attends_as_the_policy() -> None:
     values, _ = written(model__attention="flash_attention_2", algorithm__kl_in_loss={"coefficient": 0.001})
     for role in ("actor_train", "reference"):
         assert values[role]["model_args"]["attn_implementation"] == "fa2"
+
+
+@pytest.mark.parametrize("role", ["critic", "reference"])
+def test_gradients_that_a_role_keeps_nowhere_are_carried(role: str) -> None:
+    engine = {"name": "megatron", "offload_gradients": False}
+    more = {"critic": {"algorithm__advantage": {"name": "gae"}}, "reference": {}}[role]
+    _, report = written(**more, **{role: {"engine": engine}}, algorithm__kl_in_loss={"coefficient": 0.001})
+    assert bucket(report, f"{role}.engine.offload_gradients") is Bucket.CARRIED
