@@ -191,6 +191,6 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_derived_with_what_it_was(
         checkpoint={"every": {"optimizer_steps": 10}}, schedule={"total_steps": 10, "evaluate_every": 5}
     )
     assert (values["save_steps"], values["eval_steps"]) == (2, 5)  # 64 x 8 / 128 = 4 optimizer steps a step
-    saved = entry(report, "checkpoint.every")
+    saved = entry(report, "checkpoint.every.optimizer_steps")
     assert (saved.bucket, saved.note) == (Bucket.DERIVED, "every 10 optimizer steps: 2 in whole steps")
     assert entry(report, "schedule.evaluate_every").bucket is Bucket.MAPPED
