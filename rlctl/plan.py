@@ -16,6 +16,7 @@ from typing import Any, Literal
 from rlctl import arithmetic
 from rlctl.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
 from rlctl.config import Config, Stage, stages_of
+from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
-Role = Literal["policy", "rollout", "reference", "critic", "reward"]
+Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +242,29 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     roles = [_train_role("policy", config, notes)] if trains(config) else []
     if needs_rollout(config):
         roles.append(_rollout_role(config, device, notes))
-    if needs_reference(config):
+    if needs_reference(config) and arithmetic.reference_is_base(config):
+        notes.append("reference: the policy with its adapters off; reference.engine and reference.precision are not used")
+    elif needs_reference(config):
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):
         roles.append(_train_role("critic", config, notes))
     if needs_rollout(config):
         roles.append(RolePlan("reward", "python", 1, 1, (), 1))
+        roles += _reward_models(config)
     return roles
+
+
+def _reward_models(config: Config) -> list[RolePlan]:
+    """Reward models are whole on each training device, which share the responses."""
+    if not any(isinstance(reward, ModelReward) for reward in config.rewards):
+        return []
+    count = arithmetic.train_devices(config)
+    devices = tuple(range(count))
+    if config.placement.layout == "explicit" and "reward_model" in config.placement.roles:
+        devices = config.placement.roles["reward_model"].devices
+    return [
+        RolePlan("reward_model", "transformers", len(devices), len(devices), devices, config.placement.cpus_per_worker)
+    ]
 
 
 def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:

@@ -94,9 +94,8 @@ MULTIMODAL = "only text is read"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 PROFILING = "no profiler is attached yet"
-REWARD_SERVICE = (
-    "only rules and Python functions score responses; reward models, judges and sandboxes are not called yet"
-)
+JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
+REWARD_ENGINE = "a reward model is a Transformers model, whole on each training device; other engines are not started for it"
 SERVER = "the engine is not served over HTTP yet"
 VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
 
@@ -347,12 +346,20 @@ TABLE: tuple[Row, ...] = (
     ),
     refused("reference.model", "lora* tinker*", LORA),
     # rewards
-    honoured("", "rewards rewards[]<rule|function>"),
-    honoured("rewards[]<rule|function>", "weight applies_to timeout workers on_error args"),
-    descriptive("rewards[]<rule|function>", "name"),
+    honoured("", "rewards rewards[]<rule|function|model|judge|sandbox>"),
+    honoured("rewards[]<rule|function|model|judge|sandbox>", "weight applies_to on_error"),
+    descriptive("rewards[]<rule|function|model|judge|sandbox>", "name"),
+    honoured("rewards[]<rule|function|judge|sandbox>", "timeout"),
+    descriptive("rewards[]<model>", "timeout"),
+    honoured("rewards[]<rule|function>", "workers args"),
+    descriptive("rewards[]<model|judge|sandbox>", "workers"),
     honoured("rewards[]<rule>", "rule score_right score_wrong"),
     honoured("rewards[]<function>", "path function signature"),
-    refused("", "rewards[]<model|judge|sandbox>*", REWARD_SERVICE),
+    honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
+    refused_speed("rewards[]<model>", "overrides", REWARD_ENGINE),
+    honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
+    refused_speed("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
+    honoured("rewards[]<sandbox>", "url max_concurrent memory_limit_mb continuous"),
     refused("", "rewards[]<external>*", OTHER),
     descriptive("reward_loop", "manager"),
     refused_speed("reward_loop", "overlap_with_rollout max_queued", "scoring starts when all responses are there"),
@@ -420,7 +427,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
     "algorithm.old_log_probs": {"auto": "say recompute or rollout: nothing decides it by itself yet"},
     "train.learning_rate_schedule.name": {"polynomial": "this shape is not computed"},
-    "rewards[]<function>.signature": dict.fromkeys(("trinity", "roll"), "functions are called as verl calls them"),
     "placement.layout": dict.fromkeys(
         ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
     ),

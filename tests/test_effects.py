@@ -233,6 +233,13 @@ def scores(config: Config) -> Any:
         return worker.score(items)
 
 
+def scorer(config: Config) -> Any:
+    """What the first reward is computed by."""
+    from rlctl.runtime.workers.reward import scorer_of
+
+    return scorer_of(config.rewards[0])
+
+
 BASE: dict[str, Any] = {
     "data": {"train": [{"path": "a.parquet"}], "eval": [{"path": "b.parquet"}]},
     "batch": {"prompts_per_step": 10, "responses_per_prompt": 4, "mini_batch_responses": 20},
@@ -243,6 +250,9 @@ BASE: dict[str, Any] = {
 }
 WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
+JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
+SANDBOX = {"rewards": [{"type": "sandbox", "url": "http://a/run_code"}]}
+FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
 SUM_NORM = "seq_mean_token_sum_norm"
 TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
 SCHEDULE = "train.learning_rate_schedule"
@@ -407,6 +417,20 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<rule>.weight", 2.0, scores, RULE),
     ("rewards[]<rule>.score_right", 2.0, scores, RULE),
     ("rewards[]<rule>.score_wrong", -1.0, scores, RULE),
+    ("rewards", [{"type": "model", "path": "m"}], plan, RULE),
+    ("rewards[]<function>.path", "b.py", scorer, FUNCTION),
+    ("rewards[]<function>.function", "mine", scorer, FUNCTION),
+    ("rewards[]<function>.signature", "roll", scorer, FUNCTION),
+    ("rewards[]<function>.args", {"k": 1}, scorer, FUNCTION),
+    ("rewards[]<judge>.base_url", "http://b/v1", scorer, JUDGE),
+    ("rewards[]<judge>.model", "other", scorer, JUDGE),
+    ("rewards[]<judge>.prompt", "{response}", scorer, JUDGE),
+    ("rewards[]<judge>.scoring", "ruler", scorer, JUDGE),
+    ("rewards[]<judge>.sampling", {"temperature": 0.0}, scorer, JUDGE),
+    ("rewards[]<sandbox>.url", "http://b/run_code", scorer, SANDBOX),
+    ("rewards[]<sandbox>.timeout", 9.0, scorer, SANDBOX),
+    ("rewards[]<sandbox>.memory_limit_mb", 64, scorer, SANDBOX),
+    ("rewards[]<sandbox>.continuous", True, scorer, SANDBOX),
     ("rollout.engine", "transformers", plan, {"placement": {"device": "cuda"}}),
     ("rollout.max_response_tokens", 100, training_sampling, {}),
     ("rollout.sampling.temperature", 0.5, training_sampling, {}),
@@ -542,8 +566,12 @@ reference.engine<fsdp2>.wrap_layers reference.micro reference.micro.by reference
 reference.precision.parameters reference.precision.compute reference.precision.reduce reference.engine<fsdp2>
 rewards[]<rule>.applies_to rewards[]<rule>.timeout rewards[]<rule>.workers rewards[]<rule>.on_error
 rewards[]<rule>.args rewards[]<function>.weight rewards[]<function>.applies_to rewards[]<function>.timeout
-rewards[]<function>.workers rewards[]<function>.on_error rewards[]<function>.path rewards[]<function>.function
-rewards[]<function>.signature rewards[]<function>.args rewards[]<rule> rewards[]<function>
+rewards[]<function>.workers rewards[]<function>.on_error rewards[]<rule> rewards[]<function>
+rewards[]<model>.weight rewards[]<model>.applies_to rewards[]<model>.on_error rewards[]<model>.path rewards[]<model>.tokenizer
+rewards[]<model>.chat_template rewards[]<model>.max_tokens rewards[]<model>.micro_per_replica
+rewards[]<model> rewards[]<model>.trust_remote_code rewards[]<judge>.weight rewards[]<judge>.applies_to rewards[]<judge>.on_error
+rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurrent rewards[]<judge> rewards[]<sandbox>
+rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
 placement.layout
 buffer buffer<memory>
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder

@@ -51,10 +51,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": {"lora": {"rank": 8}}}, "model.lora"),
     ({"run": {"mode": "train_only"}}, "run.mode"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
-    ({"rewards": [{"type": "judge", "model": "judge"}]}, "rewards[0]"),
+    ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"buffer": {"name": "sql"}}, "buffer"),
-    ({"data": {"train": [{"path": "a.parquet", "chosen_key": "better"}]}}, "data.train[0].chosen_key"),
+    ({"data": {"train": [{"path": "a.parquet", "sampling": {"top_p": 0.5}}]}}, "data.train[0].sampling"),
     ({"placement": {"layout": "split"}}, "placement.layout"),
     ({"rollout": {"memory": {"kv_cache_dtype": "fp8"}}}, "rollout.memory.kv_cache_dtype"),
 ]

@@ -12,7 +12,7 @@ from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, known_gpu, memory_of
 
-ROLES = ("policy", "rollout", "reference", "critic", "reward")
+ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model")
 
 
 def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

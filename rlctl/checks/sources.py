@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
-from rlctl.config.sections.rewards import FunctionReward
+from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
 
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
@@ -43,6 +43,19 @@ def reward_names(config: Config, surroundings: Surroundings) -> Iterator[Problem
             )
 
 
+def judges(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A judge is asked at an endpoint, by the name of its model."""
+    for index, reward in enumerate(config.rewards):
+        for field in ("base_url", "model"):
+            if isinstance(reward, JudgeReward) and not getattr(reward, field):
+                yield Problem(
+                    "judge-endpoint",
+                    ("rewards", index, field),
+                    f"the judge {reward.name!r} has no {field}",
+                    "serve a model over an OpenAI-compatible endpoint, and set base_url and model of the reward",
+                )
+
+
 def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Files and folders that are local exist."""
     for key, path, what in _paths(config):
@@ -66,6 +79,8 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str, str]]:
     for index, reward in enumerate(config.rewards):
         if isinstance(reward, FunctionReward):
             yield ("rewards", index, "path"), reward.path, "the reward's file"
+        if isinstance(reward, ModelReward):
+            yield ("rewards", index, "path"), reward.path, "the reward model"
 
 
 def looks_local(path: str) -> bool:
@@ -73,4 +88,4 @@ def looks_local(path: str) -> bool:
     return path.startswith(("/", ".", "~")) or path.count("/") > 1 or path.endswith(DATA_ENDINGS)
 
 
-RULES = (present, reward_names, paths)
+RULES = (present, reward_names, judges, paths)

@@ -11,8 +11,8 @@ from typing import Any
 
 from rlctl import arithmetic
 from rlctl.config import Config, Stage
-from rlctl.config.sections.rewards import FunctionReward
-from rlctl.errors import PlanError, RunError
+from rlctl.config.sections.rewards import FunctionReward, ModelReward
+from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.data.open import PromptStream, SftStream, open_evaluation, open_prompt_stream, open_sft_stream
@@ -24,7 +24,8 @@ from rlctl.runtime.experience import evaluation_sampling, training_sampling
 from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
 from rlctl.runtime.group import Calls, RayGroup, together
 from rlctl.runtime.placement import Placement
-from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
+from rlctl.runtime.rewards.function import PACKAGE, file_of
+from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.selection import corrects
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
@@ -33,7 +34,8 @@ from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.reference import Reference
-from rlctl.runtime.workers.reward import RewardWorker
+from rlctl.runtime.workers.reward import RewardWorker, scorer_of
+from rlctl.runtime.workers.reward_model import RewardModels
 from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
 
@@ -60,7 +62,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     """
     config = stage.config
     if plan.role("reward"):
-        _check_reward_files(config)
+        _check_rewards(config)
     if plan.objective == "rl" and plan.role("policy"):
         Shaping.of(config)
         make_loss(config)
@@ -85,14 +87,13 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     return Materials(tokenizer, stop_token_ids, stream, held_out, clock)
 
 
-def _check_reward_files(config: Config) -> None:
-    """Refuse a reward whose file is not here, before a worker that needs it is started."""
+def _check_rewards(config: Config) -> None:
+    """Refuse a reward that cannot be computed here, before a worker that needs it is started."""
     for reward in config.rewards:
-        if isinstance(reward, FunctionReward) and not Path(reward.path).expanduser().is_file():
-            raise RunError(
-                f"there is no reward file {Path(reward.path).expanduser().absolute()}",
-                hint=f"set the path of the reward {reward.name!r}; relative paths start at the working folder",
-            )
+        if isinstance(reward, FunctionReward) and not reward.path.startswith(PACKAGE):
+            file_of(reward.path)
+        if not isinstance(reward, ModelReward):
+            scorer_of(reward)
 
 
 def _open_stream(
@@ -179,6 +180,8 @@ def start_workers(
     building: list[Calls] = []
     if "reward" in groups:
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
+    if "reward_model" in groups:
+        building.append(_build_reward_models(groups["reward_model"], config, device))
     if "rollout" in groups and device == "cpu":
         building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
     places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
@@ -209,6 +212,13 @@ def _build_rollout(group: RayGroup, plan: StagePlan, config: Config, model_path:
     role = plan.role("rollout")
     assert role is not None, "there is a group of rollout workers"
     return group.build(RolloutWorker, [(config, role.engine, model_path, device)] * len(group))
+
+
+def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Calls:
+    models = {i: reward for i, reward in enumerate(config.rewards) if isinstance(reward, ModelReward)}
+    threads = config.placement.cpus_per_worker if device == "cpu" else None
+    arguments = (models, config.train.precision.compute, device, threads)
+    return group.build(RewardModels, [arguments] * len(group))
 
 
 def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
@@ -247,7 +257,8 @@ def _stage_run(
     policy = Policy(groups["policy"], config) if "policy" in groups else None
     rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
-    rewards = Rewards(groups["reward"], materials.tokenizer) if "reward" in groups else None
+    models = RewardModel(groups["reward_model"], config.rewards) if "reward_model" in groups else None
+    rewards = Rewards(groups["reward"], materials.tokenizer, models) if "reward" in groups else None
     evaluator = None
     if materials.held_out and rollout is not None and rewards is not None:
         batch = config.data.evaluation_batch_prompts

@@ -5,6 +5,7 @@ Each splits what it is given over its workers, calls them, and puts the results 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,16 @@ from statistics import fmean
 from typing import Any
 
 from rlctl.config import Config
+from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.group import Group
-from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.rewards.interface import Failure, Outcome
+from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+from rlctl.runtime.workers.reward_model import RewardModels
 from rlctl.runtime.workers.rollout import RolloutStatistics, RolloutWorker
 from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share, Trainer
@@ -113,11 +117,37 @@ class RolloutEngines:
 
 
 @dataclass(frozen=True)
+class RewardModel:
+    """The reward models of a config, on workers that share the responses."""
+
+    group: Group
+    rewards: Sequence[Reward]
+    """All of the config."""
+
+    def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:
+        """What each model says of the responses that it applies to, in order, by its position in the config."""
+        applying = [rewards_for(item.prompt, self.rewards) for item in items]
+        calls = {
+            i: [item.call for item, applies in zip(items, applying, strict=True) if i in applies]
+            for i, reward in enumerate(self.rewards)
+            if isinstance(reward, ModelReward)
+        }
+        count = len(self.group)
+        shares = [{i: found[rank::count] for i, found in calls.items()} for rank in range(count)]
+        parts = self.group.each(RewardModels.score, [(share,) for share in shares])
+        outcomes: dict[int, list[Outcome | Failure]] = {}
+        for i, found in calls.items():
+            outcomes[i] = [parts[place % count][i][place // count] for place in range(len(found))]
+        return outcomes
+
+
+@dataclass(frozen=True)
 class Rewards:
     """Scores responses, as text."""
 
     group: Group
     tokenizer: Any
+    models: RewardModel | None = None
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
@@ -144,7 +174,9 @@ class Rewards:
         return 0 if self.tokenizer is None else len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
-        scores = iter(self.group.each(RewardWorker.score, [([item for group in groups for item in group],)])[0])
+        items = [dataclasses.replace(item, group=number) for number, group in enumerate(groups) for item in group]
+        modelled = self.models.score(items) if self.models is not None else None
+        scores = iter(self.group.each(RewardWorker.score, [(items, modelled)])[0])
         return [[next(scores) for _ in group] for group in groups]
 
 

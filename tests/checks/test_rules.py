@@ -70,6 +70,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no-data", {"data": {"train": [{}]}}, "data.train[0].path", "no path"),
     ("no-reward", {"rewards": []}, "rewards", "no reward"),
     ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "2 rewards are called 'reward'"),
+    (
+        "judge-endpoint",
+        {"rewards": [{"type": "judge", "model": "m"}]},
+        "rewards[0].base_url",
+        "the judge 'reward' has no base_url",
+    ),
     ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no end"),
     (
         "mini-batch-too-large",

@@ -54,7 +54,7 @@ def test_a_reward_that_raises(task: Any, run: Callable[..., Any], tmp_path: Path
         "        raise KeyError('unit_tests')\n"
         "    return 0.0\n"
     )
-    rewards = [{"type": "function", "name": "checker", "path": str(reward), "workers": 1}]
+    rewards = [{"type": "function", "name": "checker", "path": str(reward), "workers": 1, "on_error": "stop"}]
     told = tmp_path / "told"
     settings = {"on_failure": f'echo "$RLCTL_STATUS $RLCTL_ERROR" > {told}', "on_end": f"touch {tmp_path}/ended"}
     began: list[float] = []
@@ -81,7 +81,7 @@ def test_a_reward_that_raises(task: Any, run: Callable[..., Any], tmp_path: Path
 def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     reward = tmp_path / "hangs.py"
     reward.write_text("import time\ndef compute_score(**kwargs):\n    time.sleep(3600)\n")
-    rewards = [{"type": "function", "path": str(reward), "timeout": 1.0, "workers": 1}]
+    rewards = [{"type": "function", "path": str(reward), "timeout": 1.0, "workers": 1, "on_error": "stop"}]
     began: list[float] = []
 
     def watch(event: dict[str, Any]) -> None:

@@ -138,7 +138,7 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
         "weight": 1.0,
         "applies_to": None,
         "timeout": 30.0,
-        "on_error": "stop",
+        "on_error": "zero",
         "score_right": 1.0,
         "score_wrong": 0.0,
     }

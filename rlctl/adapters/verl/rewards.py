@@ -165,7 +165,7 @@ def _write(view: Writing) -> Iterator[Out]:
 
 
 def _common(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
-    usual = {"weight": 1.0, "applies_to": None, "timeout": 30.0, "on_error": "stop"}
+    usual = {"weight": 1.0, "applies_to": None, "timeout": 30.0, "on_error": "zero"}
     for name, value in usual.items():
         if reward[name] != value:
             yield Lost(((*place, name),), f"verl's rewards have no {name}")

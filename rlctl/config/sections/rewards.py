@@ -18,11 +18,11 @@ class Reward(Choice, tag="type"):
     applies_to: tuple[str, ...] | None = None
     """Data sources or tags it scores; null scores all."""
     timeout: Seconds = 30.0
-    """A call that takes longer counts as failed."""
+    """A call that takes longer counts as failed: of a function or rule, or one request to a judge or sandbox."""
     workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
-    """Processes that score at the same time. Raised, slow rewards take less time and more cores."""
-    on_error: Literal["stop", "zero"] = "stop"
-    """A call that raises or hangs ends the run, or scores 0 and is counted."""
+    """Processes of a function or rule that score at the same time. Raised, slow rewards take less time and more cores."""
+    on_error: Literal["stop", "zero"] = "zero"
+    """A call that raises or hangs scores 0 and is counted and told, or ends the run. Where all fail, the run ends."""
 
 
 @section
@@ -47,13 +47,14 @@ class FunctionReward(Reward, name="function"):
     """A Python function of the user's, from a file."""
 
     path: str
-    """Python file with the function."""
+    """Python file with the function, or ``pkg://`` and an installed module."""
     function: str = "compute_score"
     """Name of the function in it."""
-    signature: Literal["auto", "verl", "trinity", "roll"] = "auto"
-    """How it is called: verl's ``(data_source, solution_str, ground_truth, extra_info)``, or another framework's."""
+    signature: Literal["auto", "rlctl", "verl", "trinity", "roll"] = "auto"
+    """How it is called: verl's ``(data_source, solution_str, ground_truth, extra_info)``, another framework's, or rlctl's
+    own ``(response, answer, ...)``. auto goes by the names of its parameters."""
     args: dict[str, Any] = {}
-    """Further keyword arguments of the function."""
+    """Further keyword arguments of the function; of a class, what its object is made with."""
 
 
 @section
@@ -67,7 +68,7 @@ class ModelReward(Reward, name="model"):
     chat_template: str | None = None
     """Its chat template; null takes the tokenizer's."""
     max_tokens: Count | None = None
-    """Longest input; null is the model's limit."""
+    """Longest input, cut at its end; null is the model's limit."""
     micro_per_replica: Count = 16
     """Responses scored at once on one replica."""
     trust_remote_code: bool = False
@@ -87,9 +88,13 @@ class JudgeReward(Reward, name="judge"):
     api_key: Annotated[str | None, Secret()] = None
     """Key of the endpoint; write ``${oc.env:NAME}``."""
     prompt: str | None = None
-    """Template with ``{prompt}``, ``{response}`` and ``{answer}``; null takes the built-in one."""
+    """Template with ``{prompt}``, ``{response}`` and ``{answer}``, ``{rubric}`` or ``{responses}``; null takes the one of
+    ``scoring``."""
+    scoring: Literal["number", "yes_no", "rubric", "ruler"] = "number"
+    """What the judge says: a number from 0 to 10, yes or no, a rating from 1 to 10 by the row's rubric, or a number from 0 to 1
+    for each response of a prompt, compared (RULER). Scores are from 0 to 1."""
     sampling: dict[str, Any] = {}
-    """Sampling settings of the judge."""
+    """Sampling settings of the judge, as the endpoint names them."""
     max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
     """Calls in flight at once. Raised, scoring is faster until the endpoint is busy."""
     replicas: Count = 1
@@ -109,7 +114,7 @@ class SandboxReward(Reward, name="sandbox"):
     memory_limit_mb: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024
     """Memory that one program may use."""
     continuous: bool = False
-    """Score the share of passed cases instead of all or nothing."""
+    """Score the share of passed cases among the first 10, as verl does, instead of all or nothing."""
 
 
 @section

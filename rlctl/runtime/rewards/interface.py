@@ -54,6 +54,8 @@ class Failure:
     """What happened; of an exception, the last lines of its traceback."""
     unanswered: bool = False
     """The call was given up because another failed."""
+    broken: bool = False
+    """The reward itself is at fault, whatever the response: it ends the run."""
 
 
 Score = Callable[[Call], Outcome]

@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from rlctl.errors import RlctlError
+from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
 
 TRACEBACK_LINES = 8
@@ -71,7 +71,9 @@ def attempt_all(score: BatchScore, calls: Sequence[Call]) -> list[Outcome | Fail
 
 def failure_of(error: BaseException) -> Failure:
     """An exception as a failure, told by the last lines of its traceback."""
-    return Failure(error.message if isinstance(error, RlctlError) else last_lines(error))
+    if isinstance(error, RlctlError):
+        return Failure(error.message, broken=isinstance(error, RunError))
+    return Failure(last_lines(error))
 
 
 def last_lines(error: BaseException) -> str:

@@ -64,11 +64,15 @@ class _Batch:
     waiting: deque[int]
     """Calls not sent."""
     results: dict[int, Outcome | Failure] = field(default_factory=dict)
-    failed: bool = False
+    failures: int = 0
 
     def settle(self, index: int, result: Outcome | Failure) -> None:
         self.results[index] = result
-        self.failed |= isinstance(result, Failure)
+        self.failures += isinstance(result, Failure)
+
+    def gives_up(self, after: int | None) -> bool:
+        """Whether there are so many failures and nothing else."""
+        return after is not None and self.failures >= after and self.failures == len(self.results)
 
 
 class CallPool:
@@ -113,12 +117,15 @@ class CallPool:
         """Process ids of the children."""
         return [child.process.pid for child in self._children]
 
-    def map(self, calls: Sequence[Call], *, stop_on_failure: bool = False) -> list[Outcome | Failure]:
-        """Score calls, in their order.
+    def map(
+        self, calls: Sequence[Call], *, stop_on_failure: bool = False, give_up_after: int | None = None
+    ) -> list[Outcome | Failure]:
+        """Score calls, in their order. Calls without an answer have a failure too.
 
         Args:
             calls: what to score.
-            stop_on_failure: return after the first failure; calls without an answer then have a failure too.
+            stop_on_failure: return after the first failure.
+            give_up_after: return after so many failures without any outcome.
 
         Raises:
             RunError: a child that replaces a killed one cannot load the scorer.
@@ -127,7 +134,9 @@ class CallPool:
         size = max(1, min(MAX_CALLS_A_MESSAGE, len(calls) // (2 * self._processes)))
         size = len(calls) if self._together else size
         try:
-            while len(batch.results) < len(calls) and not (batch.failed and stop_on_failure):
+            while len(batch.results) < len(calls) and not batch.gives_up(give_up_after):
+                if stop_on_failure and batch.failures:
+                    break
                 self._fill()
                 self._send(batch, size)
                 self._step(batch)

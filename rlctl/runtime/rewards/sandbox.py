@@ -6,8 +6,9 @@ The test cases are the answer of the row, as an object or as its JSON text:
     fn_name           with it, an input is the arguments, a line of JSON each, and an output what the function returns
     assert_case       lines that are put behind the program; it passes where they run to their end
 
-Requests, answers, the wrapped function, and the share over the first 10 cases are those of verl (utils/reward_score/sandbox_fusion).
-Where the service itself fails, the response has failed to be scored; verl counts the case as not passed.
+Requests, answers, the wrapped function, and the share of the first 10 cases are those of verl
+(verl/utils/reward_score/sandbox_fusion). Where the service itself fails, the response has failed to be scored; verl counts the
+case as not passed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rewards that ask a service over HTTP: many requests under way at once, each with a time limit, tried again where that helps.
 
-A scorer turns responses into requests (``Service.post``) and answers into outcomes. Whatever goes wrong for a response is a failure
-of that response. A request is tried again, with growing pauses, where the service cannot be reached or says that it is busy
-(429, 5xx); a request that is over its time limit is not.
+A scorer turns responses into requests (``Service.post``) and answers into outcomes. Whatever goes wrong for a response is a
+failure of that response. A request is tried again, with growing pauses, where the service cannot be reached or says that it
+is busy (429, 5xx); a request that is over its time limit is not.
 """
 
 from __future__ import annotations

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rlctl.config.sections.rewards import FunctionReward, Reward, RuleReward
+from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
+from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.routing import Score, combine, rewards_for
+from rlctl.runtime.rewards.sandbox import Sandbox
 from rlctl.runtime.rewards.scorers import FunctionScorer, RuleScorer
+from rlctl.runtime.rewards.service import score_by_service
 from rlctl.runtime.types import Prompt
 
 SHOWN_CHARACTERS = 400
 """Of a prompt or response, in an error."""
+BROKEN_AFTER = 8
+"""Calls that fail before any gives an outcome: then the reward is broken, and no response is to blame."""
+
+Scorer = RuleScorer | FunctionScorer | Judge | Sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,32 @@ class RewardItem:
     response_tokens: int
     truncated: bool = False
     """Whether the response was cut at the limit."""
+    group: int = 0
+    """Number of the prompt among those scored together."""
+
+    @property
+    def call(self) -> Call:
+        """What a reward is told of it."""
+        extra = self.prompt.extra
+        return Call(
+            source=self.prompt.source,
+            response=self.response_text,
+            answer=self.prompt.answer,
+            extra=extra.get("extra_info", {}),
+            tokens=self.response_tokens,
+            truncated=self.truncated,
+            args=extra.get("reward_args", {}),
+            prompt=self.prompt.text,
+            messages=self.prompt.messages,
+            tag=str(extra["tag"]) if extra.get("tag") is not None else None,
+            group=self.group,
+        )
 
 
 class RewardWorker:
-    """Scores responses. Rules that cannot hang run here, everything else in child processes.
+    """Scores responses. Rules that cannot hang run here, services are asked from here, everything else is in child processes.
+
+    Reward models are a role of their own (``workers/reward_model.py``): their outcomes come with the responses.
 
     Args:
         rewards: of the config.
@@ -47,11 +77,14 @@ class RewardWorker:
     def __init__(self, rewards: Sequence[Reward], log_folder: Path | None = None) -> None:
         self._rewards = tuple(rewards)
         _check_names(self._rewards)
-        self._scorers = [_scorer(reward) for reward in self._rewards]
+        self._scorers = {
+            i: scorer_of(each) for i, each in enumerate(self._rewards) if not isinstance(each, ModelReward)
+        }
         self._pools: dict[int, CallPool] = {}
         try:
-            for i, (reward, scorer) in enumerate(zip(self._rewards, self._scorers, strict=True)):
-                if isinstance(scorer, FunctionScorer) or scorer.needs_process:
+            for i, scorer in self._scorers.items():
+                if isinstance(scorer, FunctionScorer) or (isinstance(scorer, RuleScorer) and scorer.needs_process):
+                    reward = self._rewards[i]
                     log = log_folder / f"reward-{_file_name(reward.name)}.log" if log_folder else None
                     self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=reward.timeout, log=log)
         except BaseException:
@@ -66,21 +99,35 @@ class RewardWorker:
     ) -> None:
         self.close()
 
-    def score(self, items: Sequence[RewardItem]) -> list[Score]:
-        """Score responses, in their order.
+    def score(
+        self, items: Sequence[RewardItem], modelled: Mapping[int, Sequence[Outcome | Failure]] | None = None
+    ) -> list[Score]:
+        """Score responses, in their order; all rewards at the same time.
+
+        Args:
+            items: what to score.
+            modelled: what each reward model says of the responses that it applies to, by its position in the config.
 
         Raises:
-            RunError: a reward fails whose ``on_error`` is stop, or no reward applies to a prompt.
+            RunError: a reward fails whose ``on_error`` is stop, or fails on everything, or none applies to a prompt.
         """
+        if not items:
+            return []
         applying = [rewards_for(item.prompt, self._rewards) for item in items]
+        chosen = {i: [k for k, applies in enumerate(applying) if i in applies] for i in range(len(self._rewards))}
+
+        def found_by(i: int) -> Sequence[Outcome | Failure]:
+            if isinstance(self._rewards[i], ModelReward):
+                return (modelled or {})[i] if chosen[i] else []
+            return self._call(i, [items[k].call for k in chosen[i]])
+
+        with ThreadPoolExecutor(max_workers=len(self._rewards)) as threads:
+            found = list(threads.map(found_by, range(len(self._rewards))))
         outcomes: list[dict[int, Outcome | Failure]] = [{} for _ in items]
         for i, reward in enumerate(self._rewards):
-            chosen = [k for k, applies in enumerate(applying) if i in applies]
-            found = self._call(i, [_call(items[k]) for k in chosen], stop=reward.on_error == "stop")
-            for k, outcome in zip(chosen, found, strict=True):
+            _stop_at_failure(reward, [items[k] for k in chosen[i]], found[i])
+            for k, outcome in zip(chosen[i], found[i], strict=True):
                 outcomes[k][i] = outcome
-            if reward.on_error == "stop":
-                _stop_at_failure(reward, [items[k] for k in chosen], found)
         return [combine(outcome, self._rewards) for outcome in outcomes]
 
     def close(self) -> None:
@@ -88,12 +135,21 @@ class RewardWorker:
         for pool in self._pools.values():
             pool.close()
 
-    def _call(self, i: int, calls: list[Call], *, stop: bool) -> list[Outcome | Failure]:
+    def _call(self, i: int, calls: list[Call]) -> Sequence[Outcome | Failure]:
+        reward, scorer = self._rewards[i], self._scorers[i]
+        if not calls:
+            return []
         if i in self._pools:
-            return self._pools[i].map(calls, stop_on_failure=stop)
-        score = self._scorers[i].load().one
-        assert score is not None
-        return [attempt(score, call) for call in calls]
+            return self._pools[i].map(calls, stop_on_failure=reward.on_error == "stop", give_up_after=BROKEN_AFTER)
+        if isinstance(scorer, RuleScorer | FunctionScorer):
+            score = scorer.load().one
+            assert score is not None, "a rule scores responses one by one"
+            return [attempt(score, call) for call in calls]
+        assert isinstance(reward, JudgeReward | SandboxReward), "only these ask services"
+        secret = (reward.api_key or "") if isinstance(reward, JudgeReward) else ""
+        return score_by_service(
+            scorer, calls, max_concurrent=reward.max_concurrent, timeout=reward.timeout, secret=secret
+        )
 
 
 def _check_names(rewards: Sequence[Reward]) -> None:
@@ -106,47 +162,49 @@ def _check_names(rewards: Sequence[Reward]) -> None:
         )
 
 
-def _scorer(reward: Reward) -> RuleScorer | FunctionScorer:
+def scorer_of(reward: Reward) -> Scorer:
+    """What computes a reward, of any type but ``model``.
+
+    Raises:
+        RunError: the runtime does not run it, or it lacks something.
+        MissingDependency: a rule needs a package that is not there.
+    """
     if isinstance(reward, RuleReward):
         rule = RuleScorer(reward.rule, dict(reward.args), reward.score_right, reward.score_wrong)
         rule.check()
         return rule
-    if not isinstance(reward, FunctionReward):
-        raise RunError(
-            f"the reward {reward.name!r} is of type {reward.choice}, which the runtime does not run",
-            hint="use a reward of type rule or function",
-        )
-    if reward.signature not in ("auto", "verl"):
-        raise RunError(
-            f"the reward {reward.name!r} has the signature {reward.signature}; the runtime calls functions as verl does",
-            hint="wrap it in a function (data_source, solution_str, ground_truth, extra_info) and set signature to verl",
-        )
-    return FunctionScorer(reward.path, reward.function, dict(reward.args))
-
-
-def _call(item: RewardItem) -> Call:
-    extra = item.prompt.extra
-    return Call(
-        source=item.prompt.source,
-        response=item.response_text,
-        answer=item.prompt.answer,
-        extra=extra.get("extra_info", {}),
-        tokens=item.response_tokens,
-        truncated=item.truncated,
-        args=extra.get("reward_args", {}),
+    if isinstance(reward, FunctionReward):
+        return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature)
+    if isinstance(reward, SandboxReward):
+        return Sandbox(reward.url, reward.timeout, reward.memory_limit_mb, reward.continuous)
+    if isinstance(reward, JudgeReward):
+        if not reward.base_url or not reward.model:
+            raise RunError(
+                f"the judge {reward.name!r} has no {'model' if reward.base_url else 'base_url'}",
+                hint="serve a model over an OpenAI-compatible endpoint, and set base_url and model of the reward",
+            )
+        return Judge(reward.base_url, reward.model, reward.scoring, reward.prompt, dict(reward.sampling))
+    raise RunError(
+        f"the reward {reward.name!r} is of type {reward.choice}, which the runtime does not run",
+        hint="use a reward of type rule, function, model, judge or sandbox",
     )
 
 
-def _stop_at_failure(reward: Reward, items: Sequence[RewardItem], outcomes: Sequence[Outcome | Failure]) -> None:
-    failures = [(item, out) for item, out in zip(items, outcomes, strict=True) if isinstance(out, Failure)]
-    if not failures:
+def _stop_at_failure(reward: Reward, items: Sequence[RewardItem], found: Sequence[Outcome | Failure]) -> None:
+    failures = [(item, out) for item, out in zip(items, found, strict=True) if isinstance(out, Failure)]
+    everything = len(failures) == len(items) >= BROKEN_AFTER
+    broken = next((f for f in failures if f[1].broken), None)
+    if not failures or not (everything or broken or reward.on_error == "stop"):
         return
-    item, failure = next((f for f in failures if not f[1].unanswered), failures[0])
+    item, failure = broken or next((f for f in failures if not f[1].unanswered), failures[0])
+    hint = "mend the reward: it fails on every response"
+    if not (everything or broken):
+        hint = f"mend the reward, or set the on_error of {reward.name!r} to zero to score 0 and go on"
     raise RunError(
         f"the reward {reward.name!r} failed on a response to prompt {item.prompt.index} of {item.prompt.source}: "
         f"{failure.message}\n  prompt: {_shown(item.prompt.text)}\n  response: {_shown(item.response_text)}"
         f"\n  answer: {_shown(str(item.prompt.answer))}",
-        hint=f"mend the reward, or set the on_error of {reward.name!r} to zero to score 0 and go on",
+        hint=hint,
     )
 
 

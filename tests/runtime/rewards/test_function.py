@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.outcome import as_outcome, attempt
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
+from rlctl.runtime.rewards.outcome import as_outcome, attempt
 from rlctl.runtime.rewards.scorers import FunctionScorer
 
 
@@ -43,7 +43,7 @@ def test_coroutines_are_run(tmp_path: Path) -> None:
 
 def test_mappings_bring_metrics() -> None:
     outcome = as_outcome({"score": True, "acc": 0.0, "pred": "x", "n": np.int64(3)})
-    assert outcome == Outcome(1.0, correct=False, metrics={"acc": 0.0, "n": 3.0})
+    assert outcome == Outcome(1.0, correct=False, metrics={"acc": 0.0, "n": 3.0}, vote="x")
     assert as_outcome(np.float32(0.5)) == Outcome(0.5)
 
 

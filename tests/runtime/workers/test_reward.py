@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.config.sections.rewards import FunctionReward, JudgeReward, Reward, RuleReward
+from rlctl.config.sections.rewards import ExternalReward, FunctionReward, Reward, RuleReward
 from rlctl.errors import RunError
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt
@@ -68,7 +68,7 @@ def test_arguments_of_a_source_reach_rules_and_functions(tmp_path: Path) -> None
 
 
 def test_a_failure_stops_the_run_with_the_users_traceback(tmp_path: Path) -> None:
-    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine")
+    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine", on_error="stop")
     with pytest.raises(RunError) as caught:
         score([mine], item("fine"), item("bad"))
     text = str(caught.value)
@@ -78,8 +78,8 @@ def test_a_failure_stops_the_run_with_the_users_traceback(tmp_path: Path) -> Non
     assert "prompt: what is 2+2?\n  response: bad\n  answer: 4" in text
 
 
-def test_a_failure_may_count_as_zero(tmp_path: Path) -> None:
-    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine", on_error="zero")
+def test_a_failure_counts_as_zero(tmp_path: Path) -> None:
+    mine = function(tmp_path, "return 1 / (len(solution_str) - 3)", name="mine")
     fine, bad = score([mine], item("four"), item("bad"))
     assert fine == Score(1.0, {"mine": 1.0})
     assert (bad.total, bad.components) == (0.0, {"mine": 0.0})
@@ -88,7 +88,7 @@ def test_a_failure_may_count_as_zero(tmp_path: Path) -> None:
 
 
 def test_a_hanging_function_counts_as_zero_in_time(tmp_path: Path) -> None:
-    mine = function(tmp_path, "while solution_str == 'hang': pass\n    return 1", on_error="zero", timeout=1.0)
+    mine = function(tmp_path, "while solution_str == 'hang': pass\n    return 1", timeout=1.0)
     with RewardWorker([mine], log_folder=tmp_path) as worker:
         start = time.monotonic()
         found = worker.score([item("hang"), item("go")])
@@ -103,35 +103,49 @@ def test_math_runs_where_its_signals_work() -> None:
     assert [s.total for s in found] == [1.0, 0.0]
 
 
+def test_a_reward_that_fails_on_everything_ends_the_run_soon(tmp_path: Path) -> None:
+    mine = function(tmp_path, "while True: pass", name="mine", timeout=0.2)
+    start = time.monotonic()
+    with pytest.raises(RunError, match=r"(?s)the reward 'mine' failed .*it fails on every response"):
+        score([mine], *(item(str(i)) for i in range(100)))
+    assert time.monotonic() - start < 30
+
+
+def test_a_function_of_verls_batch_form_sees_all_responses(tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(
+        "def compute_score(data_sources, solution_strs, ground_truths, extra_infos, scale):\n"
+        "    if 'bad' in solution_strs: raise ValueError('together')\n"
+        "    order = sorted(solution_strs, key=len)\n"
+        "    return [{'score': scale * order.index(one), 'n': len(solution_strs)} for one in solution_strs]\n"
+    )
+    mine = FunctionReward(path=str(tmp_path / "ranks.py"), args={"scale": 2}, workers=2)
+    with RewardWorker([mine]) as worker:
+        found = worker.score([item("ccc"), item("a"), item("bb")])
+        assert [one.total for one in found] == [4.0, 0.0, 2.0]
+        assert found[0].components["reward/n"] == 3.0
+        failed = worker.score([item("a"), item("bad")])
+        assert [one.total for one in failed] == [0.0, 0.0]
+        assert all("ValueError: together" in (one.error or "") for one in failed)
+
+
+def test_rewards_score_at_the_same_time(tmp_path: Path) -> None:
+    waits = "import time; time.sleep(0.5); return 1"
+    both = [function(tmp_path, waits, name=name) for name in ("a", "b")]
+    with RewardWorker(both) as worker:
+        start = time.monotonic()
+        assert worker.score([item("x"), item("y")])[0].total == 2.0
+        assert time.monotonic() - start < 1.8
+
+
 def test_a_rule_that_fails_in_process_is_a_failure_too() -> None:
-    with pytest.raises(RunError, match="the answer holds no number"):
-        score([RuleReward(rule="number")], item("4", answer="none"))
+    (found,) = score([RuleReward(rule="number")], item("4", answer="none"))
+    assert "the answer holds no number" in (found.error or "")
     with pytest.raises(RunError, match=r"no rule for the data source 's'"):
         score([RuleReward()], item("4"))
 
 
-def test_what_the_runtime_does_not_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="of type judge"):
-        RewardWorker([JudgeReward()])
-    with pytest.raises(RunError, match="signature trinity"):
-        RewardWorker([function(tmp_path, "return 1", signature="trinity")])
+def test_what_the_runtime_does_not_run_is_refused() -> None:
+    with pytest.raises(RunError, match="of type external"):
+        RewardWorker([ExternalReward(kind="roll.X")])
     with pytest.raises(RunError, match="2 rewards are called 'reward'"):
         RewardWorker([RuleReward(rule="number"), RuleReward(rule="boxed")])
-
-
-def test_scoring_is_cheap(tmp_path: Path) -> None:
-    """A quickstart's step of 256 responses: generous bounds, on a machine that others use too."""
-    batch = [item(f"the answer is {i}", answer=i) for i in range(256)]
-    with RewardWorker([RuleReward(rule="number")]) as worker:
-        assert best_of_three(worker, batch) < 0.05
-    with RewardWorker([function(tmp_path, "return 1")], log_folder=tmp_path) as worker:
-        assert best_of_three(worker, batch) < 0.3
-
-
-def best_of_three(worker: RewardWorker, batch: list[RewardItem]) -> float:
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        worker.score(batch)
-        times.append(time.perf_counter() - start)
-    return min(times)
