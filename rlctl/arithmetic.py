@@ -249,6 +249,23 @@ def needs_critic(config: Config) -> bool:
     return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"
 
 
+def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollout"]:
+    """Whose log-probs stand for the old policy's; auto is rollout's where a step is one optimizer step and engines agree.
+
+    They agree where the built-in engine draws in the number type that training computes in, from the distribution that is
+    trained on.
+    """
+    chosen, rollout = config.algorithm.old_log_probs, config.rollout
+    if chosen != "auto":
+        return chosen
+    built_in = rollout.engine.choice == "transformers" or (rollout.engine.choice == "auto" and device == "cpu")
+    trained_in = config.train.precision.compute
+    drawn_in = rollout.precision if rollout.precision != "auto" else "float32" if device == "cpu" else trained_in
+    same = config.algorithm.train_temperature == "sampling" or rollout.sampling.temperature == 1
+    agree = built_in and drawn_in == trained_in and same
+    return "rollout" if agree and optimizer_steps_per_step(config) == 1 else "recompute"
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """The two values nearest to one that does not divide."""

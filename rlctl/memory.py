@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from rlctl import arithmetic
 from rlctl.arithmetic import Cluster, Device
 from rlctl.config import Config
-from rlctl.config.sections.batch import Micro
-from rlctl.config.sections.train import Fsdp2, Megatron, Train
+from rlctl.config.sections.batch import Batch, Micro
+from rlctl.config.sections.train import Critic, Fsdp2, Megatron, Train
 from rlctl.model_shape import ModelShape, read_shape
 
 GIB = 2**30
@@ -140,11 +140,14 @@ def micro_tokens(config: Config, micro: Micro) -> int:
 
 
 def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> MemoryEstimate:
-    tokens = micro_tokens(config, config.batch.micro) / arithmetic.devices_per_sequence(train.engine)
+    critic = isinstance(train, Critic)
+    micro = arithmetic.critic_batch(config).micro if critic else config.batch.micro
+    tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
     compute = BYTES[train.precision.compute]
     parts = [*_states(config, train, shape), ("activations", _activations(train, shape, tokens, compute))]
-    split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
-    parts.append(("logits", 2 * compute * tokens * shape.vocabulary / split))
+    if not critic:
+        split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
+        parts.append(("logits", 2 * compute * tokens * shape.vocabulary / split))
     return _estimate(role, parts)
 
 
@@ -251,11 +254,17 @@ def forward_flops(shape: ModelShape, *, tokens: int, length: int) -> float:
 
 def _training_passes(config: Config) -> float:
     """Training of one step in forward passes over its tokens."""
-    update = (4 if config.train.memory.recompute_activations else 3) * config.batch.ppo_epochs
+    update = _update_passes(config.train, config.batch)
     if config.algorithm.objective.choice == "sft":
         return update
     old = config.algorithm.old_log_probs == "recompute"
-    return update + old + arithmetic.needs_reference(config) + arithmetic.needs_critic(config) * (update + 1)
+    needs_critic = arithmetic.needs_critic(config) and config.critic is not None
+    critic = 1 + _update_passes(config.critic or config.train, arithmetic.critic_batch(config))
+    return update + old + arithmetic.needs_reference(config) + needs_critic * critic
+
+
+def _update_passes(train: Train, batch: Batch) -> int:
+    return (4 if train.memory.recompute_activations else 3) * batch.ppo_epochs
 
 
 def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rlctl import arithmetic
@@ -37,6 +37,7 @@ __all__ = [
     "needs_reference",
     "needs_rollout",
     "plan_from",
+    "resolved_stages",
     "trains",
 ]
 
@@ -178,6 +179,15 @@ def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | Non
     )
 
 
+def resolved_stages(config: Config, device: Device) -> list[Stage]:
+    """The stages of a config, with ``algorithm.old_log_probs`` as it is where it says auto."""
+    return [replace(stage, config=_resolved(stage.config, device)) for stage in stages_of(config)]
+
+
+def _resolved(config: Config, device: Device) -> Config:
+    return replace(config, algorithm=replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device)))
+
+
 def _device(config: Config, cluster: Cluster | None) -> Device:
     if config.placement.device != "auto":
         return config.placement.device
@@ -204,8 +214,10 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
 
 
 def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
-    config = stage.config
+    config = _resolved(stage.config, device)
     notes: list[str] = []
+    if stage.config.algorithm.old_log_probs == "auto":
+        notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
     roles = _roles(config, device, notes)
     return StagePlan(
         name=stage.name,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -85,7 +85,6 @@ def refused_speed(under: str, names: str, reason: str) -> Row:
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
 BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
-CRITIC = "no critic is trained yet, so there is no gae"
 GPU_MEMORY = "this setting of GPU memory is not applied by the training engine yet"
 KERNELS = "fused kernels are not used yet"
 LORA = "adapters are not trained yet: all weights are"
@@ -166,7 +165,7 @@ TABLE: tuple[Row, ...] = (
     ),
     refused_speed("batch", "round_tokens_to", "micro-batches are not padded"),
     honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
-    refused("schedule", "critic_warmup_steps", CRITIC),
+    honoured("schedule", "critic_warmup_steps"),
     # algorithm
     honoured("algorithm", "objective objective<rl> objective<sft>"),
     descriptive("algorithm", "preset"),
@@ -176,7 +175,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
     honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon kl_order"),
     honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma advantage<reinforce>.whiten"),
-    refused("algorithm", "advantage<gae>*", CRITIC),
+    honoured("algorithm", "advantage<gae> advantage<gae>.gamma advantage<gae>.lambda advantage<gae>.whiten"),
     honoured("algorithm", "advantage<grpo_passk|remax|opo|opmd|other>"),
     honoured("algorithm.advantage<grpo_passk>", "normalize_by_std epsilon"),
     honoured("algorithm.advantage<remax>", "gamma"),
@@ -222,9 +221,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.filters[]<error_length>", "max_tokens"),
     honoured("algorithm.loss_weights", "rl difficulty length"),
     refused("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
-    refused(
-        "algorithm", "preference_feedback*", "verl draws responses anew for gae only, and no critic is trained yet"
-    ),
+    honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
     refused("algorithm", "distillation*", "no teacher is asked"),
     refused("algorithm", "sample_strategy sample_strategy_args", BUFFER),
     refused("algorithm", "experience_operators", OPERATORS),
@@ -315,7 +312,22 @@ TABLE: tuple[Row, ...] = (
     refused_speed("train.fused_kernels", "enabled backend liger prefix_grouping", KERNELS),
     refused_speed("train", "compile", "nothing is compiled"),
     honoured("train", "seed"),
-    refused("", "critic*", CRITIC),
+    # critic: what it shares with train follows below
+    honoured("", "critic"),
+    honoured("critic", "model model.path model.attention model.trust_remote_code"),
+    honoured("critic.value_loss", "clip coefficient aggregation"),
+    honoured("critic", "mini_batch_responses ppo_epochs shuffle shuffle_seed"),
+    honoured("critic", "micro micro.by micro.per_replica forward_micro forward_micro.by forward_micro.per_replica"),
+    refused(
+        "critic.model",
+        "tokenizer chat_template chat_template_args max_context_tokens modality stage_in_shared_memory",
+        "the critic reads the policy's tokens",
+    ),
+    refused(
+        "critic.model",
+        "overrides rope.theta rope.scaling import_modules multi_token_prediction freeze lora* tinker*",
+        "the critic is trained whole, with its own config.json",
+    ),
     # reference
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(
@@ -381,8 +393,7 @@ TABLE: tuple[Row, ...] = (
     refused("", "buffer<sql|file>*", BUFFER),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
-    honoured("checkpoint", "every last resume resume_path keep_last export folder"),
-    refused("checkpoint", "keep_last_critic", CRITIC),
+    honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder"),
     refused(
         "checkpoint",
         "save_contents load_contents",
@@ -425,7 +436,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.kl_in_loss.estimator": {"full": "only the log-probs of drawn tokens are compared"},
     "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
-    "algorithm.old_log_probs": {"auto": "say recompute or rollout: nothing decides it by itself yet"},
     "train.learning_rate_schedule.name": {"polynomial": "this shape is not computed"},
     "placement.layout": dict.fromkeys(
         ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
@@ -441,6 +451,17 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 """Keys of free text of which the runtime knows some values, in small letters."""
+
+
+def _of_critic(pattern: str) -> str | None:
+    """The critic's key of the same meaning as one of ``train``; None for other keys."""
+    return "critic" + pattern.removeprefix("train") if re.match(r"train(\.|$)", pattern) else None
+
+
+# The critic is trained by the policy's engine: what the runtime does with a key of ``train`` it does with the critic's.
+TABLE += tuple(replace(row, under=under) for row in TABLE if (under := _of_critic(row.under)))
+REFUSED_VALUES = {**REFUSED_VALUES, **{to: each for key, each in REFUSED_VALUES.items() if (to := _of_critic(key))}}
+ONLY_VALUES = {**ONLY_VALUES, **{to: each for key, each in ONLY_VALUES.items() if (to := _of_critic(key))}}
 
 
 def expand(row: Row) -> Iterator[str]:

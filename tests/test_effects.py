@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,6 +88,82 @@ def mini_batches(config: Config) -> Any:
     return mini_batches(arithmetic.responses_per_step(config), config.batch, seed=config.run.seed, step=3)
 
 
+def critic_mini_batches(config: Config) -> Any:
+    from rlctl import arithmetic
+    from rlctl.runtime.workers.sharding import mini_batches
+
+    return mini_batches(80, arithmetic.critic_batch(config), seed=1, step=3)
+
+
+def critic_micro_batches(config: Config) -> Any:
+    """Of training, and of passes for values."""
+    from rlctl import arithmetic
+    from rlctl.runtime.train.microbatch import split
+
+    batch, lengths = arithmetic.critic_batch(config), [900, 800, 700, 100, 50]
+    return [split(lengths, micro, padded=False) for micro in (batch.micro, batch.log_prob_micro or batch.micro)]
+
+
+def critic_learning_rates(config: Config) -> Any:
+    """The critic's learning rate of each of the first 40 ticks."""
+    from rlctl.runtime.build import critic_ticks, make_clock
+    from rlctl.runtime.train.schedule import curve_of
+
+    assert config.critic is not None
+    ticks, peak = critic_ticks(config, make_clock(config, ROWS)), config.critic.optimizer.learning_rate
+    curve = curve_of(config.critic.learning_rate_schedule, peak=peak, total_ticks=ticks)
+    return [curve.rate(tick) for tick in range(40)]
+
+
+def critic_optimizer(config: Config) -> Any:
+    assert config.critic is not None
+    return optimizer(replace(config, train=config.critic))
+
+
+def critic_path(config: Config) -> Any:
+    from rlctl.runtime.build import critic_path
+
+    return critic_path(config, "start")
+
+
+def value_loss(config: Config) -> Any:
+    """Of two responses whose values are on both sides of the clip, with the gradient."""
+    import torch
+
+    from rlctl.runtime.algorithms.aggregation import Totals
+    from rlctl.runtime.train.losses import CriticLoss
+
+    assert config.critic is not None
+    values, lengths = torch.tensor([-0.9, 1.0, 2.0, 0.1], requires_grad=True), torch.tensor([3, 1])
+    tensors = {"values": values, "old_values": torch.zeros(4), "returns": torch.full((4,), -1.0), "lengths": lengths}
+    loss = CriticLoss.of(config.critic.value_loss, max_response_tokens=8)(tensors, Totals.of(lengths)).loss
+    loss.backward()
+    return loss.item(), values.grad.tolist()
+
+
+def policy_steps(config: Config) -> Any:
+    """The steps out of four in which the policy is trained."""
+    from contextlib import nullcontext
+    from types import SimpleNamespace
+
+    from rlctl.runtime.stage_run import Progress, StageRun
+
+    trained: list[int] = []
+    policy = SimpleNamespace(train=lambda samples, step, old_is_current: trained.append(step) or {})
+    stage: Any = SimpleNamespace(
+        config=config,
+        policy=policy,
+        critic=None,
+        old_is_current=False,
+        progress=Progress(),
+        plan=make_plan(config, rows=ROWS).stages[0],
+        phase=lambda name: nullcontext(),
+    )
+    for step in range(1, 5):
+        StageRun.train(stage, step, [])
+    return trained, stage.progress.weight_version
+
+
 def loss_and_gradient(config: Config) -> Any:
     """Of the policy loss on two responses of three tokens whose ratios are on both sides of every clip range."""
     import torch
@@ -140,13 +217,14 @@ def shaped(config: Config) -> Any:
         for sample in samples:
             sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"] * (1 - drift)
             sample.columns["reference_log_probs"] = torch.full((len(sample),), -0.75)
+            sample.columns["old_values"] = torch.full((len(sample),), drift)
         shaping.shape(samples, kept)
-        columns = ("advantages", "policy_weights")
+        columns = ("advantages", "policy_weights", "returns")
         seen.append(
             [
                 [sample.columns[name].tolist() for name in columns if name in sample.columns]
                 + [sample.mask.tolist(), sample.counted]
-                for sample in samples
+                for sample in shaping.redrawn(samples, kept, step=1)
             ]
         )
     return seen, shaping.state(), shaping.refills
@@ -247,7 +325,9 @@ BASE: dict[str, Any] = {
     "checkpoint": {"every": 5},
     "placement": {"device": "cpu", "devices_per_node": 2},
     "train": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
+    "critic": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
 }
+GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.preference_feedback"
 WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
@@ -265,6 +345,12 @@ ASYMRE, GEO_MEAN = {"name": "other", "kind": "asymre"}, {"name": "other", "kind"
 REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
 REFILL = {FILTERS: [{"name": "equal_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
+
+
+def _of_critic(change: dict[str, Any]) -> dict[str, Any]:
+    """A change of ``train`` as one of ``critic``."""
+    return {key.replace("train", "critic", 1): value for key, value in change.items()}
+
 
 EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.name", "other", plan_name, {}),
@@ -462,8 +548,38 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("placement.nodes", 2, plan, {}),
     ("placement.devices_per_node", 1, plan, {}),
     ("placement.cpus_per_worker", 2, plan, {}),
+    ("algorithm.advantage<gae>", None, shaped, {}),
+    ("algorithm.advantage<gae>.gamma", 0.5, shaped, {}),
+    ("algorithm.advantage<gae>.lambda", 0.5, shaped, {}),
+    ("algorithm.advantage<gae>.whiten", False, shaped, {}),
+    (FEEDBACK, {}, shaped, GAE),
+    (f"{FEEDBACK}.reweight", "max_random", shaped, {**GAE, FEEDBACK: {"power": 9.0}}),
+    (f"{FEEDBACK}.power", 0.1, shaped, {**GAE, FEEDBACK: {"power": 9.0}}),
+    ("schedule.critic_warmup_steps", 2, policy_steps, {}),
+    ("critic.model", {"path": "own"}, critic_path, {}),
+    ("critic.model.path", "other", critic_path, {"critic": {"model": {"path": "own"}}}),
+    ("critic.value_loss.clip", 1.5, value_loss, {}),
+    ("critic.value_loss.coefficient", 2.0, value_loss, {}),
+    ("critic.value_loss.aggregation", "seq_mean_token_mean", value_loss, {}),
+    ("critic.mini_batch_responses", 40, critic_mini_batches, {}),
+    ("critic.ppo_epochs", 2, critic_mini_batches, {}),
+    ("critic.shuffle", True, critic_mini_batches, {}),
+    ("critic.shuffle_seed", 7, critic_mini_batches, {"critic": {"shuffle": True}}),
+    ("critic.micro", {"per_replica": 1000}, critic_micro_batches, {}),
+    ("critic.micro.by", "responses", critic_micro_batches, {"critic": {"micro": {"per_replica": 1000}}}),
+    ("critic.micro.per_replica", 9, critic_micro_batches, {"critic": {"micro": {"per_replica": 1000}}}),
+    ("critic.forward_micro", {"per_replica": 1000}, critic_micro_batches, {}),
+    ("critic.forward_micro.by", "responses", critic_micro_batches, {"critic": {"forward_micro": {"per_replica": 2}}}),
+    ("critic.forward_micro.per_replica", 9, critic_micro_batches, {"critic": {"forward_micro": {"per_replica": 1000}}}),
     ("checkpoint.every", 2, plan, {}),
     ("environment.variables", {"A": "1"}, environment, {}),
+]
+OF_CRITIC = {learning_rates: critic_learning_rates, optimizer: critic_optimizer}
+"""Probes of ``train``, and those of the same keys of the critic."""
+EFFECTS += [
+    (f"critic{pattern.removeprefix('train')}", value, OF_CRITIC[probe], _of_critic(change))
+    for pattern, value, probe, change in EFFECTS
+    if pattern.startswith("train.") and probe in OF_CRITIC
 ]
 NOT_HONOURED = {"train.engine<fsdp2>.source"}
 """Descriptive, with a note in the plan."""
@@ -574,6 +690,7 @@ rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurren
 rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
 placement.layout
 buffer buffer<memory>
+critic critic.model.attention critic.model.trust_remote_code checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
 tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
@@ -582,6 +699,11 @@ tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb
 environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
 environment.ray.register_timeout
 """
+
+
+RUN_TO_SHOW += " ".join(
+    f"critic{key.removeprefix('train')} " for key in RUN_TO_SHOW.split() if key.startswith("train.")
+)
 
 
 def honoured() -> set[str]:

@@ -44,8 +44,9 @@ def test_a_config_of_defaults_is_not_refused() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"critic": {}}, "critic"),
-    ({"algorithm": {"advantage": "gae"}}, "algorithm.advantage"),
+    ({"critic": {"model": {"path": "a", "lora": {"rank": 8}}}}, "critic.model.lora"),
+    ({"critic": {"optimizer": {"name": "adafactor"}}}, "critic.optimizer.name"),
+    ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
     ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_cov"}}}, "algorithm.policy_loss.kind"),
     ({"model": {"lora": {"rank": 8}}}, "model.lora"),

@@ -32,7 +32,7 @@ from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.value_model import ValueModel
-from rlctl.runtime.workers.critic import Critic, section_of
+from rlctl.runtime.workers.critic import Critic, check_critic, section_of
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker, scorer_of
 from rlctl.runtime.workers.reward_model import RewardModels
@@ -67,7 +67,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
         Shaping.of(config)
         make_loss(config)
     if plan.role("critic"):
-        section_of(config)
+        check_critic(config)
     tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
@@ -273,7 +273,9 @@ def _stage_run(
         policy=policy,
         rollout=rollout,
         evaluator=evaluator,
-        checkpoints=Checkpoints(checkpoints, keep_last=config.checkpoint.keep_last),
+        checkpoints=Checkpoints(
+            checkpoints, keep_last=config.checkpoint.keep_last, keep_last_critic=config.checkpoint.keep_last_critic
+        ),
         events=events,
         trackers=trackers,
         stop=stop,

@@ -3,6 +3,7 @@
     checkpoints/<stage>/step-000040.partial/   being written
     checkpoints/<stage>/step-000040/           complete: renamed after everything in it is on the disk
         policy/          the train engine's own files (torch.distributed.checkpoint)
+        critic/          the same of the critic, where there is one
         controller.json  step, data position, counters
         manifest.json    the size of every file, so that a file cut off later is noticed too
 
@@ -48,9 +49,10 @@ def place_of(stage: Stage, folder: Path) -> Path:
 class Checkpoints:
     """The checkpoints of one stage."""
 
-    def __init__(self, folder: Path, *, keep_last: int | None) -> None:
+    def __init__(self, folder: Path, *, keep_last: int | None, keep_last_critic: int | None = None) -> None:
         self.folder = folder
         self._keep_last = keep_last
+        self._keep_last_critic = keep_last_critic
 
     def save(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> Path:
         """Write a checkpoint: ``write`` puts the engines' files into the folder it is given.
@@ -102,10 +104,14 @@ class Checkpoints:
         return sorted(named, key=lambda folder: int(folder.name.removeprefix("step-")))
 
     def _prune(self) -> None:
-        if self._keep_last is None:
-            return
-        for folder in self._folders()[: -self._keep_last]:
+        for folder in self._before_last(self._keep_last):
             shutil.rmtree(folder, ignore_errors=True)
+        for folder in self._before_last(self._keep_last_critic):
+            _without_critic(folder)
+
+    def _before_last(self, count: int | None) -> list[Path]:
+        """All checkpoints but the last ``count``; none where there is no such limit."""
+        return [] if count is None else self._folders()[:-count]
 
 
 def read_checkpoint(folder: Path) -> Saved | None:
@@ -121,6 +127,18 @@ def read_checkpoint(folder: Path) -> Saved | None:
     if any(sizes.get(name) != size for name, size in manifest.items()):
         return None
     return Saved(folder, int(controller["step"]), controller)
+
+
+def _without_critic(folder: Path) -> None:
+    """Remove the critic of a checkpoint, which stays whole without it: its manifest is the first to go without."""
+    manifest = folder / "manifest.json"
+    if not (folder / "critic").is_dir() or not manifest.is_file():
+        return
+    sizes = json.loads(manifest.read_text())
+    partial = folder / "manifest.json.partial"
+    _write_json(partial, {name: size for name, size in sizes.items() if not name.startswith("critic/")})
+    partial.replace(manifest)
+    shutil.rmtree(folder / "critic", ignore_errors=True)
 
 
 def replace_folder(partial: Path, final: Path) -> None:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from rlctl.config import Config, stages_of
+from rlctl.config import Config
 from rlctl.errors import MissingDependency, RlctlError, RunError
-from rlctl.plan import Plan
+from rlctl.plan import Plan, resolved_stages
 from rlctl.runtime.checkpoint import place_of
 from rlctl.runtime.events import Events, Observer
 from rlctl.runtime.group import StopRequested, WorkerFailed
@@ -90,7 +90,7 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
     from rlctl.runtime.build import read_materials
 
     materials: dict[str, Materials] = {}
-    for stage, stage_plan in zip(stages_of(config), plan.stages, strict=True):
+    for stage, stage_plan in zip(resolved_stages(config, plan.device), plan.stages, strict=True):
         if finished_stage(place_of(stage, folder)) is None:
             events.enter_stage(stage.name)
             with events.timed("read"):
@@ -108,7 +108,7 @@ def _run_stages(
 
     summaries: dict[str, dict[str, Any]] = {}
     start_from: Path | None = None
-    stages = stages_of(config)
+    stages = resolved_stages(config, plan.device)
     timeout = config.environment.ray.register_timeout
     with reserve(plan, timeout=timeout, logs=folder / "logs", stop_requested=stop.now) as placement:
         for index, (stage, stage_plan) in enumerate(zip(stages, plan.stages, strict=True)):

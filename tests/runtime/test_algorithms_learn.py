@@ -42,10 +42,18 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sapo": {"policy_loss": "sapo", **SEQUENCES},
     "geo_mean": {"policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4, "clip_high": 0.4}}},
     "dppo_tv": {"policy_loss": {"name": "other", "kind": "dppo_tv"}},
+    "ppo": {"advantage": {"name": "gae", "lambda": 0.95}},
+    "ppo_with_feedback": {"advantage": "gae", "preference_feedback": {"reweight": "max_random"}},
     "raft": {"advantage": "reinforce", "policy_loss": {"name": "other", "kind": "sft"}, "filters": RIGHT_ONLY},
     "raft_plus_plus": {"advantage": "reinforce", "filters": RIGHT_ONLY},
     "corrected": {"rollout_correction": CORRECTED},
     "bypass": {"old_log_probs": "rollout", "rollout_correction": {**CORRECTED, "use_policy_gradient": True}},
+}
+CRITIC = {
+    "precision": {"compute": "float32"},
+    "memory": {"recompute_activations": False},
+    "optimizer": {"learning_rate": 2e-3},
+    "ppo_epochs": 2,
 }
 
 
@@ -58,6 +66,7 @@ def test_it_learns(name: str, task: Any, run: Callable[..., Any], tmp_path: Path
             tmp_path,
             model={"path": str(tmp_path / "model")},
             algorithm=ALGORITHMS[name],
+            critic=CRITIC if name.startswith("ppo") else None,
             batch={
                 "prompts_per_step": 16,
                 "responses_per_prompt": 8,

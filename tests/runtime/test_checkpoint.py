@@ -96,3 +96,17 @@ def test_without_a_folder_there_is_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "nowhere", keep_last=1)
     assert checkpoints.newest() is None
     assert checkpoints.damaged() == []
+
+
+def test_of_the_last_checkpoints_fewer_keep_their_critic_and_all_stay_whole(tmp_path: Path) -> None:
+    def with_critic(folder: Path) -> None:
+        write(folder)
+        (folder / "critic").mkdir()
+        (folder / "critic" / "__0_0.distcp").write_bytes(b"values")
+
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=3, keep_last_critic=2)
+    for step in (1, 2, 3, 4):
+        checkpoints.save(step, CONTROLLER, with_critic)
+    kept = {folder.name: (folder / "critic").exists() for folder in sorted(checkpoints.folder.iterdir())}
+    assert kept == {"step-000002": False, "step-000003": True, "step-000004": True}
+    assert checkpoints.damaged() == []

@@ -303,3 +303,68 @@ def test_a_step_without_samples_is_nothing() -> None:
 def test_what_is_not_computed_is_refused_at_once(algorithm: dict[str, Any], error: type[Exception], wrong: str) -> None:
     with pytest.raises(error, match=wrong):
         Shaping.of(config(**algorithm))
+
+
+GAE = {"name": "gae", "gamma": 0.5, "lambda": 0.5, "whiten": False}
+
+
+def test_gae_counts_what_the_critic_expected() -> None:
+    """Reward 1 at the last of two tokens, values 1/4, 1/2: errors 0, 1/2; the first token gets a quarter of the last's."""
+    samples, metrics = shape(config(advantage=GAE), group([1.0], [2]), old_values=[0.25, 0.5])
+    assert of(samples) == pytest.approx([0.125, 0.5])
+    assert of(samples, "returns") == pytest.approx([0.375, 1.0])
+    assert metrics["critic/return_mean"] == pytest.approx(0.6875)
+    # errors 1/8, 1/2 and returns 3/8, 1 of two tokens: unbiased variances 9/128, 25/128
+    assert metrics["critic/explained_variance"] == pytest.approx(1 - 9 / 25, abs=1e-4)
+
+
+def test_a_kl_in_the_reward_is_part_of_the_returns() -> None:
+    """Penalties 0.2 and 0.4 at the tokens: rewards -0.2, 0.6; undiscounted returns 0.4, 0.6, less values 0.1, 0.1."""
+    kl = {"estimator": "k1", "coefficient": 1.0}
+    columns = {"old_log_probs": [-0.5, -0.5], "reference_log_probs": [-0.7, -0.9], "old_values": [0.1, 0.1]}
+    chosen = config(advantage={"name": "gae", "whiten": False}, kl_in_reward=kl)
+    samples, _ = shape(chosen, group([1.0], [2]), **columns)
+    assert of(samples, "returns") == pytest.approx([0.4, 0.6])
+    assert of(samples) == pytest.approx([0.3, 0.5])
+
+
+def test_advantages_of_gae_are_whitened_and_cut_and_returns_are_not() -> None:
+    """Returns 0 and 2, values 0: mean 1, unbiased standard deviation sqrt(2)."""
+    chosen = config(advantage={"name": "gae"}, reward_shaping={"advantage_clip": 0.5})
+    samples, _ = shape(chosen, group([0.0, 2.0]), old_values=[0.0, 0.0])
+    assert of(samples) == pytest.approx([-0.5, 0.5])
+    assert of(samples, "returns") == pytest.approx([0.0, 2.0])
+    whitened, _ = shape(config(advantage={"name": "gae"}), group([0.0, 2.0]), old_values=[0.0, 0.0])
+    assert of(whitened) == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-6)
+
+
+def test_the_critic_learns_from_responses_that_a_filter_leaves_out_and_not_from_rejected_ones() -> None:
+    """The first response is a wrong one of the length that is left out, the second is rejected."""
+    correction = {"rejection": ["seq_mean_k1"], "rejection_bounds": ["0.5_2"]}
+    chosen = config(advantage=GAE, filters=[{"name": "error_length", "max_tokens": 1}], rollout_correction=correction)
+    columns = {"old_log_probs": [-0.5, -9.0, -0.5], "old_values": [0.0, 0.0, 0.0]}
+    samples, _ = shape(chosen, group([0.0, 1.0, 1.0]), **columns)
+    assert trained(samples) == [False, False, True]
+    assert of(samples, "critic_tokens") == [1.0, 0.0, 1.0]
+    assert of(samples, "returns") == [0.0, 1.0, 1.0]
+
+
+def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
+    """Only the best and the worst are drawn, alike in every run of the seed and anew in every step."""
+    chosen = config(advantage=GAE, preference_feedback={"reweight": "max_min"})
+    answered = [group([0.0, 0.5] * 5), group([0.5, 1.0] * 5)]
+    shaping = Shaping.of(chosen)
+    samples, _ = shape_with(shaping, *answered, old_values=[0.0] * 20)
+    drawn = shaping.redrawn(samples, answered, step=1)
+    assert len(drawn) == 20
+    rewards = [value for item in answered for value in item.rewards]
+    found = [next(i for i, sample in enumerate(samples) if sample is each) for each in drawn]
+    assert {rewards[index] for index in found} == {0.0, 1.0}
+    again = Shaping.of(chosen).redrawn(samples, answered, step=1)
+    assert all(one is other for one, other in zip(drawn, again, strict=True))
+    assert any(one is not other for one, other in zip(drawn, shaping.redrawn(samples, answered, step=2), strict=True))
+
+
+def test_preference_feedback_goes_with_gae_only() -> None:
+    with pytest.raises(PlanError, match="after gae"):
+        Shaping.of(config(preference_feedback={}))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.config.sections.train import Fsdp2
@@ -38,10 +39,9 @@ class Critic:
             RunError: the others do not come, or the model cannot be loaded.
         """
         section = section_of(config)
-        self._config = config
         self._schedule = section.learning_rate_schedule
-        self._micro = section.micro or config.batch.micro
-        self._forward_micro = section.forward_micro or self._micro
+        batch = arithmetic.critic_batch(config)
+        self._micro, self._forward_micro = batch.micro, batch.log_prob_micro or batch.micro
         self._loss = CriticLoss.of(section.value_loss, max_response_tokens=config.rollout.max_response_tokens)
         enter(config, place)
         self._engine = make_critic_engine(config, model_path, place.device, total_ticks)
@@ -93,6 +93,21 @@ def section_of(config: Config) -> CriticSection:
     return config.critic
 
 
+def check_critic(config: Config) -> None:
+    """Refuse a critic that cannot be made, before anything is started.
+
+    Raises:
+        PlanError: there is none, or it is to be kept longer than the checkpoints that it is in.
+    """
+    section_of(config)
+    kept, critics = config.checkpoint.keep_last, config.checkpoint.keep_last_critic
+    if kept is not None and critics is not None and critics > kept:
+        raise PlanError(
+            f"checkpoint.keep_last_critic is {critics} and checkpoint.keep_last is {kept}; a critic is kept in its checkpoint",
+            hint=f"set checkpoint.keep_last to {critics}, or checkpoint.keep_last_critic to {kept} or less",
+        )
+
+
 def make_critic_engine(config: Config, model_path: str, device: Device, total_ticks: int | None) -> TrainEngine:
     """The engine that the config names for the critic.
 
@@ -102,7 +117,7 @@ def make_critic_engine(config: Config, model_path: str, device: Device, total_ti
     section = section_of(config)
     if not isinstance(section.engine, Fsdp2):
         raise PlanError(f"critic.engine {section.engine.choice} is not part of this version; expected fsdp2")
-    own = section.model or dataclasses.replace(config.model, lora=None)
+    own = section.model or dataclasses.replace(config.model, lora=None, freeze=())
     return FsdpEngine(
         dataclasses.replace(own, path=model_path),
         section,

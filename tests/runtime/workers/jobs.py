@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 from rlctl.config import Config
 from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.trainer import Place, Share, Trainer
 
@@ -36,3 +38,39 @@ def policy_and_reference(
     for shares in steps:
         trainer.train_step(shares[dist.get_rank()], True)
     return reference.log_probs(samples), before, trainer.log_probs(samples)
+
+
+@dataclass
+class OfCritic:
+    """What a critic did."""
+
+    before: Sequence[torch.Tensor]
+    """Values of samples."""
+    metrics: list[list[dict[str, float]]]
+    after: Sequence[torch.Tensor]
+
+
+def critic(
+    config: Config,
+    model: Path,
+    steps: Sequence[Sequence[Sequence[Share]]],
+    samples: Sequence[Sample],
+    source: Path | None = None,
+    target: Path | None = None,
+    save_after: int = 0,
+) -> OfCritic:
+    """Take steps, from a checkpoint where there is one; save after so many."""
+    worker = Critic(config, str(model), _place(), total_ticks=8)
+    if source is not None:
+        worker.load(source)
+    before, metrics = list(worker.values(samples)), []
+    for number, shares in enumerate(steps, 1):
+        metrics.append(worker.train_step(shares[dist.get_rank()]))
+        if target is not None and number == save_after:
+            worker.save(target)
+    return OfCritic(before, metrics, list(worker.values(samples)))
+
+
+def train_and_save_policy(config: Config, model: Path, target: Path) -> None:
+    """A checkpoint of a policy."""
+    Trainer(config, str(model), _place(), total_ticks=8).save(target)

@@ -1,0 +1,146 @@
+"""The critic worker goes by its own section of the config, and goes on exactly from what it saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from rlctl import arithmetic
+from rlctl.config import Config, config_from
+from rlctl.errors import PlanError, RunError
+from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.critic import check_critic
+from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.trainer import Share
+from tests.runtime.train.processes import Workers
+from tests.runtime.workers import jobs
+
+SECTION: dict[str, Any] = {
+    "precision": {"compute": "float32"},
+    "memory": {"recompute_activations": False},
+    "optimizer": {"learning_rate": 1e-2, "epsilon": 1e-2},
+    "learning_rate_schedule": {"name": "linear", "tick": "optimizer_step"},
+    "mini_batch_responses": 2,
+    "ppo_epochs": 2,
+    "micro": {"by": "tokens", "per_replica": 40},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny language model."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, initializer_range=0.2,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Workers]:
+    """Two workers."""
+    workers = Workers(2)
+    yield workers
+    workers.close()
+
+
+def make_config(**section: Any) -> Config:
+    return config_from({"batch": {"mini_batch_responses": 8}, "critic": {**SECTION, **section}})
+
+
+def make_samples(count: int) -> list[Sample]:
+    generator = torch.Generator().manual_seed(3)
+    samples = []
+    for _ in range(count):
+        length = int(torch.randint(6, 20, (), generator=generator))
+        columns = {name: torch.randn(length, generator=generator) for name in ("old_values", "returns")}
+        samples.append(Sample(torch.randint(0, 64, (length,), generator=generator), torch.arange(length) >= 3, columns))
+    return samples
+
+
+def shares_of(samples: list[Sample], config: Config) -> list[list[Share]]:
+    """A step as the controller cuts it: by worker, then by optimizer step."""
+    shares: list[list[Share]] = [[], []]
+    for members in mini_batches(len(samples), arithmetic.critic_batch(config), seed=1, step=1):
+        batch = [samples[index] for index in members]
+        for rank, part in enumerate(split_over_replicas([len(each) for each in batch], 2, balance=True)):
+            shares[rank].append(Share([batch[index] for index in part], totals_of(batch)))
+    return shares
+
+
+def test_a_step_goes_by_the_critics_own_section(two: Workers, model: Path) -> None:
+    """4 samples in mini-batches of 2, twice, of 8 ticks in all; the policy's section says otherwise throughout."""
+    config = make_config()
+    [found, _] = two.run(jobs.critic, config, model, [shares_of(make_samples(4), config)], make_samples(4))
+    [metrics] = found.metrics
+    assert [each["learning_rate"] for each in metrics] == pytest.approx([1e-2 * (8 - tick) / 8 for tick in range(4)])
+    assert {"value_loss", "value_mean", "clip_fraction", "grad_norm"} <= set(metrics[0])
+
+
+def test_it_learns_the_returns(two: Workers, model: Path) -> None:
+    """After 8 steps the mean squared error of the values is less than half of what it was."""
+    config = make_config(
+        value_loss={"clip": None}, learning_rate_schedule={"name": "constant"}, optimizer={"learning_rate": 1e-2}
+    )
+    samples = make_samples(4)
+    [found, _] = two.run(jobs.critic, config, model, [shares_of(samples, config)] * 8, samples)
+
+    def error(values: Any) -> float:
+        pairs = [((v - s.columns["returns"]) ** 2)[s.mask] for v, s in zip(values, samples, strict=True)]
+        return float(torch.cat(pairs).mean())
+
+    assert error(found.after) < error(found.before) / 2
+
+
+def test_coefficient_and_clip_reach_the_loss(two: Workers, model: Path) -> None:
+    samples = make_samples(4)
+
+    def first(**value_loss: Any) -> dict[str, float]:
+        config = make_config(value_loss=value_loss)
+        metrics: dict[str, float] = two.run(jobs.critic, config, model, [shares_of(samples, config)], [])[0].metrics[0][
+            0
+        ]
+        return metrics
+
+    plain, weighed, unclipped = first(), first(coefficient=3.0), first(clip=None)
+    assert weighed["loss"] == pytest.approx(3 * plain["loss"])
+    assert weighed["value_loss"] == pytest.approx(plain["value_loss"])
+    assert plain["clip_fraction"] > 0
+    assert plain["value_loss"] > unclipped["value_loss"]
+
+
+def test_it_goes_on_exactly_from_what_it_saved(two: Workers, model: Path, tmp_path: Path) -> None:
+    config = make_config(seed=5)
+    samples = make_samples(4)
+    steps = [shares_of(samples, config)] * 3
+    whole = two.run(jobs.critic, config, model, steps, samples, None, tmp_path / "critic", 2)
+    rest = two.run(jobs.critic, config, model, steps[2:], samples, tmp_path / "critic")
+    for one, other in zip(whole, rest, strict=True):
+        assert one.metrics[2:] == other.metrics
+        assert all(torch.equal(a, b) for a, b in zip(one.after, other.after, strict=True))
+
+
+def test_a_checkpoint_of_another_model_is_refused(two: Workers, model: Path, tmp_path: Path) -> None:
+    config = make_config()
+    steps = [shares_of(make_samples(2), config)]
+    two.run(jobs.train_and_save_policy, config, model, tmp_path / "policy")
+    with pytest.raises(RunError, match="does not fit the model"):
+        two.run(jobs.critic, config, model, steps, [], tmp_path / "policy")
+
+
+def test_a_critic_that_cannot_be_is_refused() -> None:
+    with pytest.raises(PlanError, match="critic is null"):
+        check_critic(config_from({"algorithm": {"advantage": "gae"}}))
+    kept = config_from({"critic": {}, "checkpoint": {"keep_last": 2, "keep_last_critic": 3}})
+    with pytest.raises(PlanError, match="keep_last_critic is 3"):
+        check_critic(kept)
+    check_critic(make_config())
