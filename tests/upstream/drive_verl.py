@@ -296,7 +296,8 @@ def answer(question):
         if question["config"].startswith("ppo"):
             numbers = ppo_numbers(cfg, question)
         elif question["config"] == "generation":
-            numbers = plain_numbers(cfg)
+            # main_generation_server sends max_tokens = rollout.response_length
+            numbers = {**plain_numbers(cfg), "max_response_tokens": cfg.actor_rollout_ref.rollout.response_length}
         elif question["config"].startswith("sft_trainer_engine"):
             numbers = sft_numbers(cfg, question)
     except (Exception, SystemExit):  # noqa: BLE001 - told to the test

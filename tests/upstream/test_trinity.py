@@ -22,17 +22,18 @@ from .trinity_numbers import differences
 
 pytestmark = pytest.mark.upstream
 CORPUS = ROOT.parent / "shared" / "corpus"
+ROWS = 100_000
 RELEASES = {"0.5": "trinity-0.5.2", "0.6": "trinity-0.6.0"}
 EXAMPLES = sorted((CORPUS / "trinity").rglob("*.yaml"))
 OVERRIDES = sorted((CORPUS / "verl" / "overrides").glob("*.yaml"))
 PRESETS = sorted((ROOT / "presets").rglob("*.yaml"))
 VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
-MISSING = ("No module named 'peft'", "No module named 'tinker'")
-"""Packages that Trinity wants for some configs and that are not installed for these tests."""
+MISSING = ("No module named 'peft'", "No module named 'tinker'", "couldn't connect to 'https://huggingface.co'")
+"""What Trinity wants for some configs and these tests do not have: packages, and models of the hub (to make a first adapter)."""
 
 
 def ask(release: str, **question: Any) -> dict[str, Any]:
-    """What Trinity says; a package that is missing here skips the test."""
+    """What Trinity says; what is missing here skips the test."""
     answer = framework(RELEASES[release], "drive_trinity.py").ask(**question)
     if any(text in answer.get("error", "") for text in MISSING):
         pytest.skip(answer["error"])
@@ -81,7 +82,7 @@ def source(path: Path) -> Loaded:
         lines = [line for line in yaml.safe_load(path.read_text())["overrides"] if not line.startswith("--")]
         nothing = read_yaml("", "overrides", allow_empty=True)
         loaded, report = read_document(
-            nothing, dialect="verl", overrides=lines, environment={}, options={"dataset_rows": "100000"}
+            nothing, dialect="verl", overrides=lines, environment={}, options={"dataset_rows": str(ROWS)}
         )
     else:
         text = path.read_text(encoding="utf-8")
@@ -94,14 +95,18 @@ def source(path: Path) -> Loaded:
 @pytest.mark.parametrize("path", [*OVERRIDES, *PRESETS, *EXAMPLES], ids=lambda path: "/".join(path.parts[-2:]))
 def test_what_rlctl_writes_is_accepted_and_runs_the_same_numbers(path: Path, release: str) -> None:
     loaded = source(path)
-    text, report = write(loaded, f"trinity@{release}", options={"dataset_rows": "100000", "carried": "none"})
+    text, report = write(loaded, f"trinity@{release}", options={"dataset_rows": str(ROWS), "carried": "none"})
     assert text is not None, [finding.message for finding in report.errors]
     answer = ask(release, text=symbols_resolved(text))
+    if path in EXAMPLES and not answer["accepted"]:
+        own = ask(release, text=symbols_resolved(path.read_text(encoding="utf-8")))
+        if own.get("error", "")[:40] == answer["error"][:40]:
+            pytest.skip(f"Trinity {release} refuses the example for the same reason: {answer['error'][:200]}")
     assert answer["accepted"], answer["error"]
     said = {entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED}
     lost = [dotted(path) for path, one in loaded.sources.items() if one.key in said]
     if not loaded.config.stages:
-        assert differences(loaded.config, answer["stages"][0], lost) == []
+        assert differences(loaded.config, answer["stages"][0], lost, rows=ROWS) == []
 
 
 def test_trinity_refuses_what_is_wrong() -> None:

@@ -52,9 +52,14 @@ LOST = {
 """The canonical keys of numbers that Trinity cannot always say."""
 
 
-def differences(config: Config, told: dict[str, Any], unsupported: Sequence[str] = ()) -> list[str]:
-    """Every number in which a canonical config and what Trinity would run differ, but for those that were said to be lost."""
-    found = [pair for pair in _pairs(config, told) if pair[1] != pair[2]]
+def differences(
+    config: Config, told: dict[str, Any], unsupported: Sequence[str] = (), *, rows: int | None = None
+) -> list[str]:
+    """Every number in which a canonical config and what Trinity would run differ, but for those that were said to be lost.
+
+    With ``rows`` of the data set the epochs of the config are the steps they come to, and those are compared.
+    """
+    found = [pair for pair in _pairs(config, told, rows) if pair[1] != pair[2]]
     lost = {
         name for name, key in LOST.items() if any(item == key or item.startswith(f"{key}.") for item in unsupported)
     }
@@ -62,12 +67,12 @@ def differences(config: Config, told: dict[str, Any], unsupported: Sequence[str]
     return [f"{name}: rlctl {ours!r}, Trinity {theirs!r}" for kind, name, ours, theirs in kinds if kind not in lost]
 
 
-def _pairs(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
+def _pairs(config: Config, told: dict[str, Any], rows: int | None) -> Iterator[Pair]:
     if config.algorithm.objective.choice in ("sft", "dpo"):
         yield "train batch", config.batch.prompts_per_step, told["train_batch"]
         yield from _save(config, told, 1.0)
     else:
-        yield from _batch(config, told)
+        yield from _batch(config, told, rows)
         yield from _rollout(config, told)
     if config.algorithm.objective.choice == "rl":
         yield from _algorithm(config, told)
@@ -76,7 +81,7 @@ def _pairs(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
         yield from _engine(config, told, told["engine"])
 
 
-def _batch(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
+def _batch(config: Config, told: dict[str, Any], rows: int | None) -> Iterator[Pair]:
     batch, sync = config.batch, told["sync_interval"] or 1
     online = told["mode"] in ("both", "colocate")
     prompts = told["tasks"] * sync // config.sync.every
@@ -89,7 +94,7 @@ def _batch(config: Config, told: dict[str, Any]) -> Iterator[Pair]:
         yield "sync ahead", config.sync.ahead * sync / config.sync.every, float(told["sync_offset"])
         yield "sync style", config.sync.style, told["sync_style"]
     yield from _save(config, told, each)
-    yield from _length(config, told, each)
+    yield from _length(config, told, each, rows)
     if config.data.eval and online:
         every = config.schedule.evaluate_every
         explore = None if every is None else _steps(config, every) * sync / config.sync.every
@@ -125,15 +130,15 @@ def _save(config: Config, told: dict[str, Any], each: float) -> Iterator[Pair]:
         yield "save every", _steps(config, every) * each, float(theirs)
 
 
-def _length(config: Config, told: dict[str, Any], each: float) -> Iterator[Pair]:
+def _length(config: Config, told: dict[str, Any], each: float, rows: int | None) -> Iterator[Pair]:
     schedule = config.schedule
     train, explore = told["train_steps"], told["explore_steps"]
     if schedule.total_optimizer_steps is not None:
         yield "optimizer steps", schedule.total_optimizer_steps, (train or 0) * config.batch.ppo_epochs
-    elif schedule.total_steps is not None:
+    elif schedule.total_steps is not None or (explore is not None and rows is not None):
         limits = [train / each] if train else []
         limits += [explore * config.sync.every / told["sync_interval"]] if explore else []
-        yield "steps", float(schedule.total_steps), min(limits, default=None)
+        yield "steps", float(arithmetic.total_steps(config, rows) or 0), min(limits, default=None)
     else:
         yield "epochs", schedule.total_epochs, told["epochs"] if explore is None else None
 
@@ -233,7 +238,9 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     yield "micro-batches by", batch.micro.by, "tokens" if engine["dynamic"] else "responses"
     if engine["dynamic"]:
         share = arithmetic.devices_per_sequence(train.engine)
-        yield "tokens of a replica", batch.micro.per_replica // share, engine["tokens"]
+        own, longest = batch.micro.per_replica // share, -(-told["lengths"][2] // share)
+        raised = own < longest and engine["tokens"] == longest  # 0.5 takes no less than the longest sequence
+        yield "tokens of a replica", longest if raised else own, engine["tokens"]
     elif config.algorithm.objective.choice != "dpo":
         yield "micro-batch", batch.micro.per_replica, engine["micro"]
     offload = {"none": [False, False], "parameters": [True, False], "optimizer": [False, True], "both": [True, True]}
@@ -249,8 +256,7 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     if engine["learning_rates"]:
         yield from _rates(config, train, told, engine["learning_rates"])
     if config.algorithm.objective.choice == "rl":
-        ours = config.algorithm.old_log_probs
-        yield "old log-probs", "recompute" if ours == "auto" else ours, engine["old_log_probs"]
+        yield "old log-probs", _old_log_probs(config), engine["old_log_probs"]
         divided = config.algorithm.train_temperature == "sampling"
         yield (
             "training temperature",
@@ -268,6 +274,14 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
         warmup = config.schedule.critic_warmup_steps
         each = arithmetic.optimizer_steps_per_step(config) // batch.ppo_epochs
         yield "critic warm-up", warmup * each, max(0, engine["critic_warmup"] - 1)
+
+
+def _old_log_probs(config: Config) -> str:
+    """Where the old log-probs come from. Trinity computes them before every optimizer step with the weights of then, so it keeps
+    those of a step's start only as the rollout's."""
+    ours = config.algorithm.old_log_probs
+    several = arithmetic.optimizer_steps_per_step(config) > config.batch.ppo_epochs
+    return "rollout" if several or ours == "rollout" else "recompute"
 
 
 def _rates(config: Config, train: Any, told: dict[str, Any], theirs: dict[str, float]) -> Iterator[Pair]:
