@@ -6,12 +6,14 @@ Symbols: P prompts a step, n responses a prompt, M responses of a mini-batch, E 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
 from rlctl.config.sections.batch import Batch
+from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 from rlctl.errors import PlanError
 
@@ -218,7 +220,24 @@ def trains(config: Config) -> bool:
 
 def needs_rollout(config: Config) -> bool:
     """Whether responses are generated: for training, or for evaluation on held-out prompts."""
-    return _generates(config) or evaluates(config)
+    return _generates(config) or (evaluates(config) and not all(map(_recorded(config), config.data.eval)))
+
+
+def scores(config: Config) -> bool:
+    """Whether responses are scored; those that only go to a file need no reward."""
+    if config.run.mode == "explore_only":
+        return bool(config.rewards)
+    return needs_rollout(config) or scores_recorded(config)
+
+
+def scores_recorded(config: Config) -> bool:
+    """Whether responses are scored that held-out rows bring themselves."""
+    return evaluates(config) and any(map(_recorded(config), config.data.eval))
+
+
+def _recorded(config: Config) -> Callable[[EvaluationSource], bool]:
+    """Tells whether the rows of a held-out source bring their responses: in a run of nothing else, where a column is named."""
+    return lambda source: config.run.mode == "evaluate_only" and source.response_key is not None
 
 
 def _generates(config: Config) -> bool:

@@ -219,6 +219,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
     roles = _roles(config, device, notes)
+    if config.run.mode == "explore_only" and config.data.eval:
+        notes.append("held-out prompts are not answered: the run only explores")
     return StagePlan(
         name=stage.name,
         objective=config.algorithm.objective.choice,
@@ -260,7 +262,7 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):
         roles.append(_train_role("critic", config, notes))
-    if needs_rollout(config):
+    if arithmetic.scores(config):
         roles.append(RolePlan("reward", "python", 1, 1, (), 1))
         roles += _reward_models(config)
     return roles

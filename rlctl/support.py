@@ -130,13 +130,13 @@ TABLE: tuple[Row, ...] = (
     honoured(
         "data.train[]",
         "path format split subset weight max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
-        " response_key messages_key tools_key source_key tag_key extra_key reward reward_args"
+        " sampling response_key messages_key tools_key source_key tag_key extra_key reward reward_args"
         " image_key video_key audio_key",
     ),
     honoured(
         "data.eval[]",
         "path format split subset max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
-        " tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
+        " sampling response_key tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
         " image_key video_key audio_key"
         " evaluation_sampling.temperature evaluation_sampling.top_p"
         " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
@@ -144,13 +144,9 @@ TABLE: tuple[Row, ...] = (
     descriptive("data.train[]", "name"),
     refused("data.train[]", "chosen_key rejected_key", "dpo is not trained yet"),
     refused("data.train[]", "workflow workflow_args", AGENTS),
-    refused("data.train[]", "sampling", "all training sources are sampled alike"),
     refused("data.eval[]", "weight", "held-out sources do not mix"),
-    refused(
-        "data.eval[]", "response_key messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"
-    ),
+    refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    refused("data.eval[]", "sampling", "evaluation_sampling says how held-out prompts are answered"),
     refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
     refused_speed("data", "loader_workers", "data is read in the controller"),
     refused("data", "pack_sequences", "sequences are always laid end to end without padding"),
@@ -276,7 +272,7 @@ TABLE: tuple[Row, ...] = (
     refused("rollout", "environment", "environment.variables sets variables of every process"),
     refused_speed("rollout", "log_responses", "a few groups of each step are kept in the run folder, always"),
     refused_speed("rollout", "log_evaluation_responses", "responses stay in the run folder"),
-    refused_speed("rollout", "responses_folder evaluation_folder", "responses stay in the run folder"),
+    honoured("rollout", "responses_folder evaluation_folder"),
     # train
     honoured("train", "engine engine<fsdp2>"),
     honoured(
@@ -427,7 +423,6 @@ TABLE: tuple[Row, ...] = (
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "run.mode": {
-        "explore_only": "a run that only explores needs a buffer that outlives it",
         "train_only": "a run that only trains needs a buffer that another run has filled",
     },
     "data.curriculum.order": {"difficulty": "prompts are not ordered by measured difficulty yet"},

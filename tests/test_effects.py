@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,21 @@ def evaluation_sampling(config: Config) -> Any:
     from rlctl.runtime.experience import evaluation_sampling
 
     return [evaluation_sampling(config, source, (1,)) for source in config.data.eval]
+
+
+def own_sampling(config: Config) -> Any:
+    """How a prompt of the first training source and one of the first held-out source are answered."""
+    from rlctl.runtime.data.recorded import RecordedSet
+    from rlctl.runtime.experience import evaluation_sampling, requests_for, training_sampling
+    from rlctl.runtime.types import Prompt
+
+    def asked(source: Any, sampling: Any) -> Any:
+        extra = RecordedSet._extra(SimpleNamespace(source=source), {})  # type: ignore[arg-type]
+        return requests_for([Prompt(0, "s", (1,), "", extra=extra)], sampling, n=1, seed=1, purpose="p")
+
+    data = config.data
+    held_out = evaluation_sampling(config, data.eval[0], (1,))
+    return asked(data.train[0], training_sampling(config, (1,))), asked(data.eval[0], held_out)
 
 
 def temperature(config: Config) -> Any:
@@ -364,6 +380,9 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("data.seed", 7, ordering, {}),
     ("data.last_batch", "carry", ordering, {}),
     ("data.train[].weight", 2.0, ordering, {}),
+    ("data.train[].sampling", {"temperature": 0.5}, own_sampling, {}),
+    ("data.eval[].sampling", {"top_k": 5}, own_sampling, {}),
+    ("data.eval[].response_key", "responses", plan, {"run": {"mode": "evaluate_only"}}),
     ("batch.prompts_per_step", 20, plan, {}),
     ("batch.responses_per_prompt", 2, plan, {}),
     ("batch.mini_batch_responses", 40, plan, {}),
@@ -669,7 +688,7 @@ algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage
 algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
 algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
 rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
-rollout.engine<transformers>
+rollout.engine<transformers> rollout.responses_folder rollout.evaluation_folder
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
@@ -16,7 +17,7 @@ DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja"
 
 def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """A model, data and rewards are named."""
-    if not config.model.path:
+    if not config.model.path and (arithmetic.trains(config) or arithmetic.needs_rollout(config)):
         yield Problem("no-model", ("model", "path"), "model.path is not set", "name a folder, or a model on the hub")
     if config.run.mode == "evaluate_only" and not config.data.eval:
         yield Problem(
@@ -29,7 +30,7 @@ def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             if not source.path:
                 key: KeyPath = ("data", name, index, "path")
                 yield Problem("no-data", key, f"source {index + 1} of data.{name} has no path", "set its path")
-    scored = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode != "train_only"
+    scored = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "evaluate_only")
     if scored and not config.rewards:
         yield Problem("no-reward", ("rewards",), "no reward scores the responses", "add one: {type: rule}")
 

@@ -32,4 +32,26 @@ def automatic_engine(config: Config, surroundings: Surroundings) -> Iterator[Pro
         yield Problem("not-supported", ("rollout", "engine"), message, "set it to transformers")
 
 
-RULES = (supported, automatic_engine)
+def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Responses go to a file where a run only explores, and come from a file only where a run evaluates and nothing else."""
+    if config.run.mode == "explore_only" and config.rollout.responses_folder is None:
+        message = "'run.mode' explore_only: there is no buffer that outlives the run, and no file for its responses"
+        yield Problem(
+            "not-supported",
+            ("run", "mode"),
+            message,
+            "set rollout.responses_folder to a file such as responses.parquet",
+        )
+    if config.run.mode == "explore_only" and config.algorithm.objective.choice != "rl":
+        message = f"'run.mode' explore_only: the objective {config.algorithm.objective.choice} generates nothing"
+        yield Problem("not-supported", ("run", "mode"), message, "set algorithm.objective to rl")
+    for index, source in enumerate(config.data.eval):
+        if source.response_key is not None and config.run.mode != "evaluate_only":
+            key = ("data", "eval", index, "response_key")
+            message = (
+                f"'{dotted(key)}': responses to held-out prompts are drawn; only evaluate_only scores recorded ones"
+            )
+            yield Problem("not-supported", key, message, "set run.mode to evaluate_only, or remove it")
+
+
+RULES = (recorded_responses, supported, automatic_engine)

@@ -20,6 +20,7 @@ from rlctl.cli import (
     diagnostics,
     diff,
     doctor,
+    evaluate,
     explain,
     launch,
     output,
@@ -54,6 +55,7 @@ command(app, "try", panel=BEFORE)(try_out.try_out)
 app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)
 command(app, panel=RUNNING)(quickstart.quickstart)
 command(app, panel=RUNNING)(launch.launch)
+command(app, "eval", panel=RUNNING)(evaluate.evaluate)
 app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
 command(app, panel=ABOUT)(explain.explain)
 command(app, panel=ABOUT)(schema.schema)

@@ -15,14 +15,16 @@ from rlctl.config.sections.rewards import FunctionReward, ModelReward
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.checkpoint import Checkpoints, place_of
-from rlctl.runtime.data.open import PromptStream, SftStream, open_evaluation, open_prompt_stream, open_sft_stream
+from rlctl.runtime.data.open import PromptStream, SftStream, open_prompt_stream, open_sft_stream
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
-from rlctl.runtime.evaluation import Evaluator, HeldOut
+from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
-from rlctl.runtime.experience import evaluation_sampling, training_sampling
+from rlctl.runtime.experience import training_sampling
 from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
 from rlctl.runtime.group import Calls, RayGroup, together
+from rlctl.runtime.held_out import make_evaluator, open_held_out
+from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.placement import Placement
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
@@ -68,21 +70,12 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
         make_loss(config)
     if plan.role("critic"):
         check_critic(config)
-    tokenizer = load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+    tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
-    sets, more = open_evaluation(config, tokenizer) if plan.role("rollout") else ([], [])
+    held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
     for report in (*reports, *more):
         events.emit("advisory", message=str(report), hint="")
-    held_out = [
-        HeldOut(
-            each.name,
-            each.prompts,
-            evaluation_sampling(config, each.source, stop_token_ids),
-            each.source.responses_per_prompt,
-        )
-        for each in sets
-    ]
     clock = make_clock(config, stream.rows if stream else 0)
     return Materials(tokenizer, stop_token_ids, stream, held_out, clock)
 
@@ -99,7 +92,7 @@ def _check_rewards(config: Config) -> None:
 def _open_stream(
     config: Config, plan: StagePlan, tokenizer: Any
 ) -> tuple[PromptStream | SftStream | None, list[SetReport]]:
-    if config.run.mode == "evaluate_only":
+    if config.run.mode in ("evaluate_only", "explore_only"):
         return None, []
     return open_sft_stream(config, tokenizer) if plan.objective == "sft" else open_prompt_stream(config, tokenizer)
 
@@ -111,7 +104,7 @@ def make_clock(config: Config, rows: int) -> Clock:
         PlanError: the config names no end.
     """
     schedule = config.schedule
-    if config.run.mode == "evaluate_only":
+    if config.run.mode in ("evaluate_only", "explore_only"):
         return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
     total = arithmetic.total_steps(config, rows)
     if total is None:
@@ -259,10 +252,7 @@ def _stage_run(
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     models = RewardModel(groups["reward_model"], config.rewards) if "reward_model" in groups else None
     rewards = Rewards(groups["reward"], materials.tokenizer, models) if "reward" in groups else None
-    evaluator = None
-    if materials.held_out and rollout is not None and rewards is not None:
-        batch = config.data.evaluation_batch_prompts
-        evaluator = Evaluator(materials.held_out, rollout, rewards, config.run.seed, batch)
+    evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
     checkpoints = place_of(stage, folder)
     return StageRun(
@@ -300,6 +290,7 @@ def _gather(
         return NoGather()
     if rollout is None or rewards is None or stage.config.algorithm.objective.choice == "sft":
         return DataGather(stream, materials.tokenizer)  # type: ignore[arg-type]
+    copies = stage.config.rollout.responses_folder
     return RolloutGather(
         config=stage.config,
         stage=stage.name,
@@ -311,6 +302,7 @@ def _gather(
         reference=ReferencePolicy(groups["reference"]) if "reference" in groups else None,
         old_is_current=current,
         shaping=Shaping.of(stage.config),
+        keeper=JsonLines(Path(copies).expanduser()) if copies else None,
         critic=critic,
     )
 
@@ -326,6 +318,14 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     return algorithm.old_log_probs == "recompute" and single and not read_before
 
 
+def _tokenizer(config: Config) -> Any:
+    """The policy's tokenizer; None in a run that scores recorded responses and names no model."""
+    if not (config.model.path or config.model.tokenizer) and not arithmetic.needs_rollout(config):
+        return None
+    return load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+
+
 def _stop_tokens(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a response: the tokenizer's end token."""
-    return () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
+    end = None if tokenizer is None else tokenizer.eos_token_id
+    return () if end is None else (int(end),)

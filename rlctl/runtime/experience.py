@@ -5,13 +5,16 @@ prompts ──requests──▶ rollout ──▶ responses ──▶ rewards �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from rlctl.config import Config
+from rlctl.config import Config, build_config
 from rlctl.config.sections.data import EvaluationSource
+from rlctl.errors import RunError, nearest
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
@@ -57,15 +60,72 @@ def evaluation_sampling(config: Config, source: EvaluationSource, stop_token_ids
     )
 
 
-def requests_for(
-    prompts: Sequence[Prompt], sampling: Sampling, *, n: int, seed: int, purpose: str, first: int = 0
-) -> list[Request]:
-    """One request a prompt; its random stream is named by seed, purpose, place in the batch and row of the data set.
+OWN_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "repetition_penalty": "repetition_penalty",
+    "min_response_tokens": "min_tokens",
+    "max_response_tokens": "max_tokens",
+    "ignore_eos": "ignore_eos",
+}
+"""What a source may set of its own sampling, by the names of ``rollout.sampling``, and how ``Sampling`` calls it."""
 
-    ``first`` is the place of the first prompt.
+
+def own_sampling(sampling: Sampling, own: Mapping[str, Any]) -> Sampling:
+    """Sampling with what a source sets of its own; null or -1 for ``top_k`` is off."""
+    values: dict[str, Any] = {
+        OWN_SAMPLING[name]: -1 if name == "top_k" and value is None else value for name, value in own.items()
+    }
+    return dataclasses.replace(sampling, **values)
+
+
+def check_own_sampling(own: Mapping[str, Any], *, key: str) -> None:
+    """Check that a source sets what it can, to numbers in range.
+
+    Raises:
+        RunError: it does not; ``key`` is where the settings stand (``data.train[0].sampling``).
     """
+    for name in own:
+        if name not in OWN_SAMPLING:
+            raise RunError(
+                f"{key} sets {name!r}; it can set {', '.join(OWN_SAMPLING)}", hint=nearest(name, OWN_SAMPLING)
+            )
+    settings = {name: None if (name, value) == ("top_k", -1) else value for name, value in own.items()}
+    limit = {name: settings.pop(name) for name in ("max_response_tokens",) if name in settings}
+    _, findings = build_config({"rollout": {"sampling": settings, **limit}})
+    if findings:
+        raise RunError(f"{key}: {findings[0].message}", hint=findings[0].hint)
+
+
+def requests_for(
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    *,
+    n: int,
+    seed: int,
+    purpose: str,
+    first: int = 0,
+    greedy: bool = False,
+) -> list[Request]:
+    """One request a prompt, with the sampling of its source.
+
+    Args:
+        prompts: what is asked.
+        sampling: of the run; ``Prompt.extra["sampling"]`` goes over it.
+        n: responses to each.
+        seed: with purpose, place in the batch and row of the data set, it names the random stream.
+        purpose: of the responses.
+        first: place of the first prompt.
+        greedy: take the likeliest tokens, whatever the sampling says.
+    """
+
+    def drawn(prompt: Prompt) -> Sampling:
+        own = own_sampling(sampling, prompt.extra.get("sampling", {}))
+        return dataclasses.replace(own, temperature=0.0) if greedy else own
+
     return [
-        Request(prompt.token_ids, sampling, n, derive_seed(seed, purpose, place, prompt.index))
+        Request(prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index))
         for place, prompt in enumerate(prompts, first)
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -13,9 +12,10 @@ from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.data.open import PromptStream, SftStream
 from rlctl.runtime.experience import Answered, requests_for, samples_of
+from rlctl.runtime.keeping import Keeper, Shown
 from rlctl.runtime.metrics import group_metrics, response_metrics, reward_metrics
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
+from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines, texts_of
 from rlctl.runtime.selection import needs_greedy
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
@@ -105,9 +105,13 @@ class RolloutGather:
     """Whether the pass for the old policy's log-probs is left out (see ``build.old_is_current``)."""
     shaping: Shaping
     critic: ValueModel | None = None
+    keeper: Keeper | None = None
+    """Gets every response of a step."""
 
     def gather(self, step: int, phase: Phase) -> Gathered:
         answered, kept, rounds = self._answered(step, phase)
+        if self.keeper is not None:
+            self._keep(step, answered, self.keeper)
         samples = samples_of(kept, train_on_cut_prompts=self.config.data.truncated_prompts_train)
         if not self.old_is_current:
             with phase("old_log_probs"):
@@ -125,6 +129,13 @@ class RolloutGather:
         if self.config.algorithm.filters:
             metrics |= {"filter/kept_groups_share": len(kept) / len(answered), "filter/rounds": float(rounds)}
         return Gathered(samples, metrics, self._shown(kept or answered))
+
+    def _keep(self, step: int, answered: list[Answered], keeper: Keeper) -> None:
+        texts = texts_of([item.responses for item in answered], self.rewards.tokenizer)
+        keeper.keep(
+            step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(answered, texts, strict=True)]
+        )
+        keeper.close()
 
     def _answered(self, step: int, phase: Phase) -> tuple[list[Answered], list[Answered], int]:
         """All groups of a step, those that its filters keep, and in how many rounds they were drawn.
@@ -171,8 +182,8 @@ class RolloutGather:
         return requests_for(prompts, self.sampling, n=n, seed=self._seed, purpose=purpose)
 
     def _greedy_requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
-        sampling = dataclasses.replace(self.sampling, temperature=0.0)
-        return requests_for(prompts, sampling, n=1, seed=self._seed, purpose=f"{purpose}:greedy")
+        purpose = f"{purpose}:greedy"
+        return requests_for(prompts, self.sampling, n=1, seed=self._seed, purpose=purpose, greedy=True)
 
     @property
     def _seed(self) -> int:

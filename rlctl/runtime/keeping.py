@@ -66,7 +66,8 @@ class JsonLines:
 
 
 def _line(step: int, item: Shown, index: int, text: str) -> dict[str, Any]:
-    line = {"input": item.prompt.text, "output": text, "gts": item.prompt.answer, "step": step}
+    prompt = item.prompt
+    line = {"input": prompt.text, "output": text, "gts": prompt.answer, "step": step, "data_source": prompt.source}
     if not item.scores:
         return line
     score = item.scores[index]

@@ -220,7 +220,7 @@ class StageRun:
             with self.phase("sync"):
                 self._load_weights()
         with self.phase("evaluate"):
-            metrics = self.evaluator.run()
+            metrics = self.evaluator.run(step)
         self.progress.evaluated.setdefault("first", metrics)
         self.progress.evaluated["last"] = metrics
         self.events.emit("evaluation", step=step, metrics=metrics)

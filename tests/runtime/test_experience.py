@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from rlctl.config import config_from
+from rlctl.errors import RunError
 from rlctl.runtime.experience import (
+    check_own_sampling,
     evaluation_sampling,
     requests_for,
     sample_of,
@@ -61,3 +67,30 @@ def test_sampling_comes_from_the_config() -> None:
     first, second = (evaluation_sampling(chosen, source, (2,)) for source in chosen.data.eval)
     assert first == Sampling(9, 0.3, 0.8, 4, stop_token_ids=(2,))
     assert (second.max_tokens, second.top_k) == (3, -1)
+
+
+def test_a_source_has_sampling_of_its_own() -> None:
+    base = Sampling(max_tokens=8, top_k=5, stop_token_ids=(2,))
+    own = {"temperature": 0.5, "top_k": None, "max_response_tokens": 4}
+    prompts = [Prompt(0, "s", (1,), ""), Prompt(1, "s", (1,), "", extra={"sampling": own})]
+    plain, changed = requests_for(prompts, base, n=2, seed=1, purpose="p")
+    assert plain.sampling == base
+    assert changed.sampling == Sampling(max_tokens=4, temperature=0.5, top_k=-1, stop_token_ids=(2,))
+    greedy = requests_for(prompts, base, n=1, seed=1, purpose="p", greedy=True)
+    assert [request.sampling.temperature for request in greedy] == [0.0, 0.0]
+    later = requests_for(prompts[1:], base, n=2, seed=1, purpose="p", first=1)
+    assert later == [changed]
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"temprature": 1.0}, r"data\.eval\[0\]\.sampling sets 'temprature'.*max_response_tokens"),
+        ({"top_p": 3.0}, r"data\.eval\[0\]\.sampling: .*top_p.*3"),
+        ({"max_response_tokens": "many"}, r"data\.eval\[0\]\.sampling: .*max_response_tokens"),
+    ],
+)
+def test_sampling_of_a_source_is_checked_before_the_run(own: dict[str, Any], message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        check_own_sampling(own, key="data.eval[0].sampling")
+    check_own_sampling({"temperature": 0.5, "top_k": -1, "ignore_eos": True}, key="k")

@@ -134,6 +134,8 @@ class RowSet(Sequence[Prompt]):
         extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
         if source.tag_key is not None:
             extra["tag"] = row[source.tag_key]
+        if source.sampling:
+            extra["sampling"] = dict(source.sampling)
         if source.reward is not None:
             extra["reward"] = source.reward
         if source.reward_args:

@@ -1,0 +1,89 @@
+"""``rlctl eval``: answer or read responses, score them, train nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output, progress
+from rlctl.cli.launch import EXIT_CODES, checked
+from rlctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlctl.config import Config
+
+
+def evaluate(
+    inputs: arguments.Inputs,
+    *,
+    dialect: arguments.Dialect = None,
+    assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    trace: arguments.Trace = False,
+    variables: arguments.Variables = [],  # noqa: B006
+    model: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Evaluate these weights, not those the config starts from.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the numbers.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Evaluate: answer the held-out prompts of a config and score the answers; nothing is trained.
+
+    Where a held-out source names a column of responses ([bold]response_key[/bold]), as verl's evaluation file does, those are
+    scored, and no model is loaded. Each evaluation has a folder of its own, [bold]runs/NAME-eval[/bold]. Of a config with
+    stages, the last one's is evaluated.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl eval evaluation.yaml data.path=responses.parquet[/cyan]
+
+    [cyan]rlctl eval run.yaml --model runs/demo/checkpoints/main/hf --json[/cyan]
+    """
+    from rlctl import runs
+
+    loaded, report = arguments.must_read(
+        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    )
+    loaded = replace(loaded, config=only_evaluating(loaded.config, model))
+    cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+    checked(loaded, report.findings, cluster=cluster)
+    made = runs.prepare(loaded, cluster)
+    with progress.Progress(quiet=quiet) as watch:
+        result = runs.start(loaded, plan=made, observer=watch, new=True)
+    metrics = {name: value for stage in result.stages.values() for name, value in found(stage).items()}
+    if json:
+        output.data({"status": result.status, "folder": str(result.folder), "cause": result.cause, "metrics": metrics})
+    elif metrics:
+        output.text(table(metrics))
+    if result.cause:
+        diagnostics.note(result.cause)
+    arguments.finish(EXIT_CODES[result.status])
+
+
+def only_evaluating(config: Config, model: str | None) -> Config:
+    """The config of a run that evaluates what the last stage of another does.
+
+    Raises:
+        UsageError: it has no held-out source.
+    """
+    from rlctl.config import stages_of
+
+    last = stages_of(config)[-1].config
+    if not last.data.eval:
+        raise UsageError("the config has no held-out source to evaluate", hint="add one to data.eval")
+    run = replace(last.run, mode="evaluate_only", name=f"{config.run.name}-eval")
+    weights = replace(last.model, path=model, tokenizer=last.model.tokenizer) if model is not None else last.model
+    return replace(last, run=run, model=weights)
+
+
+def found(stage: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a stage's evaluation."""
+    return dict(stage.get("evaluated", {}).get("last", {}))
+
+
+def table(metrics: Mapping[str, float]) -> str:
+    """Metrics by source, one a line."""
+    width = max(len(name) for name in metrics) - len("evaluation/")
+    return "\n".join(f"{name.removeprefix('evaluation/'):<{width}}  {value:.4f}" for name, value in metrics.items())
