@@ -257,7 +257,9 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     if needs_rollout(config):
         roles.append(_rollout_role(config, device, notes))
     if needs_reference(config) and arithmetic.reference_is_base(config):
-        notes.append("reference: the policy with its adapters off; reference.engine and reference.precision are not used")
+        notes.append(
+            "reference: the policy with its adapters off; reference.engine and reference.precision are not used"
+        )
     elif needs_reference(config):
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):

@@ -94,7 +94,9 @@ OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 PROFILING = "no profiler is attached yet"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
-REWARD_ENGINE = "a reward model is a Transformers model, whole on each training device; other engines are not started for it"
+REWARD_ENGINE = (
+    "a reward model is a Transformers model, whole on each training device; other engines are not started for it"
+)
 SERVER = "the engine is not served over HTTP yet"
 VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
 
