@@ -295,12 +295,50 @@ LENGTHS, TRAJECTORY = _length_rule(_write_lengths), _length_rule(_write_whole)
 # Evaluation and synchronisation
 
 
+EVERY = interval("eval_steps", "schedule.evaluate_every", 10, NEVER, always=True)
+LAST = Dropped(
+    "schedule.evaluate_last", "ROLL evaluates before a step, so never after the last one", False, matters=True
+)
 EVALUATION: list[Rule] = [
-    interval("eval_steps", "schedule.evaluate_every", 10, NEVER, always=True),
+    EVERY,
     Dropped(
         "schedule.evaluate_first", "ROLL evaluates at step 0, before it trains, wherever it has validation data", True
     ),
-    Dropped("schedule.evaluate_last", "ROLL evaluates before a step, so never after the last one", False, matters=True),
+    LAST,
+]
+
+
+def _read_evaluation(view: Reading) -> Iterator[Flow]:
+    used, steps = (view.path("eval_steps"),), view.get("eval_steps")
+    off = not isinstance(steps, int) or steps <= 0
+    yield Flow(view.to("schedule.evaluate_first"), not off, used)
+    yield Flow(view.to("schedule.evaluate_every"), None if off or steps >= NEVER else steps, used, same=not off)
+
+
+def _write_evaluation(view: Writing) -> Iterator[Out]:
+    first, every = view.get("schedule.evaluate_first"), view.get("schedule.evaluate_every")
+    used = (view.to("schedule.evaluate_first"),)
+    if every is None and not first:
+        note = "agentic runs never evaluate where it is 0"
+        yield Flow(view.path("eval_steps"), 0, (view.to("schedule.evaluate_every"), *used), note=note, always=True)
+        return
+    yield from EVERY.write(view)
+    if first:
+        yield Flow((), None, used, "mapped", "ROLL evaluates at step 0")
+    else:
+        yield Lost(used, "ROLL evaluates at step 0, before it trains, where it evaluates at all")
+
+
+AGENTIC_EVALUATION: list[Rule] = [
+    Code(
+        "evaluation",
+        EVERY.keys,
+        ("schedule.evaluate_every", "schedule.evaluate_first"),
+        _read_evaluation,
+        _write_evaluation,
+        "0 is never",
+    ),
+    LAST,
 ]
 
 
@@ -484,7 +522,7 @@ AGENTIC: list[Rule] = [
     *ALWAYS,
     TRAJECTORY,
     TOTAL,
-    *EVALUATION,
+    *AGENTIC_EVALUATION,
     *SYNC,
     *SCHEDULER,
     Dropped("rollout.over_rollout.additional_prompts", "ROLL's agentic runs take group_size_redundancy"),

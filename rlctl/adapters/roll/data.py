@@ -44,12 +44,12 @@ def read_paths(view: Reading, kind: str, key: str) -> Iterator[Flow]:
         yield Flow(("data", kind, index, "path"), path, (view.path(key),), same=not isinstance(raw, (list, tuple)))
 
 
-def write_paths(view: Writing, kind: str, key: str, *, listed: bool = True) -> Iterator[Out]:
-    """The paths of one kind of sources, as a list as ROLL's examples have it."""
+def write_paths(view: Writing, kind: str, key: str) -> Iterator[Out]:
+    """The paths of one kind of sources, always as a list: where ROLL's loaders want one they take a text apart."""
     paths = [source["path"] for source in view.get(f"data.{kind}")]
     used = tuple(("data", kind, index, "path") for index in range(len(paths)))
     if paths:
-        yield Flow(view.path(key), paths if listed or len(paths) > 1 else paths[0], used, always=True)
+        yield Flow(view.path(key), paths, used, always=True)
 
 
 # Prompts of reinforcement learning
@@ -382,8 +382,8 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
                 yield Flow((*place, field), value, ())
 
     def write(view: Writing) -> Iterator[Out]:
-        yield from write_paths(view, "train", f"{D}.file_name", listed=False)
-        yield from write_paths(view, "eval", f"{V}.data_args.file_name", listed=False)
+        yield from write_paths(view, "train", f"{D}.file_name")
+        yield from write_paths(view, "eval", f"{V}.data_args.file_name")
         for kind in ("train", "eval"):
             for index, source in enumerate(view.get(f"data.{kind}")):
                 yield from _supervised_columns(view, ("data", kind, index), source, columns, fixed)

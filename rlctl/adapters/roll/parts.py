@@ -231,7 +231,7 @@ def _shape(worker: str, to: str) -> Code:
             yield Lost(used, f"{error}; its default, linear, is used")
             return
         warmup = view.get(f"{to}.learning_rate_schedule.warmup")
-        if raw == "constant" and (warmup.get("ticks") or warmup.get("ratio")):
+        if raw == "constant" and not megatron and (warmup.get("ticks") or warmup.get("ratio")):
             raw = "constant_with_warmup"
         yield Flow(view.path(key), raw, used, always=True)
 
