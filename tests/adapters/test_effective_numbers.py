@@ -67,20 +67,13 @@ ASSUMED: dict[str, tuple[str, ...]] = {"GPUs that": ("explorer.rollout_model.eng
 ROUNDED: dict[str, str] = {"micro-batch": "batch.micro", "steps between checkpoints": "checkpoint.every"}
 """Derived with its formula: the cut of a mini-batch, which changes no result, and an interval that is no whole number of steps."""
 PENDING: dict[tuple[str, str], str] = {
-    ("verl", "rlctl"): "aggregation",
-    ("rlctl", "verl"): "aggregation",
-    ("verl", "trinity"): "steps|aggregation|learning rate.*",
-    ("verl", "roll"): "aggregation|learning rate.*",
-    ("trinity", "verl"): "clip range|steps|aggregation|learning rate.*",
     ("trinity", "rlctl"): "learning rate.*",
     ("rlctl", "trinity"): "learning rate.*",
     ("trinity", "roll"): "steps between checkpoints|learning rate.*",
     ("roll", "rlctl"): "learning rate.*",
     ("roll", "trinity"): "learning rate.*|temperature, top_p, top_k",
-    ("roll", "verl"): "aggregation|learning rate.*",
 }
-"""Numbers that are known to differ, by source and target, and are not mended yet; the aggregation is that of gspo and sapo, which
-verl fixes."""
+"""Numbers that are known to differ, by source and target, and are not mended yet."""
 
 
 def _open(apart: Mapping[str, Any], source: str, target: str) -> dict[str, Any]:

@@ -127,7 +127,9 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} is seq-mean-token-mean in any case")
     else:
         value = view.get(key, "token-mean")
-        yield Flow(view.to(AGGREGATION), value if "${" in str(value) else AGGREGATIONS.read(value, view), used)
+        value = value if "${" in str(value) else AGGREGATIONS.read(value, view)
+        note = "verl 0.9.0 means over responses in any case" if loss == "gspo" and value != OWN_AGGREGATION else ""
+        yield Flow(view.to(AGGREGATION), value, used, "mapped", note)
 
 
 def _write_aggregation(view: Writing) -> Iterator[Out]:
@@ -140,6 +142,29 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
         yield Lost(used, f"verl's {loss} is seq-mean-token-mean in any case")
     else:
         yield Flow(view.path(f"{A}.loss_agg_mode"), AGGREGATIONS.write(mode, view), used, always=loss == "gspo")
+
+
+KL_IN_REWARD, KL_SWITCH = "algorithm.kl_in_reward", "algorithm.use_kl_in_reward"
+
+
+def _read_kl_in_reward(view: Reading) -> Iterator[Flow]:
+    if view.version >= (0, 4):
+        yield Flow(view.to(KL_IN_REWARD), {} if view.get(KL_SWITCH) else None, (view.path(KL_SWITCH),))
+    else:
+        yield Flow(view.to(KL_IN_REWARD), None if view.get(f"{A}.use_kl_loss") else {}, ())
+
+
+def _write_kl_in_reward(view: Writing) -> Iterator[Out]:
+    section, used = view.get(KL_IN_REWARD), (view.to(KL_IN_REWARD),)
+    if isinstance(section, Absent):
+        return
+    if view.version >= (0, 4):
+        yield Flow(view.path(KL_SWITCH), section is not None, used)
+    elif section is None and view.get("algorithm.kl_in_loss") is None:
+        note = "this version always subtracts KL from rewards unless it is in the loss"
+        yield Flow(view.path("algorithm.kl_ctrl.kl_coef"), 0.0, used, "derived", note, always=True)
+    elif section is not None and view.get("algorithm.kl_in_loss") is not None:
+        yield Lost(used, "this version subtracts KL from rewards only where it is not in the loss")
 
 
 def _read_dual(view: Reading) -> Iterator[Flow]:
@@ -350,7 +375,8 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     filters = view.get("algorithm.filters")
     used = (view.to("algorithm.filters"),)
     if not filters:
-        yield Flow(view.path(f"{root}.enable"), False, used)
+        if view.version >= (0, 9):
+            yield Flow(view.path(f"{root}.enable"), False, used)
         return
     known = [item for item in filters if item["name"] == "equal_groups"]
     if len(known) != len(filters) or len(known) != 1:
@@ -471,8 +497,8 @@ RULES: list[Rule] = [
         _read_dual,
         _write_dual,
     ),
-    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0, since="0.7", also=(K(f"{A}.policy_loss.tau_pos"),)),
-    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05, since="0.7", also=(K(f"{A}.policy_loss.tau_neg"),)),
+    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0, since="0.7"),
+    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05, since="0.7"),
     *[
         Key(f"{A}.policy_loss.{name}", f"algorithm.policy_loss.args.{name}", default, since=since)
         for name, default, since in (
@@ -503,7 +529,14 @@ RULES: list[Rule] = [
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
     Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
     Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),
-    Switch("algorithm.use_kl_in_reward", "algorithm.kl_in_reward", since="0.4"),
+    Code(
+        "KL in the reward",
+        (K("algorithm.use_kl_in_reward", False, "0.4"),),
+        ("algorithm.kl_in_reward",),
+        _read_kl_in_reward,
+        _write_kl_in_reward,
+        "use_kl_in_reward; in 0.3 wherever use_kl_loss is off",
+    ),
     Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", "kl", _kl("penalty")),
     Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient", 0.001),
     Key(
@@ -600,7 +633,7 @@ RULES: list[Rule] = [
         Key(
             f"{A}.{block}.router_replay.mode",
             "algorithm.router_replay",
-            ABSENT,
+            "disabled",
             REPLAY,
             since="0.7",
             write_when=_replays_in(block),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import rows
 from rlctl.adapters.verl.parts import interval, micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.documents.paths import KeyPath
@@ -54,35 +55,76 @@ def _read_total(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("schedule.total_steps"), view.get("trainer.total_training_steps"), used, same=True)
 
 
+def _steps(view: Writing) -> int | None:
+    """Steps of the run, where verl has to be told them: it goes by steps, and drops the rest of an epoch."""
+    schedule, count = view.config.schedule, rows(view.options)
+    if schedule.total_epochs is not None and count is not None and _has_rest(view, count):
+        return arithmetic.total_steps(view.config, count)
+    if schedule.total_optimizer_steps is None:
+        return schedule.total_steps
+    limit = -(-schedule.total_optimizer_steps // arithmetic.optimizer_steps_per_step(view.config))
+    return limit if schedule.total_steps is None else min(schedule.total_steps, limit)
+
+
+def _has_rest(view: Writing, count: int) -> bool:
+    """Whether the source goes on with the rest of an epoch, and there is one."""
+    per_step = view.config.batch.prompts_per_step
+    return view.config.data.last_batch == "carry" and per_step <= count and count % per_step != 0
+
+
 def _write_total(view: Writing) -> Iterator[Out]:
-    schedule = view.config.schedule
-    steps = schedule.total_steps
+    schedule, steps, count = view.config.schedule, _steps(view), rows(view.options)
     used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
     how: How = "mapped"
     note = ""
     if schedule.total_optimizer_steps is not None:
-        each = arithmetic.optimizer_steps_per_step(view.config)
-        limit = -(-schedule.total_optimizer_steps // each)
-        steps = limit if steps is None else min(steps, limit)
         used = (*used, view.to("schedule.total_optimizer_steps"))
+        each = arithmetic.optimizer_steps_per_step(view.config)
         how, note = "derived", f"{schedule.total_optimizer_steps} optimizer steps / {each} a step"
+    if steps != schedule.total_steps and schedule.total_epochs is not None and count is not None:
+        used = (*used, view.to("schedule.total_epochs"))
+        how, note = "derived", f"{schedule.total_epochs} x {count} rows / {view.config.batch.prompts_per_step} a step"
     yield Flow(view.path("trainer.total_training_steps"), steps, used, how, note, same=how == "mapped")
 
 
 def _write_epochs(view: Writing) -> Iterator[Out]:
-    epochs = view.config.schedule.total_epochs
+    epochs, steps, count = view.config.schedule.total_epochs, _steps(view), rows(view.options)
     used = (view.to("schedule.total_epochs"),)
-    if epochs is not None:
+    if epochs is not None and count is not None and _has_rest(view, count) and steps is not None:
+        needed = -(-steps // arithmetic.steps_per_epoch(view.config, count))
+        note = f"verl drops the rest of an epoch, so {steps} steps need {needed}"
+        yield Flow(view.path("trainer.total_epochs"), needed, used, "derived", note, always=True)
+    elif epochs is not None:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, same=True)
-    elif view.config.schedule.total_steps or view.config.schedule.total_optimizer_steps:
-        note = "verl ends at the first of steps and epochs; so many epochs leave it to the steps"
-        yield Flow(view.path("trainer.total_epochs"), 1_000_000, used, "derived", note, always=True)
+    elif steps is not None:
+        note = "verl ends at the first of steps and epochs; an epoch is one step at least, so the steps come first"
+        yield Flow(view.path("trainer.total_epochs"), steps, used, "derived", note, always=True)
 
 
 def _read_epochs(view: Reading) -> Iterator[Flow]:
-    epochs = view.get("trainer.total_epochs")
-    value = None if isinstance(epochs, int) and epochs >= 1_000_000 else epochs
-    yield Flow(view.to("schedule.total_epochs"), value, (view.path("trainer.total_epochs"),), same=True)
+    epochs, steps = view.get("trainer.total_epochs"), view.get("trainer.total_training_steps")
+    used = (view.path("trainer.total_epochs"),)
+    if isinstance(epochs, int) and isinstance(steps, int) and epochs >= steps:
+        yield Flow(view.to("schedule.total_epochs"), None, used, "mapped", "the steps come first")
+    else:
+        yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
+
+
+def _read_rest(view: Reading) -> Iterator[Flow]:
+    yield Flow(view.to("data.last_batch"), "drop", ())
+
+
+def _write_rest(view: Writing) -> Iterator[Out]:
+    used, count = (view.to("data.last_batch"),), rows(view.options)
+    if view.get("data.last_batch") != "carry":
+        yield Flow((), None, used, "mapped", "what verl does anyway")
+    elif view.config.schedule.total_epochs is None:
+        yield Flow((), None, used, "derived", "verl drops the rest of each epoch; the run goes by steps")
+    elif count is None:
+        hint = "give --assume dataset_rows=N, and as many steps are written"
+        yield Lost(used, f"verl drops the rest of each epoch instead of going on with it: {hint}")
+    else:
+        yield Flow((), None, used, "derived", "verl drops the rest of each epoch; as many steps are written")
 
 
 def total_rules(default_epochs: int) -> list[Rule]:
@@ -102,6 +144,7 @@ def total_rules(default_epochs: int) -> list[Rule]:
             _read_epochs,
             _write_epochs,
         ),
+        Code("rest of an epoch", (), ("data.last_batch",), _read_rest, _write_rest, "the rest of an epoch is dropped"),
     ]
 
 

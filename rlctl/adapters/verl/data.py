@@ -131,7 +131,10 @@ def _write_samples(kind: str, key: str) -> Any:
     def write(view: Writing) -> Iterator[Out]:
         wanted = [source["max_samples"] for source in view.get(f"data.{kind}")]
         used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
-        if len(wanted) == 1:
+        if view.version < (0, 7):
+            if any(wanted):
+                yield Lost(used, f"verl has {key} since 0.7")
+        elif len(wanted) == 1:
             yield Flow(view.path(key), wanted[0] or -1, used)
         elif any(item is not None for item in wanted):
             yield Lost(used, f"verl's {key} counts all files together")
@@ -363,7 +366,6 @@ RULES: list[Rule] = [
     Dropped("data.mixing", "verl concatenates its files"),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),
-    Dropped("data.last_batch", "verl drops a last batch that is not full"),
     Dropped("data.task_pipeline.**", "verl prepares no prompts", None),
     Dropped("data.task_pipeline", "verl prepares no prompts", None),
     *[

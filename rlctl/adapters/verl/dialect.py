@@ -184,6 +184,7 @@ VERL = Verl(
     ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"),
     _tables(),
     (
+        "model_engine",
         "data",
         "model",
         "actor_rollout_ref",

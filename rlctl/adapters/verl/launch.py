@@ -42,7 +42,14 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """The arrays of a script, as verl's own examples have them; what is in none of them stands in ``EXTRA``."""
 
-ENGINES = ("actor_rollout_ref.actor.strategy", "actor_rollout_ref.ref.strategy", "critic.strategy", "engine.strategy")
+ENGINES = (
+    "model_engine",
+    "actor_rollout_ref.actor.strategy",
+    "actor_rollout_ref.ref.strategy",
+    "critic.strategy",
+    "engine.strategy",
+)
+"""Keys that name an engine; one that a config group chooses is named by the group alone."""
 GROUPS = ("megatron", "veomni", "torchtitan")
 """Engines that a config group chooses; the others are named by ``strategy``."""
 GROUP_SINCE = "0.8"

@@ -58,6 +58,7 @@ DEAD = [
         f"{R}.response_length",
         "actor_rollout_ref.hybrid_engine",
     ),
+    *dead("verl reads tau_pos and tau_neg of the actor itself", f"{A}.policy_loss.tau_pos", f"{A}.policy_loss.tau_neg"),
     *dead("removed in verl 0.5", f"{R}.use_fire_sampling"),
     *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
     *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),

@@ -28,7 +28,7 @@ from rlctl.adapters.rules import (
     dead,
 )
 from rlctl.adapters.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
-from rlctl.adapters.verl.rollout import DEVICES, ENGINES, LOAD
+from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD
 
 FOLDER = "rollout.responses_folder"
 RL = Dropped("algorithm.objective.name", "verl's offline runs optimise nothing", "rl")
@@ -131,14 +131,7 @@ GENERATION: list[Rule] = [
     Key("rollout.load_format", "rollout.memory.load_format", By({"0.3": "dummy_dtensor", "0.6": "auto"}), LOAD),
     Key("trainer.nnodes", "placement.nodes", 1),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
-    Key(
-        "trainer.device",
-        "placement.device",
-        ABSENT,
-        DEVICES,
-        since="0.4",
-        write_when=lambda view: view.get("placement.device") != "auto",
-    ),
+    DEVICE,
     Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6"),
     *rest("verl's generation only rolls out"),
 ]

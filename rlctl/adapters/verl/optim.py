@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl import arithmetic
@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import Listed, Names, Off, Partly
+from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, under
 
 FSDP_SCHEDULES = Names(
@@ -44,16 +44,29 @@ TITAN_SCHEDULES = Names(
 )
 
 
-class OptimizerName(Partly):
-    """AdamW of FSDP and adam of Megatron are one."""
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value == "adamw":
-            return "adam" if view.config.train.engine.choice == "megatron" else "AdamW"
-        return value
+OPTIMIZERS = Partly({"AdamW": "adamw", "adam": "adamw"})
+"""Each engine has a name of its own for AdamW, which is its usual optimizer."""
 
 
-OPTIMIZERS = OptimizerName({"AdamW": "adamw", "adam": "adamw"})
+def optimizer_name(key: str, role: Role) -> Code:
+    """The optimizer, whose usual one has another name with each engine."""
+    to = f"{_owner(role)}.optimizer.name"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        raw = view.get(key) or "AdamW"
+        yield Flow(view.to(to), OPTIMIZERS.read(raw, view), (view.path(key),), same=True)
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, engine, used = view.get(to), view.get(role.to), (view.to(to),)
+        if isinstance(value, Absent) or not isinstance(engine, Mapping) or engine.get("kind") == "torchtitan":
+            return
+        if value == "adamw" or view.version < (0, 6):
+            lost = value != "adamw"
+            yield Lost(used, "this version has AdamW") if lost else Flow((), None, used, "mapped", "what verl does")
+        else:
+            yield Flow(view.path(key), value, used, same=True)
+
+    return Code(f"optimizer of {role.to}", (K(key, ABSENT),), (to,), read, write, "AdamW, adam or adamw by engine")
 
 
 class Ticks(Off):
@@ -79,7 +92,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
             Key(f"{o}name", f"{c}name", "AdamW", OPTIMIZERS),
             Key(f"{o}eps", f"{c}epsilon", 1e-8),
         ),
-        Key(f"{o}optimizer", f"{c}name", "AdamW", OPTIMIZERS, since="0.7", write_when=_has_optimizer_name(role)),
+        optimizer_name(f"{o}optimizer", role),
         under(
             "fsdp2",
             role,
@@ -95,10 +108,6 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
 
 def _owner(role: Role) -> str:
     return role.to.removesuffix(".engine")
-
-
-def _has_optimizer_name(role: Role) -> Any:
-    return lambda view: view.get(f"{role.to}.kind") != "torchtitan"
 
 
 def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
@@ -165,6 +174,19 @@ def fsdp_shape(prefix: str, to: str) -> Code:
     return Code(f"shape of {prefix}", own, (to,), _read_fsdp_shape(prefix, to), _write_fsdp_shape(prefix, to))
 
 
+def lowest(key: str, schedule: str) -> Code:
+    """The lowest rate, as a share of the peak; a constant rate never gets there."""
+    rule = Key(key, f"{schedule}min_ratio", 0.0, NullReads(0.0))
+
+    def write(view: Writing) -> Iterator[Out]:
+        if view.get(f"{schedule}name") == "constant" and not view.explicit(rule.to):
+            yield Flow((), None, (view.to(rule.to),), "mapped", "a constant rate has no lowest one")
+        else:
+            yield from rule.write(view)
+
+    return Code(f"lowest rate of {schedule}", rule.keys, (rule.to,), rule.read, write)
+
+
 def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:
     """The keys of an ``optim`` block that move the learning rate; each engine has shapes of its own."""
     o, c = f"{prefix}.", f"{_owner(role)}.learning_rate_schedule."
@@ -173,7 +195,7 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             "fsdp2",
             role,
             fsdp_shape(prefix, f"{c}name"),
-            Key(f"{o}min_lr_ratio", f"{c}min_ratio", 0.0, Partly({None: 0.0})),
+            lowest(f"{o}min_lr_ratio", f"{c}"),
             Key(f"{o}num_cycles", f"{c}cycles", 0.5, since="0.4"),
         ),
         under(

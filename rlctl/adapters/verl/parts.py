@@ -37,6 +37,21 @@ MEGATRON_TYPED = (
 )
 
 
+def _raw(engine: Any) -> tuple[Any, bool]:
+    """An engine's name in verl, and whether it is the source's own word."""
+    if engine["name"] == "fsdp2":
+        source = engine.get("source")
+        return (source, True) if source in FSDP_KINDS else ("fsdp2", False)
+    return (engine["name"], True) if engine["name"] == "megatron" else (engine.get("kind"), True)
+
+
+def _chosen_for_all(view: Writing) -> bool:
+    """Whether a config group chooses the engine: since 0.8, for engines other than FSDP that all roles have."""
+    engines = (view.get(f"{role}.engine") for role in ("train", "critic", "reference"))
+    names = {_raw(engine)[0] for engine in engines if isinstance(engine, Mapping)}
+    return view.version >= (0, 8) and len(names) == 1 and names <= {"megatron", "veomni", "torchtitan"}
+
+
 def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True) -> Code:
     """Which engine trains: ``<role>.strategy``, or the config group that was chosen.
 
@@ -57,18 +72,17 @@ def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "
             yield Flow(view.to(f"{to}.kind"), kind, used)
 
     def write(view: Writing) -> Iterator[Out]:
-        name = view.get(f"{to}.name")
-        if isinstance(name, Absent):
+        engine = view.get(to)
+        if not isinstance(engine, Mapping):
             return
-        used = (view.to(f"{to}.name"), view.to(f"{to}.source"))
-        if name == "fsdp2":
-            source = view.get(f"{to}.source")
-            known = source in FSDP_KINDS
-            yield Flow(view.path(key), source if known else "fsdp2", used, "mapped" if known else "derived")
-        elif name == "megatron":
-            yield Flow(view.path(key), "megatron", used[:1])
+        name, own = _raw(engine)
+        used = tuple(view.to(f"{to}.{field}") for field in ("name", "source", "kind") if field in engine)
+        if also != ("model_engine",) or not _chosen_for_all(view):
+            yield Flow(view.path(key), name, used, "mapped" if own else "derived")
+        elif claims:
+            yield Flow(view.path("model_engine"), name, used)
         else:
-            yield Flow(view.path(key), view.get(f"{to}.kind"), (used[0], view.to(f"{to}.kind")))
+            yield Flow((), None, used, "mapped", "model_engine chooses it for every role")
 
     groups = tuple(K(name, ABSENT) for name in also)
     return Code(
@@ -193,7 +207,7 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
         key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),
         key("use_distributed_optimizer", "distributed_optimizer", True),
         key("use_dist_checkpointing", "distributed_checkpointing", False),
-        key("dist_checkpointing_path", "checkpoint_path", None, Partly({"": None})),
+        key("dist_checkpointing_path", "checkpoint_path", None, Partly({None: None, "": None})),
         key("override_ddp_config.overlap_grad_reduce", "overlap_gradient_reduce", False),
         key("override_ddp_config.overlap_param_gather", "overlap_parameter_gather", False),
         Tree(f"{m}override_ddp_config", f"{to}.ddp", but=("overlap_grad_reduce", "overlap_param_gather")),
@@ -250,31 +264,30 @@ def micro(
     owner = role or ACTOR
 
     def read(view: Reading) -> Iterator[Flow]:
-        used = tuple(view.path(key) for key in (dynamic, tokens, responses, total) if key)
-        written = view.written(*(key for key in (dynamic, tokens, responses, total) if key))
-        if follow and not written:
+        if follow and not view.written(*(key for key in (dynamic, tokens, responses, total) if key)):
             yield Flow(view.to(to), None, ())
             return
         by_tokens = bool(view.get(dynamic, False))
-        size = view.get(tokens) if by_tokens else view.get(responses)
-        if not by_tokens and size is None and total and view.get(total) is not None:
-            size = max(1, int(view.get(total)) // _devices(view))
-            yield Flow((), None, (view.path(total),), "derived", "divided by the devices")
+        deciding, others = (tokens, (responses, total)) if by_tokens else (responses, (total, tokens))
+        size, note = view.get(deciding), ""
+        if size is None and not by_tokens and total and view.get(total) is not None:
+            deciding, others = total, (responses, tokens)
+            size, note = max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
+        reason = f"{dynamic} is {str(by_tokens).lower()}"
+        yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
+        used = (view.path(dynamic), view.path(deciding))
         if size is None:
-            if follow:
-                yield Flow(view.to(to), None, used)
-            else:
-                yield Flow((), None, used, "mapped", "verl asks for a size; rlctl takes its own")
+            why = "verl asks for a size; rlctl takes its own"
+            yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
             return
         factor = owner.sharers(view) if by_tokens else 1
-        note = f"tokens of one GPU x {factor} GPUs of a replica" if factor > 1 else ""
-        how: Any = "derived" if factor > 1 else "mapped"
+        if factor > 1:
+            note = f"tokens of one GPU x {factor} GPUs of a replica"
         if follow:
             yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", (used[0],))
-        yield Flow(view.to(f"{to}.per_replica"), size * factor if isinstance(size, int) else size, used[1:], how, note)
-        unread = responses if by_tokens else tokens
-        yield Flow((), None, (view.path(unread),), "dead", f"{dynamic} is {str(by_tokens).lower()}")
+        yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", used[:1])
+        size = size * factor if isinstance(size, int) else size
+        yield Flow(view.to(f"{to}.per_replica"), size, used[1:], "derived" if note else "mapped", note)
 
     def write(view: Writing) -> Iterator[Out]:
         section = view.get(to)

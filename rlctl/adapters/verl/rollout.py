@@ -255,7 +255,26 @@ def _write_method(view: Writing) -> Iterator[Out]:
         yield Flow((), None, (view.to("sync.method"),), "derived", note)
 
 
-DEVICES = Names({"cuda": "cuda", "cpu": "cpu", "npu": "cuda"}, "verl has no such device")
+def _read_device(view: Reading) -> Iterator[Flow]:
+    raw, used = view.get("trainer.device"), (view.path("trainer.device"),)
+    if raw == "npu":
+        note = "rlctl trains on CUDA devices and the CPU; npu is kept for the way back"
+        yield Flow(view.to("placement.device"), "cuda", used, "derived", note)
+        yield Flow(KEPT_DEVICE, raw, used)
+    elif raw is not None:
+        yield Flow(view.to("placement.device"), raw, used, same=True)
+
+
+def _write_device(view: Writing) -> Iterator[Out]:
+    device, used = view.get("placement.device"), (view.to("placement.device"),)
+    if device != "auto" and KEPT_DEVICE[-1] not in view.config.extensions.verl:
+        yield Flow(view.path("trainer.device"), device, used, same=True)
+
+
+KEPT_DEVICE = ("extensions", "verl", "trainer.device")
+DEVICE = Code(
+    "device", (K("trainer.device", ABSENT, "0.4"),), ("placement.device",), _read_device, _write_device, "npu is kept"
+)
 RULES: list[Rule] = [
     Chosen(
         f"{R}.name",
@@ -318,7 +337,13 @@ RULES: list[Rule] = [
     Key(f"{R}.enable_prefix_caching", "rollout.memory.prefix_caching", True, since="0.6"),
     Key(f"{R}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     Key(f"{R}.free_cache_engine", "rollout.memory.sleep", True),
-    Key(f"{R}.load_format", "rollout.memory.load_format", By({"0.3": "dummy_dtensor", "0.6": "dummy"}), LOAD),
+    Key(
+        f"{R}.load_format",
+        "rollout.memory.load_format",
+        By({"0.3": "dummy_dtensor", "0.6": "dummy"}),
+        LOAD,
+        write_when=lambda view: view.version >= (0, 6) or view.get("rollout.memory.load_format") != "dummy",
+    ),
     Key(f"{R}.quantization", "rollout.memory.quantization", None, since="0.7"),
     Key(f"{R}.disable_log_stats", "rollout.memory.log_statistics", True, Not()),
     Key(f"{R}.engine_kwargs.vllm.swap_space", "rollout.memory.swap_gib", None),
@@ -429,14 +454,7 @@ RULES: list[Rule] = [
         _read_placement,
         _write_sync,
     ),
-    Key(
-        "trainer.device",
-        "placement.device",
-        ABSENT,
-        DEVICES,
-        since="0.4",
-        write_when=lambda view: view.get("placement.device") != "auto",
-    ),
+    DEVICE,
     Dropped("placement.roles{}.**", "verl places roles by its resource pools"),
     Dropped("placement.roles", "verl places roles by its resource pools", {}),
     Dropped("placement.cpus_per_worker", "verl decides it"),

@@ -12,7 +12,7 @@ from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
 from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, interval, micro, offloads, precision, strategy
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
-from rlctl.adapters.verl.rollout import DEVICES
+from rlctl.adapters.verl.rollout import DEVICE
 from rlctl.adapters.verl.train import engines, memory, model
 
 
@@ -55,13 +55,7 @@ COMMON: list[Rule] = [
     Key("trainer.seed", "run.seed", 1),
     Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
     Key("trainer.nnodes", "placement.nodes", 1),
-    Key(
-        "trainer.device",
-        "placement.device",
-        ABSENT,
-        DEVICES,
-        write_when=lambda view: view.get("placement.device") != "auto",
-    ),
+    DEVICE,
     Dropped("placement.layout", "verl's SFT trainer has one role"),
     Dropped("data.**", "verl's SFT trainer does not read it"),
     Dropped("batch.**", "verl's SFT trainer takes one optimizer step a step"),

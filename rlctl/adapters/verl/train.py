@@ -24,7 +24,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import AGGREGATIONS, LONG_DTYPES, Listed, Names, Off, Partly
+from rlctl.adapters.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Off, Partly
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.parts import (
     DTYPES_LONG,
@@ -70,10 +70,11 @@ def lora(prefix: str, to: str) -> list[Rule]:
     def write(view: Writing) -> Iterator[Out]:
         rank = view.get(f"{to}.rank")
         used = (view.to(f"{to}.rank"),)
-        if not isinstance(rank, int):
+        if view.version < (0, 4):
+            if isinstance(rank, int):
+                yield Lost(used, "verl has LoRA since 0.4")
+        elif not isinstance(rank, int):
             yield Flow(view.path(flat), 0, (view.to(to),))
-        elif view.version < (0, 4):
-            yield Lost(used, "verl has LoRA since 0.4")
         else:
             yield Flow(view.path(flat), rank, used, same=True)
 
@@ -126,7 +127,7 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
             f"{m}fused_kernel_options.impl_backend",
             f"{c}fused_kernels.backend",
             "torch",
-            Partly({None: "torch"}),
+            NullReads("torch"),
             since="0.5",
         ),
         Dropped(f"{c}memory.recompute_reentrant", "verl recomputes without re-entrance"),
@@ -346,8 +347,12 @@ CRITIC: list[Rule] = [
         claims=False,
     ),
     *engines(C, CRITIC_ROLE, CRITIC_FSDP),
-    Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", LONG_DTYPES, since="0.8"),
-    Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", LONG_DTYPES, since="0.8"),
+    under(
+        "fsdp2",
+        CRITIC_ROLE,
+        Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", DTYPES, since="0.8"),
+        Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", DTYPES_LONG, since="0.8"),
+    ),
     *optimizer(f"{C}.optim", CRITIC_ROLE, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=f"{C}.grad_clip"),
     *schedule(f"{C}.optim", CRITIC_ROLE, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.6": "constant"})),
     Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
