@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from rlctl.adapters import dialect
+from rlctl.adapters.rules import ABSENT, version_of
 from rlctl.adapters.table import generic
 from rlctl.adapters.tree import find, put
 from rlctl.config import config_from, to_plain
-from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import convert, read_document, write
+from rlctl.documents import dotted, parse_dotted, read_yaml
+from rlctl.report import Bucket, Entry, Origin, Report
+from rlctl.translate import convert, read_document, translate_loaded, write
 
 from .cases import BASE
 
@@ -391,7 +392,7 @@ def told(text: str, source: str) -> tuple[dict[str, Any], dict[str, str], Report
 def test_rows_and_rewards_of_verl_are_told_in_one_warning() -> None:
     values, found, _ = told("data.train_files=a.parquet\nalgorithm.adv_estimator=grpo", "verl")
     given = values["buffer"]["explorer_input"]
-    assert given["taskset"]["format"] == {"prompt_key": "prompt", "response_key": "ground_truth"}
+    assert given["taskset"]["format"] == {"response_key": "ground_truth"}
     warning = found["other-data-and-reward"]
     assert "plain question" in warning
     assert "data_source" in warning
@@ -556,3 +557,42 @@ def test_a_loss_that_the_algorithm_type_names_is_not_lost() -> None:
     buckets = {entry.key: entry.bucket for entry in made.report.accounting}
     assert buckets["actor_rollout_ref.actor.policy_loss.loss_mode"] is Bucket.MAPPED
     assert "rlctl:" not in made.text
+
+
+def said(entry: Entry) -> bool:
+    """Whether the report says of a leaf what became of it."""
+    return entry.bucket is not Bucket.MAPPED or bool(entry.note or entry.targets)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no shared examples here")
+def test_an_example_is_itself_again_after_rlctl_or_the_report_says_why() -> None:
+    """What a user wrote comes back, and what is added is what a key became or differs from Trinity's default."""
+    wrong: list[str] = []
+    for path in sorted((SHARED / "corpus" / "trinity").rglob("*.yaml")):
+        document = read_yaml(path.read_text(encoding="utf-8"), path.name)
+        if "process" in document.values:
+            continue  # a Data-Juicer recipe among the examples
+        loaded, report = read_document(document, dialect="trinity", environment={"TRINITY_MODEL_PATH": "org/model"})
+        assert loaded is not None
+        release = report.dialect.partition("@")[2]
+        made = translate_loaded(loaded, report, f"trinity@{release}")
+        before, after = dict(document.leaves()), dict(read_yaml(made.text or "", "again.yaml").leaves())
+        entries = {entry.key: entry for entry in made.report.accounting}
+        became = {key for entry in entries.values() for key, _ in entry.targets}
+        origins = {entry.key: entry.origin for entry in made.report.origins}
+        table, version = dialect("trinity").tables["run"], version_of(release)
+        wrong += [
+            f"{path.name}: {dotted(leaf)} is gone without a word"
+            for leaf, value in before.items()
+            if after.get(leaf, ABSENT) != value and not said(entries[dotted(leaf)])
+        ]
+        wrong += [
+            f"{path.name}: {dotted(leaf)}: {value} is added"
+            for leaf, value in after.items()
+            if leaf not in before
+            and origins.get(dotted(leaf)) is Origin.DEFAULTED
+            and dotted(leaf) not in became
+            and table.default_at(leaf, version) == value
+            and dotted(leaf) != "algorithm.algorithm_type"  # what a run is called is always said
+        ]
+    assert wrong == [], "\n".join(wrong)

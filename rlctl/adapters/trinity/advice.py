@@ -99,10 +99,9 @@ def _rows(data: Data) -> Iterator[str]:
     foreign = [item for item in data.train if item.prompt_type == "messages" or "." in (item.answer_key or ".")]
     if foreign:
         one = foreign[0]
-        prompt, answer = one.prompt_key, answer_column(one.answer_key)
         yield (
-            f"math_workflow asks what stands in '{prompt}' as one plain question and compares the response with "
-            f"'{answer}', a column of the row itself; chat messages, or an answer inside another column, it does not read"
+            f"math_workflow asks what stands in '{one.prompt_key}' as one plain question and compares the response with "
+            "the column of format.response_key; chat messages, or an answer inside another column, it does not read"
         )
 
 

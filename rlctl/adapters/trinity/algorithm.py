@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity.batch import SUPERVISED
 from rlctl.adapters.trinity.data import tasksets
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.values import Partly
+from rlctl.adapters.values import Names, OrDefault
 from rlctl.documents.paths import KeyPath
 
 
@@ -325,7 +325,17 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
         )
 
 
-P = "algorithm.advantage"
+class Strategy(Names):
+    """How a train batch is drawn from the buffer: any name, null for the default one."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value or "default"
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value
+
+
+P, STRATEGY = "algorithm.advantage", Strategy({})
 RULES: list[Rule] = [
     Code(
         "algorithm type",
@@ -417,10 +427,13 @@ RULES: list[Rule] = [
         f"{X}enable_router_replay",
         "algorithm.router_replay",
         False,
-        Partly({False: "off", True: "rollout"}),
+        Names(
+            {False: "off", True: "rollout"},
+            missing="Trinity replays the rollout engine's routing, never the trainer's own",
+        ),
         since="0.6",
     ),
-    Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, Partly({None: "default"})),
+    Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, OrDefault(STRATEGY, "default")),
     Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", default=None, but=("expert_data_ratio",)),
     Key("data_processor.experience_pipeline.operators", "algorithm.experience_operators", []),
 ]

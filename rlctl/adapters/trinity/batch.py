@@ -103,15 +103,10 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
     if drawn_responses(view, train) != batch * group:
         yield Flow(KEPT, interval, (keys[1],), "derived", "train batches are not what one explore step yields")
     written = view.written("buffer.train_batch_size") and view.get("buffer.train_batch_size")
-    used = (
-        (view.path("buffer.train_batch_size"),)
-        if written
-        else (view.path("buffer.train_batch_size"), view.path("buffer.batch_size"))
-    )
     yield Flow(
         view.to("batch.mini_batch_responses"),
         train,
-        used,
+        (view.path("buffer.train_batch_size"),),
         "mapped" if written else "derived",
         "" if written else f"{batch} tasks x {group} responses",
     )
@@ -182,13 +177,12 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         (used["prompts_per_step"], used["mini_batch_responses"]),
         how,
         note,
-        always=True,
     )
-    yield Flow(view.path("algorithm.repeat_times"), group, (used["responses_per_prompt"],), same=True, always=True)
+    yield Flow(view.path("algorithm.repeat_times"), group, (used["responses_per_prompt"],), same=True)
     note = f"responses of a train step: {tasks} tasks x {group}"
-    yield Flow(
-        view.path("buffer.train_batch_size"), train, (used["mini_batch_responses"],), "mapped", note, always=True
-    )
+    usual = train == tasks * group and not view.explicit("batch.mini_batch_responses")
+    key = () if usual else view.path("buffer.train_batch_size")
+    yield Flow(key, train, (used["mini_batch_responses"],), "mapped", note, always=True)
     every = view.config.sync.every
     yield Flow(
         view.path("synchronizer.sync_interval"),
@@ -197,7 +191,6 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         "derived" if interval * every > 1 else "mapped",
         f"{prompts} prompts / {tasks} tasks = {interval} train steps a synchronisation"
         + (f", x {every}" if every > 1 else ""),
-        always=True,
     )
 
 
@@ -377,7 +370,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
         return
     if trainer is None:
         yield (
-            Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
+            Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True)
             if schedule.total_epochs
             else Flow((), None, epochs)
         )
@@ -490,15 +483,29 @@ class Whole(Same):
 
 
 WHOLE = Whole()
-METHODS = Partly({"online": "nccl", "offline": "checkpoint"})
-STYLES = Partly({"dynamic_by_trainer": "trainer_driven", "dynamic_by_explorer": "explorer_driven"})
+
+
+class Style(Partly):
+    """Who decides when to synchronise, in small letters or capitals; older names are read too."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return super().read(str(value).lower(), view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == "fully_async" and view.version < (0, 6):
+            raise InexpressibleError("Trinity is fully asynchronous since 0.6; fixed is its default")
+        return value
+
+
+STYLES = Style({"dynamic_by_trainer": "trainer_driven", "dynamic_by_explorer": "explorer_driven"})
 
 
 class Method(Names):
     """Trinity has three ways; the others are its own choice."""
 
     def read(self, value: Any, view: Reading) -> Any:
-        return self.names.get(value, value)
+        name = str(value).lower()
+        return self.names.get(name, name)
 
     def write(self, value: Any, view: Writing) -> Any:
         if value in ("nccl", "checkpoint", "memory"):

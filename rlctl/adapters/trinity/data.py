@@ -24,6 +24,7 @@ from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.advice import answer_column
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import ORDERS, STORAGE, B, label
+from rlctl.adapters.trinity.keys import model_temperature
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
 E = "buffer.explorer_input"
@@ -259,11 +260,11 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         elif key == "response_key" and value is None:
             note = "the column of the answer is not known; name it in data.train[].answer_key"
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
-        elif key == "response_key" and "." in value:
+        elif key == "response_key" and "." in value and not view.explicit(f"data.{place[1]}.{place[2]}.{field}"):
             note = f"Trinity reads columns of the row itself: move {value} there"
             yield Flow((*form, key), answer_column(value), ((*place, field),), "derived", note, always=True)
         elif value is not None:
-            yield Flow((*form, key), value, ((*place, field),), same=True, always=key in ("prompt_key", "response_key"))
+            yield Flow((*form, key), value, ((*place, field),), same=True)
         elif default is None:
             yield Flow((), None, ((*place, field),))
     if source["source_key"] not in (None, "data_source"):
@@ -276,9 +277,11 @@ def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: 
     sampling = source["evaluation_sampling"]
     at = (*place, "evaluation_sampling")
     yield Flow((*root, "repeat_times"), source["responses_per_prompt"], ((*place, "responses_per_prompt"),), same=True)
-    yield Flow(
-        (*root, "rollout_args", "temperature"), sampling["temperature"], ((*at, "temperature"),), same=True, always=True
-    )
+    if sampling["temperature"] == model_temperature(view):
+        yield Flow((), None, ((*at, "temperature"),), "mapped", "the model's")
+    else:
+        key = (*root, "rollout_args", "temperature")
+        yield Flow(key, sampling["temperature"], ((*at, "temperature"),), same=True, always=True)
     if sampling["top_p"] == view.config.rollout.sampling.top_p:
         yield Flow((), None, ((*at, "top_p"),), "mapped", "the model's")
     else:

@@ -108,7 +108,7 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         yield from _write_assumed(view, total, wide)
         return
     if total == 1:
-        yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout, always=True)
+        yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
         return
     own = arithmetic.rollout_devices(config)
     own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models)
@@ -122,7 +122,6 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         used,
         how,
         "" if how == "mapped" else f"{own} devices / {wide} of an engine",
-        always=True,
     )
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
         yield Lost(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
@@ -183,7 +182,7 @@ def _write_tensor(view: Writing) -> Iterator[Out]:
     tensor, data = engine_shape(view)
     used = (view.to("rollout.parallel.tensor"),)
     if tensor == parallel.tensor:
-        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True, always=True)
+        yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, same=True)
     else:
         note = f"engines of {parallel.tensor} devices leave none of {total} to a trainer beside them"
         yield Flow(view.path(f"{ROLL}.tensor_parallel_size"), tensor, used, "derived", note, always=True)

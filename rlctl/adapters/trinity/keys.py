@@ -23,6 +23,12 @@ ROLL = "explorer.rollout_model"
 CRITIC_C = f"{TC}.critic"
 
 
+def model_temperature(view: Writing) -> float:
+    """``model.temperature`` as it is written, which evaluation follows and by which 0.6 divides training logits."""
+    one = view.config.algorithm.train_temperature != "sampling" and view.version >= (0, 6) and train_places(view)
+    return 1.0 if one else view.config.rollout.sampling.temperature
+
+
 def train_places(view: Writing) -> list[KeyPath]:
     """Where the training task sets are written: one as ``taskset``, several as ``tasksets``; Trinity refuses both at once."""
     root, count = "buffer.explorer_input", len(view.config.data.train)

@@ -208,7 +208,7 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
             yield Flow((*place, key), value, path, same=True, always=True)
         else:
             yield Flow((), None, path, "mapped", "Trinity's default too")
-    if differs and mode != "token_sum":
+    if differs and mode not in ("token_sum", OWN_AGGREGATION.get(name, "token-mean").replace("-", "_")):
         yield _named(view, mode)
     for field, neutral in (
         ("importance_weight", "ratio"),
@@ -305,7 +305,10 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
         silent = view.config.algorithm.objective.choice == "sft"
         note = "Trinity's own default is on" if not silent else ""
         if view.config.algorithm.objective.choice != "dpo":
-            yield Flow(view.path(f"{X}kl_loss_fn"), "none", used, "mapped", note, always=not silent)
+            usual = TYPES[chosen_type(view)].kl == "none" and not view.explicit("algorithm.kl_in_loss")
+            yield Flow(
+                view.path(f"{X}kl_loss_fn"), "none", used, "mapped", note, always=not silent and not usual, quiet=usual
+            )
         return
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if name is None:
@@ -314,14 +317,12 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
             f"Trinity has no estimator {section['estimator']}; low_var_kl is written",
         )
         name = "low_var_kl"
-    yield Flow(view.path(f"{X}kl_loss_fn"), name, (view.to("algorithm.kl_in_loss.estimator"), *used), always=True)
-    yield Flow(
-        view.path(f"{X}kl_loss_fn_args.kl_coef"),
-        section["coefficient"],
-        (view.to("algorithm.kl_in_loss.coefficient"),),
-        same=True,
-        always=True,
-    )
+    places = view.to("algorithm.kl_in_loss.estimator"), view.to("algorithm.kl_in_loss.coefficient")
+    other = name != TYPES[chosen_type(view)].kl
+    said = other or view.explicit("algorithm.kl_in_loss")
+    yield Flow(view.path(f"{X}kl_loss_fn") if said else (), name, (places[0], *used), always=True)
+    key = view.path(f"{X}kl_loss_fn_args.kl_coef")
+    yield Flow(key, section["coefficient"], (places[1],), same=True, always=other or section["coefficient"] != 0.001)
 
 
 PENALTY = {"kl_coef": "coefficient", "adaptive": "adaptive", "target_kl": "target", "horizon": "horizon"}
@@ -401,7 +402,7 @@ def _write_old(view: Writing) -> Iterator[Out]:
         else "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
     )
     each = factor(view)
-    if wanted == "recompute" and each > 1:
+    if wanted != "rollout" and each > 1:
         note = f"computed anew in each of {each} train steps, they would never clip"
         yield Flow(view.path(key), True, used, "derived", note, always=True)
         reason = f"Trinity has none of the step's start: {note}; the rollout engine's are written"

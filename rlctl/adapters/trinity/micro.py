@@ -65,7 +65,7 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
 def _write_micro(view: Writing) -> Iterator[Out]:
     micro = view.get("batch.micro")
     by, size = (view.to("batch.micro.by"),), (view.to("batch.micro.per_replica"),)
-    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["by"] == "tokens", by, always=True)
+    yield Flow(view.path("trainer.use_dynamic_bsz"), micro["by"] == "tokens", by)
     if micro["by"] == "responses":
         key = view.path(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
         yield Flow(key, micro["per_replica"], size, same=True, always=True)
@@ -78,6 +78,9 @@ def _write_micro(view: Writing) -> Iterator[Out]:
         tokens, note = -(-longest // share), f"Trinity raises it to the longest sequence of {longest} tokens"
     elif share > 1:
         note = f"{micro['per_replica']} tokens of a replica / {share} GPUs"
+    if tokens == -(-2 * longest // share) and not view.explicit("batch.micro.per_replica"):
+        yield Flow((), None, size, "mapped", "twice the longest sequence, as Trinity sets it")
+        return
     how: How = "derived" if note else "mapped"
     yield Flow(view.path("trainer.max_token_len_per_gpu"), tokens, size, how, note, same=not note, always=True)
 

@@ -62,7 +62,7 @@ def _write_mode(view: Writing) -> Iterator[Out]:
     mode = names[config.run.mode]
     if mode == "both" and config.placement.layout == "colocated" and arithmetic.devices(config) == 1:
         mode = "colocate"
-    yield Flow(view.path("mode"), mode, used, always=True)
+    yield Flow(view.path("mode"), mode, used, always=mode != "both")
 
 
 def lengths(view: Reading) -> tuple[int | None, int | None, int | None]:
@@ -167,9 +167,7 @@ def _write_template(view: Writing) -> Iterator[Out]:
     for key, value in view.config.model.chat_template_args.items():
         path = (view.to("model.chat_template_args"),)
         if key == "enable_thinking":
-            yield Flow(
-                view.path("model.enable_thinking" if view.version >= (0, 6) else f"{ROLL}.enable_thinking"), value, path
-            )
+            yield Flow(view.path("model.enable_thinking"), value, path)
         else:
             yield Lost(path, f"Trinity gives no {key} to the chat template")
 

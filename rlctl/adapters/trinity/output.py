@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
@@ -56,10 +57,8 @@ def _write_buffer(view: Writing) -> Iterator[Out]:
         return
     root, buffer = view.path("buffer.trainer_input.experience_buffer"), view.get("buffer")
     kinds = {"memory": "queue", "sql": "sql", "file": "file"}
-    yield Flow(
-        (*root, "name"), buffer["label"] or LABEL, (("buffer", "label"),), same=buffer["label"] is not None, always=True
-    )
-    yield Flow((*root, "storage_type"), kinds[buffer["name"]], (("buffer", "name"),), always=True)
+    yield Flow((*root, "name"), buffer["label"] or LABEL, (("buffer", "label"),), same=buffer["label"] is not None)
+    yield Flow((*root, "storage_type"), kinds[buffer["name"]], (("buffer", "name"),))
     field = {"memory": "log_path", "sql": "url", "file": "path"}[buffer["name"]]
     if buffer[field] is not None:
         yield Flow((*root, "path"), buffer[field], (("buffer", field),), same=True)
@@ -162,7 +161,8 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
         return
     tracker, place = trackers[chosen], ("tracking", chosen)
-    yield Flow(view.path("monitor.monitor_type"), tracker["name"], ((*place, "name"), ("tracking",)), always=True)
+    name, used = tracker["name"], ((*place, "name"), ("tracking",))
+    yield Flow(view.path("monitor.monitor_type"), name, used, always=name != "tensorboard")
     for key, field in MONITOR_ARGS[tracker["name"]].items():
         usual = {"mode": "cloud"}.get(field)
         if tracker[field] != usual:
@@ -175,6 +175,13 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
             yield Lost(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}")
+
+
+class Kept(Off):
+    """How many checkpoints are kept; all of them is null in 0.5, and 0 since."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value if value is not None or view.version < (0, 6) else self.sentinel
 
 
 LEVELS = Names({"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "ERROR": "error"})
@@ -268,7 +275,7 @@ OUTPUT: list[Rule] = [
         "trainer.max_checkpoints_to_keep",
         "checkpoint.keep_last",
         By({"0.5": None, "0.6": 0}),
-        Off(0),
+        Kept(0),
         also=(K(f"{TC}.trainer.max_actor_ckpt_to_keep", None, until="0.5"),),
     ),
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None, until="0.5"),

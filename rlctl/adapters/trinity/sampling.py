@@ -96,7 +96,7 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
             yield Flow((), None, used, "mapped", "Trinity's default too")
         else:
             yield Flow(view.path(f"model.{name}"), value, used, same=True)
-    if sampling.log_probs is None:
+    if sampling.log_probs is None or (sampling.log_probs == 0 and not view.explicit("rollout.sampling.log_probs")):
         yield Flow(
             (),
             None,
@@ -105,7 +105,9 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
             "Trinity always reports the drawn token's log-prob",
         )
     else:
-        yield Flow(view.path("model.logprobs"), sampling.log_probs, (view.to("rollout.sampling.log_probs"),), same=True)
+        used = (view.to("rollout.sampling.log_probs"),)
+        for key in [(*root, "rollout_args", "logprobs") for root in roots] or [view.path("model.logprobs")]:
+            yield Flow(key, sampling.log_probs, used, same=True)
     for root in roots if view.config.rollout.per_turn_tokens else []:
         yield Flow(
             (*root, "rollout_args", "max_tokens"),

@@ -387,7 +387,7 @@ def _decays(view: Writing) -> bool:
 
 TRAINER: list[Rule] = [
     *overrides(),
-    Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6, always=True),
+    Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6),
     Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
     Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", ADAM),
