@@ -263,6 +263,11 @@ def needs_reference(config: Config) -> bool:
     return trains(config) and (measured or algorithm.objective.choice == "dpo")
 
 
+def reference_is_base(config: Config) -> bool:
+    """Whether the reference is the policy without its adapters: no second copy, and no engine of its own."""
+    return config.model.lora is not None and config.reference.model is None
+
+
 def needs_critic(config: Config) -> bool:
     """Whether values are estimated."""
     return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"

@@ -33,8 +33,6 @@ PROBLEMS: dict[str, set[tuple[str, str]]] = {
         ("not-supported", "rollout.engine"),
         ("not-supported", "rollout.parallel.tensor"),
         ("not-supported", "rollout.memory.gpu_fraction"),
-        ("not-supported", "algorithm.advantage"),
-        ("not-supported", "critic"),
     },
     "sft-1node": {("path-missing", "data.train[0].path")},
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
+from verl import DataProto
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo import core_algos, rollout_corr_helper
 from verl.workers.config import ActorConfig
@@ -55,6 +57,49 @@ def loss(ask: dict[str, Any]) -> Any:
     return [value.item(), log_probs.grad.tolist()]
 
 
+def gae(ask: dict[str, Any]) -> Any:
+    """Advantages, returns, and the explained variance of the values, over the counted tokens."""
+    rewards, values, mask = (wide(ask[name]) for name in ("rewards", "values", "mask"))
+    advantages, returns = core_algos.compute_gae_advantage_return(rewards, values, mask, ask["gamma"], ask["lambda"])
+    counted = mask > 0
+    explained = 1 - (returns - values)[counted].var() / (returns[counted].var() + 1e-5)
+    return [advantages.tolist(), returns.tolist(), explained.item()]
+
+
+def value_loss(ask: dict[str, Any]) -> Any:
+    """The critic's loss over a whole mini-batch, its gradient, and the share of clipped tokens."""
+    values, mask = wide(ask["predicted"]).requires_grad_(), wide(ask["mask"])
+    loss, clipped = core_algos.compute_value_loss(
+        vpreds=values,
+        returns=wide(ask["returns"]),
+        values=wide(ask["old_values"]),
+        response_mask=mask,
+        cliprange_value=ask["clip"],
+        loss_agg_mode=ask["mode"],
+        batch_num_tokens=mask.sum(),
+        global_batch_size=len(mask),
+    )
+    loss.backward()
+    assert values.grad is not None
+    return [loss.item(), values.grad.tolist(), clipped.item()]
+
+
+def feedback(ask: dict[str, Any]) -> Any:
+    """The weights by which responses are drawn anew: those that verl hands to ``multinomial``."""
+    seen: list[torch.Tensor] = []
+
+    def multinomial(found: torch.Tensor, count: int, replacement: bool) -> torch.Tensor:
+        assert replacement
+        assert count == len(found)
+        seen.append(found)
+        return torch.arange(count)
+
+    data = DataProto.from_dict(tensors={"token_level_scores": wide(ask["scores"])})
+    with mock.patch.object(torch, "multinomial", multinomial):
+        core_algos.compute_pf_ppo_reweight_data(data, ask["reweight"], ask["power"])
+    return seen[0].tolist()
+
+
 def weights(ask: dict[str, Any]) -> Any:
     found, _ = rollout_corr_helper.compute_rollout_correction_weights(
         wide(ask["log_ratio"]), wide(ask["mask"]), ask["level"], ask["threshold"], ask["normalize"]
@@ -70,7 +115,15 @@ def rejection(ask: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    answers = {"advantage": advantage, "loss": loss, "weights": weights, "rejection": rejection}
+    answers = {
+        "advantage": advantage,
+        "gae": gae,
+        "loss": loss,
+        "value_loss": value_loss,
+        "feedback": feedback,
+        "weights": weights,
+        "rejection": rejection,
+    }
     out = sys.stdout
     sys.stdout = sys.stderr  # what verl prints is no answer
     for line in sys.stdin:

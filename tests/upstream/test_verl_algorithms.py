@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from rlctl.config.sections.train import ValueLoss
 from rlctl.runtime.algorithms import correction
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
+from rlctl.runtime.algorithms.feedback import feedback_weights
 from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
+from rlctl.runtime.algorithms.value_loss import explained_variance
+from rlctl.runtime.train.losses import CriticLoss
 from tests.upstream.frameworks import framework
 
 pytestmark = pytest.mark.upstream
@@ -55,6 +59,59 @@ def test_advantages(name: str) -> None:
         **({"gamma": gamma} if name == "reinforce_plus_plus" else {}),
     ).tokens
     assert_close(found, torch.tensor(expected, dtype=torch.float64)[MASK], rtol=1e-8, atol=1e-8)
+
+
+GAPS = MASK & (torch.arange(WIDTH) != 2)
+"""With a tool's output in the middle of responses."""
+
+
+@pytest.mark.parametrize("mask", [MASK, GAPS], ids=["whole", "gaps"])
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (0.9, 0.95)])
+def test_gae(mask: Tensor, gamma: float, lam: float) -> None:
+    """Rewards at the last counted token less a penalty at every one; what the critic says of other tokens is not read."""
+    lengths = mask.sum(1)
+    rewards, values, penalties = randn(8, seed=1), randn(8, WIDTH, seed=9), 0.1 * randn(8, WIDTH, seed=2) * mask
+    last = torch.where(mask, torch.arange(WIDTH), -1).max(1).values
+    at_tokens = -penalties
+    at_tokens[torch.arange(8), last] += rewards
+    ask = {"rewards": at_tokens.tolist(), "values": values.tolist(), "mask": mask.double().tolist()}
+    advantages, returns, explained = framework("verl-0.9.1", "drive_verl_algorithms.py").ask(
+        of="gae", gamma=gamma, **{"lambda": lam}, **ask
+    )["value"]
+    found = estimate(
+        "gae", rewards, lengths, values=values[mask], token_penalties=penalties[mask], gamma=gamma, lambda_=lam
+    )
+    assert found.returns is not None
+    assert_close(found.tokens, torch.tensor(advantages, dtype=torch.float64)[mask], rtol=1e-7, atol=1e-8)
+    assert_close(found.returns, torch.tensor(returns, dtype=torch.float64)[mask], rtol=1e-9, atol=1e-9)
+    assert explained_variance(values[mask], found.returns) == pytest.approx(explained, abs=1e-9)
+
+
+@pytest.mark.parametrize("clip", [0.5, 0.1])
+@pytest.mark.parametrize("mode", ["token_mean", "seq_mean_token_sum", "seq_mean_token_mean"])
+def test_value_loss(mode: str, clip: float) -> None:
+    old, returns = randn(8, WIDTH, seed=11), randn(8, WIDTH, seed=12)
+    values = old + 0.5 * randn(8, WIDTH, seed=13)
+    expected, gradient, clipped = verl(
+        "value_loss", predicted=values, old_values=old, returns=returns, clip=clip, mode=mode.replace("_", "-")
+    )
+    values.requires_grad_()
+    objective = CriticLoss.of(ValueLoss(clip=clip, aggregation=mode), max_response_tokens=WIDTH)  # type: ignore[arg-type]
+    tensors = {"values": values[MASK], "old_values": old[MASK], "returns": returns[MASK], "lengths": LENGTHS}
+    terms = objective(tensors, Totals.of(LENGTHS))
+    assert terms.loss.item() == pytest.approx(expected, rel=1e-7)
+    assert terms.metrics["clip_fraction"].item() == pytest.approx(clipped, rel=1e-6)
+    assert_close(
+        torch.autograd.grad(terms.loss, values)[0], torch.tensor(gradient, dtype=torch.float64), rtol=1e-7, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(("reweight", "power"), [("pow", 2.0), ("pow", 0.5), ("max_min", 2.0), ("max_random", 2.0)])
+def test_preference_feedback(reweight: Any, power: float) -> None:
+    scores = randn(8, WIDTH, seed=14) * MASK
+    expected = verl("feedback", scores=scores, reweight=reweight, power=power)
+    found = feedback_weights(scores.sum(1), reweight=reweight, power=power)
+    assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-6, atol=1e-12)
 
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
