@@ -22,7 +22,7 @@ from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
 from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
-from rlctl.runtime.group import Calls, RayGroup, together
+from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.placement import Placement
@@ -240,13 +240,14 @@ def _stage_run(
     stage: Stage,
     plan: StagePlan,
     materials: Materials,
-    groups: Groups,
+    groups: Mapping[str, Group],
     folder: Path,
     events: Events,
     trackers: list[Any],
     stop: StopSwitch,
 ) -> StageRun:
     config = stage.config
+    groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
     policy = Policy(groups["policy"], config) if "policy" in groups else None
     rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
@@ -275,10 +276,30 @@ def _stage_run(
     )
 
 
+TRAINED = ("policy", "critic", "reference")
+"""Roles that a training engine computes."""
+
+
+def _replicas(config: Config, role: str, group: Group) -> Group:
+    """The workers of a role as the controller splits work over them: those that share sequences are one."""
+    engine = {"policy": config.train.engine, "critic": section_of(config).engine}.get(role)
+    size = arithmetic.devices_per_sequence(engine or config.reference.engine or config.train.engine)
+    return group if size == 1 else Replicas(group, size)
+
+
+def _reference(config: Config, groups: Mapping[str, Group]) -> ReferencePolicy | None:
+    """The reference: workers of its own, or the policy's without adapters."""
+    if "reference" in groups:
+        return ReferencePolicy(groups["reference"])
+    if "policy" in groups and arithmetic.needs_reference(config) and arithmetic.reference_is_base(config):
+        return ReferencePolicy(groups["policy"], Trainer.base_log_probs)
+    return None
+
+
 def _gather(
     stage: Stage,
     materials: Materials,
-    groups: Groups,
+    groups: Mapping[str, Group],
     policy: Policy | None,
     critic: ValueModel | None,
     rollout: RolloutEngines | None,
@@ -299,7 +320,7 @@ def _gather(
         rollout=rollout,
         rewards=rewards,
         policy=policy,
-        reference=ReferencePolicy(groups["reference"]) if "reference" in groups else None,
+        reference=_reference(stage.config, groups),
         old_is_current=current,
         shaping=Shaping.of(stage.config),
         keeper=JsonLines(Path(copies).expanduser()) if copies else None,

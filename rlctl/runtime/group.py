@@ -241,6 +241,29 @@ class LocalGroup:
             closing()
 
 
+class Replicas:
+    """A group of which every ``size`` neighbours work on the same: they share sequences, and are one to the controller."""
+
+    def __init__(self, group: Group, size: int) -> None:
+        self.names: Sequence[str] = group.names[::size]
+        self._group, self._size = group, size
+
+    def __len__(self) -> int:
+        return len(self._group) // self._size
+
+    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return self._group.each(method, [each for each in arguments for _ in range(self._size)])[:: self._size]
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._group.all(method, *args)[:: self._size]
+
+    def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._group.fetch(method, *args)[:: self._size]
+
+    def close(self) -> None:
+        self._group.close()
+
+
 class RayGroup:
     """Workers in Ray actors."""
 

@@ -75,12 +75,14 @@ class Policy:
 class ReferencePolicy:
     """The frozen model that KL is measured against."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, log_probs: Callable[..., Any] = Reference.log_probs) -> None:
+        """``log_probs``: the method of the group's workers that says what the reference finds."""
         self._group = group
+        self._log_probs = log_probs
 
     def add_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``reference_log_probs``."""
-        add_column(self._group, Reference.log_probs, samples, "reference_log_probs")
+        add_column(self._group, self._log_probs, samples, "reference_log_probs")
 
 
 def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:

@@ -76,7 +76,8 @@ def log_probs_of_hidden(
 def compile_rows() -> None:
     """Work on rows through torch.compile from now on, in this process: the passes over a chunk of logits become one or two."""
     global _read, _slope
-    _read, _slope = (torch.compile(function, dynamic=True) for function in (_read_rows, _slope_rows))
+    _read = torch.compile(_read_rows, dynamic=True)
+    _slope = torch.compile(_slope_rows, dynamic=True)
 
 
 def _rows(logits: Tensor, chunk: int | None) -> int:

@@ -7,7 +7,7 @@ one row a sequence, padded on the right: a causal mask hides the padding from ev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,9 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from rlctl.errors import RunError
+
+if TYPE_CHECKING:
+    from rlctl.runtime.train.sequence import SequenceGroup
 
 PACKED = "rlctl_packed"
 """The name under which Transformers knows ``packed_attention``."""
@@ -62,6 +65,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     *,
     rows: Rows,
+    sequence: SequenceGroup | None = None,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
@@ -71,8 +75,11 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Attend within each sequence, causally. Returns [1, tokens, heads, dim], and no attention weights.
 
+    With ``sequence``, queries, keys, values and output are those of this worker's slice of the tokens.
+
     Raises:
         RunError: the model caps its attention logits or has attention sinks.
+        PlanError: the heads do not divide over ``sequence``.
     """
     if softcap is not None or s_aux is not None:
         raise RunError(
@@ -81,6 +88,8 @@ def packed_attention(
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = sliding_window if sliding_window is not None and sliding_window < rows.width else None
+    if sequence is not None:
+        query, key, value = sequence.heads(query, key, value, len(rows.to_tokens))
     q, k, v = (_to_rows(tensor, rows) for tensor in (query, key, value))
     narrow = query.device.type == "cpu" and query.element_size() == 2
     if narrow and rows.width <= SHORT and dropout == 0.0:
@@ -98,7 +107,8 @@ def packed_attention(
             enable_gqa=q.shape[0] != k.shape[0],
         ).transpose(0, 1)
     tokens: Tensor = _ToTokens.apply(output.flatten(1, 2), rows)
-    return tokens.transpose(0, 1).unsqueeze(0), None
+    whole = tokens.transpose(0, 1).unsqueeze(0)
+    return whole if sequence is None else sequence.slice_of(whole), None
 
 
 def _to_rows(tensor: Tensor, rows: Rows) -> Tensor:

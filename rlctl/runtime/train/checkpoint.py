@@ -47,6 +47,9 @@ def state_of(engine: FsdpEngine) -> dict[str, Tensor]:
 
 
 def _persistent(engine: FsdpEngine) -> dict[str, Tensor]:
+    """What is read back into the model; under adapters only they are, as the rest is where it was loaded from."""
+    if engine.adapters is not None:
+        return {f"model/{n}": p.detach() for n, p in engine.model.named_parameters() if p.requires_grad}
     kept = engine.model.state_dict().keys()
     named = (*engine.model.named_parameters(), *engine.model.named_buffers())
     return {f"model/{name}": tensor.detach() for name, tensor in named if name in kept}

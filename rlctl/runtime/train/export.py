@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from rlctl.errors import RunError
 from rlctl.runtime.train.gathering import whole
+
+if TYPE_CHECKING:
+    from rlctl.runtime.train.lora import Adapters
 
 TOKENIZER_FILES = (
     "tokenizer*",
@@ -29,24 +33,55 @@ TOKENIZER_FILES = (
 """What belongs to a tokenizer in a model folder."""
 
 
-def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+ADAPTER = "adapter"
+"""The folder, in an export and beside a checkpoint, of adapters in peft's format."""
+
+
+def weights(model: PreTrainedModel, adapters: Adapters | None = None) -> Iterator[tuple[str, Tensor]]:
     """See ``TrainEngine.export_weights``."""
     kept = model.state_dict().keys()
     buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
-    return whole((name, tensor.detach()) for name, tensor in (*model.named_parameters(), *buffers))
+    everything = whole((name, tensor.detach()) for name, tensor in (*model.named_parameters(), *buffers))
+    return everything if adapters is None else adapters.merged(everything)
 
 
-def write(model: PreTrainedModel, folder: Path, *, tokenizer: str | None) -> None:
+def write(model: PreTrainedModel, folder: Path, *, tokenizer: str | None, adapters: Adapters | None = None) -> None:
     """Write weights, config and the files of ``tokenizer`` (folder or hub name; None writes none), whole or not at all.
+
+    With ``adapters`` the weights are merged, and the adapters by themselves lie in the folder ``adapter`` within.
 
     Raises:
         RunError: the folder or the tokenizer cannot be written, on every worker.
     """
-    state = {name: tensor.cpu() for name, tensor in weights(model)}
-    problem = [_write_files(model, state, folder, tokenizer) if dist.get_rank() == 0 else ""]
-    dist.broadcast_object_list(problem, src=0)
-    if problem[0]:
-        raise RunError(f"the weights could not be exported to {folder}: {problem[0]}")
+    state = {name: tensor.cpu() for name, tensor in weights(model, adapters)}
+    problem = _write_files(model, state, folder, tokenizer) if dist.get_rank() == 0 else ""
+    _raise_together(problem, folder)
+    if adapters is not None:
+        write_adapters(model, adapters, folder / ADAPTER)
+
+
+def write_adapters(model: PreTrainedModel, adapters: Adapters, folder: Path) -> None:
+    """Write the adapters as peft does.
+
+    Raises:
+        RunError: the folder cannot be written, on every worker.
+    """
+    trained = ((name, tensor.detach()) for name, tensor in model.named_parameters() if tensor.requires_grad)
+    state, problem = {name: tensor.cpu() for name, tensor in whole(trained)}, ""
+    if dist.get_rank() == 0:
+        try:
+            adapters.write(state, folder)
+        except OSError as error:
+            problem = str(error)
+    _raise_together(problem, folder)
+
+
+def _raise_together(problem: str, folder: Path) -> None:
+    """Raise on every worker what went wrong on rank 0."""
+    told = [problem]
+    dist.broadcast_object_list(told, src=0)
+    if told[0]:
+        raise RunError(f"the weights could not be exported to {folder}: {told[0]}")
 
 
 def _write_files(model: PreTrainedModel, state: dict[str, Tensor], folder: Path, tokenizer: str | None) -> str:

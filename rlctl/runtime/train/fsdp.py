@@ -1,15 +1,17 @@
 """The FSDP2 engine: a Transformers model whose parameters, gradients and optimizer state are spread over the workers.
 
 What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` in ``_mixed_precision``, of
-``train.optimizer`` in ``optimizer``, of ``train.learning_rate_schedule`` in ``schedule``, of ``model`` and ``train.memory``
-in ``model.load``. Nothing is compiled: on a model small enough for a CPU run compiling costs more than it saves.
+``train.optimizer`` in ``optimizer``, of ``train.learning_rate_schedule`` in ``schedule``, of ``model`` in ``model`` and
+``lora``. Compiled is only the work on logits, and only on GPU: a model small enough for CPU compiles longer than it saves.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -18,6 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
 from rlctl.config.sections.batch import Micro
@@ -25,15 +28,21 @@ from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
 from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
-from rlctl.runtime.algorithms.entropy import log_probs, log_probs_and_entropy
+from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export
+from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import LossFunction, Role
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
-from rlctl.runtime.train.model import SelectedLogits, load, pads
+from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
+from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
 from rlctl.runtime.train.optimizer import make_optimizer
-from rlctl.runtime.train.schedule import Curve, curve_of
+from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
+from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
+
+if TYPE_CHECKING:
+    from rlctl.runtime.train.lora import Adapters
 
 
 class FsdpEngine:
@@ -70,7 +79,9 @@ class FsdpEngine:
         self.ticks = 0
         self.updates = 0
         self.role = role
+        self._train = train
         trained = role != "reference"
+        check_kernels(train.fused_kernels, device)
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
         self.model = load(
             model,
@@ -79,41 +90,69 @@ class FsdpEngine:
             train=trained,
             value_head=role == "critic",
         )
+        self.adapters: Adapters | None = None
+        if role == "policy":
+            freeze(self.model, model.freeze)
+            if model.lora is not None:
+                from rlctl.runtime.train.lora import Adapters  # here, as peft takes long to load
+
+                self.adapters = Adapters.put_into(self.model, model.lora, base=model.path, seed=seed)
+        if train.fused_kernels.liger:
+            use_liger(self.model)
+        if train.memory.recompute_reentrant and (self.adapters or model.freeze):
+            self.model.enable_input_require_grads()  # else nothing flows back through frozen embeddings
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
+        self._sequence = make_group(train.engine.sequence_parallel)
         shard_model(self.model, train.engine, train.precision, self.device)
         self.curve: Curve | None = None
+        self.decay: Decay | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         if trained:
             peak = train.optimizer.learning_rate
             self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
+            self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
             self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
+        self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
         self._max_grad_norm = train.optimizer.max_grad_norm
-        self._logits = SelectedLogits(self.model)
+        self._head = Head(self.model)
         self._padded = pads(self.model)
+        if self._sequence is not None and self._padded:
+            raise PlanError(
+                "train.engine.sequence_parallel lays sequences end to end, which this model or its attention does not",
+                hint="set model.attention to auto, or train.engine.sequence_parallel to 1",
+            )
+        if train.compile and self.device.type == "cuda" and has_triton():
+            compile_rows()
+        self.offload()
 
-    def log_probs(self, samples: Sequence[Sample], *, temperature: float, micro: Micro) -> list[Tensor]:
+    def log_probs(
+        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+    ) -> list[Tensor]:
         """See ``TrainEngine``."""
-        return self._each_token(
-            samples, micro, lambda logits, batch: log_probs(logits, batch.targets, temperature=temperature)
-        )
+        with nullcontext() if adapters or self.adapters is None else self.adapters.switched_off():
+            return self._each_token(
+                samples, micro, lambda batch: self._drawn(batch, temperature, with_entropy=False)[0]
+            )
 
     def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
-        return self._each_token(samples, micro, lambda logits, batch: _value(logits))
+        return self._each_token(samples, micro, self._values)
 
     def _each_token(
-        self, samples: Sequence[Sample], micro: Micro, read: Callable[[Tensor, MicroBatch], Tensor]
+        self, samples: Sequence[Sample], micro: Micro, read: Callable[[MicroBatch], Tensor]
     ) -> list[Tensor]:
-        """One number a counted token, which ``read`` takes from the logits of a micro-batch."""
+        """One number a counted token, which ``read`` says of a micro-batch."""
+        self._bring(optimizer=False)
         results = [torch.zeros(len(sample)) for sample in samples]
         self.model.eval()
         with torch.no_grad():
             for members in self._micro_batches(samples, micro):
                 batch = self._collate(samples, members, ())
-                found = read(self._logits(batch.inputs, batch.select), batch).float().cpu()
+                found = read(batch).float().cpu()
                 for index, part in zip(members, found.split(batch.lengths.tolist()), strict=True):
                     results[index].masked_scatter_(samples[index].mask, part)
+        self.offload()
         return results
 
     def update(
@@ -121,7 +160,7 @@ class FsdpEngine:
     ) -> dict[str, float]:
         """See ``TrainEngine``."""
         assert self.optimizer is not None, "a reference is never updated"
-        assert self.curve is not None, "a reference is never updated"
+        self._bring(optimizer=True)
         self.model.train()
         sums: dict[str, Tensor] = {}
         for members in self._micro_batches(samples, micro):
@@ -129,21 +168,60 @@ class FsdpEngine:
             terms = self._backward(batch, loss, temperature, totals)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value
-        return {**self._sum_over_replicas(sums), **self._step(self.optimizer, self.curve.rate(self.ticks))}
+        return {**self._sum_over_replicas(sums), **self._step(self.optimizer)}
 
     def _backward(self, batch: MicroBatch, loss: LossFunction, temperature: float, totals: Totals) -> dict[str, Tensor]:
-        logits = self._logits(batch.inputs, batch.select)
         tensors = {**batch.columns, "lengths": batch.lengths}
-        if self.role == "critic":
-            tensors["values"] = _value(logits)
-        else:
-            drawn, entropy = log_probs_and_entropy(logits, batch.targets, temperature=temperature)
-            tensors |= {"log_probs": drawn, "entropy": entropy}
+        with self._kept():
+            if self.role == "critic":
+                tensors["values"] = self._values(batch)
+            else:
+                tensors["log_probs"], tensors["entropy"] = self._drawn(batch, temperature, with_entropy=True)
         terms = loss(tensors, totals)
         terms.loss.backward()
         return {"loss": terms.loss.detach(), **terms.metrics}
 
-    def _step(self, optimizer: torch.optim.Optimizer, rate: float) -> dict[str, float]:
+    def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
+        """Log-probs of the counted tokens, and entropy, [N]; without gradient logits are never whole."""
+        part, counts = (batch, None) if self._sequence is None else self._sequence.part_of(batch)
+        fused = self._train.fused_kernels.enabled
+        found = None
+        if fused or not torch.is_grad_enabled():
+            found = self._head.log_probs(
+                part.inputs, part.select, part.targets, temperature=temperature, with_entropy=with_entropy
+            )
+        if found is None and fused:
+            raise PlanError(
+                f"train.fused_kernels.enabled is set, and {type(self.model).__name__} changes its logits after its last layer, "
+                "or has an adapter on it",
+                hint="set train.fused_kernels.enabled to false",
+            )
+        if found is None:
+            logits = self._head.logits(part.inputs, part.select)
+            if with_entropy:
+                found = log_probs_and_entropy(logits, part.targets, temperature=temperature)
+            else:
+                found = (drawn := log_probs(logits, part.targets, temperature=temperature)), drawn
+        if self._sequence is None or counts is None:
+            return found
+        return self._sequence.gather(found[0], counts), self._sequence.gather(found[1], counts)
+
+    def _values(self, batch: MicroBatch) -> Tensor:
+        """What a value head says, [N], in float32 at least."""
+        part, counts = (batch, None) if self._sequence is None else self._sequence.part_of(batch)
+        logits = self._head.logits(part.inputs, part.select).squeeze(-1)
+        values = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return values if self._sequence is None or counts is None else self._sequence.gather(values, counts)
+
+    def _kept(self) -> AbstractContextManager[object]:
+        """Where activations wait for the backward pass; on CPU there is nowhere to move them."""
+        moves = self._train.memory.offload_activations and self.device.type == "cuda"
+        return OffloadedActivations() if moves else nullcontext()
+
+    def _step(self, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+        assert self.curve is not None, "a reference is never updated"
+        assert self.decay is not None, "a reference is never updated"
+        rate = self.curve.rate(self.ticks)
         norm = _full(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
         finite = bool(norm.isfinite())
         if finite:
@@ -151,6 +229,8 @@ class FsdpEngine:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)
             for group in optimizer.param_groups:
                 group["lr"] = rate
+                if self.decay.style != "constant":
+                    group["weight_decay"] = self.decay.at(self.ticks)
             optimizer.step()
             self.updates += 1
         optimizer.zero_grad()
@@ -162,27 +242,54 @@ class FsdpEngine:
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
-        return export.weights(self.model)
+        self._bring(optimizer=False)
+        yield from export.weights(self.model, self.adapters)
+        self.offload()
 
     def export_hf(self, folder: Path, *, tokenizer: str | None) -> None:
         """See ``TrainEngine``."""
-        export.write(self.model, folder, tokenizer=tokenizer)
+        self._bring(optimizer=False)
+        export.write(self.model, folder, tokenizer=tokenizer, adapters=self.adapters)
+        self.offload()
 
     def save(self, folder: Path) -> None:
         """See ``TrainEngine``."""
+        self._bring(optimizer=True)
         checkpoint.save(checkpoint.state_of(self), folder)
+        if self.adapters is not None:
+            export.write_adapters(self.model, self.adapters, folder.with_name(export.ADAPTER))
+        self.offload()
 
     def load(self, folder: Path) -> None:
         """See ``TrainEngine``."""
+        self._bring(optimizer=True)
         checkpoint.load(self, folder)
+        self.offload()
 
     def offload(self) -> None:
-        """Hand cached memory back. Parameters and optimizer state stay: on CPU there is nowhere to move them."""
-        if self.device.type == "cuda":
+        """See ``TrainEngine``. What ``train.engine.offload`` names moves; on CPU there is nowhere to move it."""
+        if self.device.type != "cuda":
+            return
+        cpu, what = torch.device("cpu"), self._offloads
+        if what in ("parameters", "both"):
+            self.model.to(cpu)
+        if what in ("optimizer", "both") and self.optimizer is not None:
+            move_optimizer(self.optimizer, cpu)
+        if self._train.memory.empty_cache:
             torch.cuda.empty_cache()
 
     def reload(self) -> None:
-        """Do nothing: memory is taken again as it is needed."""
+        """See ``TrainEngine``."""
+        self._bring(optimizer=True)
+
+    def _bring(self, *, optimizer: bool) -> None:
+        """Have on the device again what ``offload`` moved."""
+        if self.device.type != "cuda":
+            return
+        if self._offloads in ("parameters", "both"):
+            self.model.to(self.device)
+        if optimizer and self._offloads in ("optimizer", "both") and self.optimizer is not None:
+            move_optimizer(self.optimizer, self.device)
 
     def _micro_batches(self, samples: Sequence[Sample], micro: Micro) -> list[list[int]]:
         """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
@@ -197,6 +304,8 @@ class FsdpEngine:
 
     def _sum_over_replicas(self, sums: dict[str, Tensor]) -> dict[str, float]:
         values = torch.stack([value.double() for value in sums.values()]).cpu()
+        if self._sequence is not None and self._sequence.rank > 0:
+            values.zero_()  # workers that share sequences have the same sums
         dist.all_reduce(values)
         return dict(zip(sums, values.tolist(), strict=True))
 
@@ -207,12 +316,14 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
     Raises:
         PlanError: the engine asks for something that this one does not do, or that does not divide.
     """
-    for name in ("sequence_parallel", "expert_parallel"):
-        if getattr(engine, name) != 1:
-            raise PlanError(f"train.engine.{name} is {getattr(engine, name)}; the FSDP2 engine does 1 only")
-    mesh = make_mesh(engine.shard, device)
+    if engine.expert_parallel != 1:
+        raise PlanError(
+            f"train.engine.expert_parallel is {engine.expert_parallel}; experts are spread over all workers as any weights are",
+            hint="set train.engine.expert_parallel to 1",
+        )
+    mesh = make_mesh(engine.shard if engine.shard == "all" else engine.shard * engine.sequence_parallel, device)
     policy: OffloadPolicy = CPUOffloadPolicy() if engine.cpu_offload_policy else OffloadPolicy()
-    mixed = _mixed_precision(precision)
+    mixed = _mixed_precision(precision, model)
     layers = layers_to_wrap(model, engine)
     for module in (*layers, model):
         fully_shard(
@@ -233,7 +344,7 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
 
 
 def make_mesh(shard: int | str, device: torch.device) -> DeviceMesh:
-    """Return the mesh of the workers: one dimension, or (copies, workers that share a copy).
+    """Return the mesh of the workers: one dimension, or (copies, ``shard`` workers that share a copy).
 
     Raises:
         PlanError: the workers do not divide into copies.
@@ -284,17 +395,13 @@ def _by_size(model: PreTrainedModel, smallest: int) -> list[torch.nn.Module]:
     return [m for m in candidates if not any(id(c) in inner and c in candidates for c in m.modules() if c is not m)]
 
 
-def _mixed_precision(precision: PrecisionSettings) -> MixedPrecisionPolicy:
-    kept = precision.compute == precision.parameters
+def _mixed_precision(precision: PrecisionSettings, model: PreTrainedModel) -> MixedPrecisionPolicy:
+    compute = getattr(torch, precision.compute)
+    kept = all(parameter.dtype == compute for parameter in model.parameters())
     return MixedPrecisionPolicy(
-        param_dtype=None if kept else getattr(torch, precision.compute),
+        param_dtype=None if kept else compute,
         reduce_dtype=getattr(torch, precision.reduce),
     )
-
-
-def _value(logits: Tensor) -> Tensor:
-    """What a value head says, [N, 1] to [N], in float32 at least."""
-    return logits.squeeze(-1).to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _full(tensor: Tensor) -> Tensor:

@@ -52,10 +52,12 @@ class TrainEngine(Protocol):
     All workers call the same methods in the same order, each with its own share of the samples; shares may be empty.
     """
 
-    def log_probs(self, samples: Sequence[Sample], *, temperature: float, micro: Micro) -> list[Tensor]:
+    def log_probs(
+        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+    ) -> list[Tensor]:
         """Return log p(token | tokens before it) of softmax(logits / temperature): float32 [T] a sample, on CPU.
 
-        Tokens that the mask leaves out have 0. No gradient, dropout off.
+        Tokens that the mask leaves out have 0. No gradient, dropout off. Without ``adapters``, of the model under them.
         """
         ...
 
@@ -108,9 +110,9 @@ class TrainEngine(Protocol):
         ...
 
     def offload(self) -> None:
-        """Free the device's memory for others until ``reload``."""
+        """Free the device's memory for others until the next call; passes, saving and loading do so when they are over."""
         ...
 
     def reload(self) -> None:
-        """Take the device again."""
+        """Take the device again, before the next call does."""
         ...

@@ -1,16 +1,19 @@
-"""The Transformers model that an engine trains: loaded, given its attention, and asked for logits where they are needed."""
+"""The Transformers model that an engine trains: loaded, with its attention and kernels, and with what is not trained of it."""
 
 from __future__ import annotations
 
+import fnmatch
+import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.train import MemorySettings
-from rlctl.errors import RunError
+from rlctl.config.sections.train import FusedKernels, MemorySettings
+from rlctl.errors import PlanError, RunError, nearest
+from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.train import attention
 
 END_TO_END = (attention.PACKED,)
@@ -32,12 +35,16 @@ def load(
         RunError: there is no such model, or Transformers cannot make it.
     """
     attention.register()
+    import_modules(model)
     wanted = None if model.attention == "auto" else model.attention
     options: dict[str, Any] = {"attn_implementation": wanted, "trust_remote_code": model.trust_remote_code}
     try:
+        changed = changed_config(model, model.path)
         if value_head:
-            options["config"] = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-            options["config"].update(VALUE_HEAD)
+            changed = changed or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+            changed.update(VALUE_HEAD)
+        if changed is not None:
+            options["config"] = changed
         kind = AutoModelForTokenClassification if value_head else AutoModelForCausalLM
         loaded = kind.from_pretrained(model.path, dtype=dtype, **options)
     except (OSError, ValueError, ImportError) as error:
@@ -53,6 +60,77 @@ def load(
     return loaded
 
 
+def freeze(model: PreTrainedModel, patterns: Sequence[str]) -> None:
+    """Leave parameters untrained whose name matches one of ``patterns``, as a whole or as a module's with all below it.
+
+    Raises:
+        PlanError: a pattern matches none, or nothing is left to train.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        if not any(_matches(name, pattern) for name in names):
+            raise PlanError(
+                f"model.freeze names {pattern}, which no parameter of {type(model).__name__} matches",
+                hint=nearest(pattern, names) or f"they are named as {names[0]}",
+            )
+    for name, parameter in model.named_parameters():
+        if any(_matches(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    if patterns and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise PlanError("model.freeze leaves nothing to train", hint="name fewer parameters")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")
+
+
+def use_liger(model: PreTrainedModel) -> None:
+    """Put Liger's kernels into a model; its own loss stays out, as log-probs are worked out here.
+
+    Raises:
+        PlanError: Liger is not installed, or has no kernels for this kind of model.
+    """
+    check_liger()
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+    from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+
+    if model.config.model_type not in MODEL_TYPE_TO_APPLY_LIGER_FN:
+        raise PlanError(
+            f"train.fused_kernels.liger is set, and Liger has no kernels for {model.config.model_type} models",
+            hint="set train.fused_kernels.liger to false",
+        )
+    _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+
+
+def check_kernels(kernels: FusedKernels, device: str) -> None:
+    """Refuse kernels that are not here.
+
+    Raises:
+        PlanError: Liger is asked for and not installed, or there is no GPU for it.
+    """
+    if not kernels.liger:
+        return
+    check_liger()
+    if device != "cuda":
+        raise PlanError(
+            "train.fused_kernels.liger is set, and Liger's kernels run on GPUs only",
+            hint="set train.fused_kernels.liger to false",
+        )
+
+
+def check_liger() -> None:
+    """Refuse where Liger is not installed.
+
+    Raises:
+        PlanError: it is not.
+    """
+    if importlib.util.find_spec("liger_kernel") is None:
+        raise PlanError(
+            "train.fused_kernels.liger is set, and liger-kernel is not installed",
+            hint="pip install liger-kernel on every machine of the run, or set train.fused_kernels.liger to false",
+        )
+
+
 def pads(model: PreTrainedModel) -> bool:
     """Return whether the model needs padded rows."""
     return model.config._attn_implementation not in END_TO_END
@@ -61,27 +139,3 @@ def pads(model: PreTrainedModel) -> bool:
 def _takes_any_attention(model: PreTrainedModel) -> bool:
     """Whether an attention of ours reaches every layer, and nothing else carries state from token to token."""
     return bool(model._supports_attention_backend) and not getattr(model, "_is_stateful", False)
-
-
-def _head(model: PreTrainedModel) -> torch.nn.Module:
-    """The last layer: from hidden states to logits, or to a value."""
-    found = model.get_output_embeddings()
-    return found if found is not None else [m for m in model.children() if isinstance(m, torch.nn.Linear)][-1]
-
-
-class SelectedLogits:
-    """Computes logits only where they are asked for: most of a prompt's are never looked at."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._model = model
-        self._select: Tensor | None = None
-        _head(model).register_forward_pre_hook(self._pick)
-
-    def __call__(self, inputs: dict[str, Any], select: Tensor) -> Tensor:
-        """Return logits [N, V], of a value head [N, 1], at the places ``select`` [N] of the flattened inputs."""
-        self._select = select
-        logits: Tensor = self._model(**inputs, use_cache=False).logits
-        return logits
-
-    def _pick(self, module: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Tensor]:
-        return (args[0].flatten(0, -2).index_select(0, self._select),)

@@ -1,34 +1,96 @@
-"""The optimizer of an engine. Weight decay pulls on every parameter, norms and biases included, as in verl's and TRL's peers
-of this engine (verl/workers/config/optimizer.py builds AdamW over ``model.parameters()``)."""
+"""The optimizer of an engine: one of PyTorch's, or a class of another package, with the arguments that the config has.
+
+Weight decay pulls on every parameter, norms and biases included, as in verl's and TRL's peers of this engine
+(verl/workers/config/optimizer.py builds its optimizers over ``model.parameters()``).
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from rlctl.config.sections.train import Optimizer
-from rlctl.errors import PlanError
+from rlctl.errors import PlanError, nearest
+
+PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes"}
+"""What to install for a module, by its first name."""
+ADAM_FAMILY = ("adam", "ademamix")
+"""Optimizers with one of these in their name go by ``betas`` and ``epsilon``; to others the words mean something else."""
+CLOSURES = ("LBFGS",)
+"""Optimizers that compute the loss anew inside a step."""
 
 
 def make_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Optimizer) -> torch.optim.Optimizer:
-    """Return AdamW over all parameters that are trained, in its fused form: one kernel, and the same bits every time.
+    """Return the optimizer of all parameters that are trained; PyTorch's in its fused form where it has one.
 
     Raises:
-        PlanError: another optimizer is asked for.
+        PlanError: there is no such optimizer here, or it does not take the arguments.
     """
-    if settings.name.lower() != "adamw" or settings.module is not None or settings.args:
-        asked = ".".join(part for part in (settings.module, settings.name) if part)
-        raise PlanError(
-            f"train.optimizer asks for {asked} with args {dict(settings.args)}; expected plain adamw",
-            hint="set train.optimizer.name to adamw, and leave module and args out",
-        )
+    kind = optimizer_class(settings)
     trained = [parameter for parameter in parameters if parameter.requires_grad]
-    return torch.optim.AdamW(
-        trained,
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        weight_decay=settings.weight_decay,
-        fused=True,
+    try:
+        made: torch.optim.Optimizer = kind(trained, **arguments(settings))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise PlanError(
+            f"train.optimizer: {kind.__name__} does not take its arguments: {error}",
+            hint="see train.optimizer.args",
+        ) from error
+    return made
+
+
+def optimizer_class(settings: Optimizer) -> type[torch.optim.Optimizer]:
+    """Return the class that the config names: ``adamw`` is PyTorch's ``AdamW``.
+
+    Raises:
+        PlanError: its package is not installed, or has no such class.
+    """
+    name = settings.module or "torch.optim"
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        package = PACKAGES.get(name.partition(".")[0])
+        raise PlanError(
+            f"train.optimizer.module {name} cannot be imported: {error}",
+            hint=f"pip install {package}" if package else "install its package on every machine of the run",
+        ) from error
+    classes = {key: value for key, value in vars(module).items() if _is_optimizer(value)}
+    found = classes.get(settings.name) or {key.lower(): value for key, value in classes.items()}.get(
+        settings.name.lower()
     )
+    if found is None:
+        raise PlanError(
+            f"train.optimizer.name is {settings.name}, which {name} does not have; it has {', '.join(sorted(classes))}",
+            hint=nearest(settings.name, classes),
+        )
+    return found
+
+
+def _is_optimizer(value: object) -> bool:
+    kind = inspect.isclass(value) and issubclass(value, torch.optim.Optimizer) and value is not torch.optim.Optimizer
+    return kind and value.__name__ not in CLOSURES  # type: ignore[attr-defined]
+
+
+def arguments(settings: Optimizer) -> dict[str, Any]:
+    """Return what the class is called with: what it takes of the section, and ``args`` over it.
+
+    Raises:
+        PlanError: ``args`` has a name that the class does not take.
+    """
+    kind = optimizer_class(settings)
+    accepted = inspect.signature(kind).parameters
+    unknown = next((name for name in settings.args if name not in accepted), None)
+    if unknown is not None and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+        raise PlanError(
+            f"train.optimizer.args has {unknown}, which {kind.__name__} does not take",
+            hint=nearest(unknown, accepted) or f"it takes {', '.join(accepted)}",
+        )
+    section: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
+        section |= {"betas": settings.betas, "eps": settings.epsilon}
+    if kind.__module__.startswith("torch.optim"):
+        section["fused"] = True  # one kernel, and the same bits every time
+    return {name: value for name, value in section.items() if name in accepted} | settings.args

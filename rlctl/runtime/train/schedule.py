@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the rate as a function of the tick, so that the tick is all the state there is."""
+"""Schedules of learning rate and weight decay: functions of the tick, so that the tick is all the state there is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlctl.config.sections.train import LearningRateSchedule
+from rlctl.config.sections.train import LearningRateSchedule, Optimizer
 from rlctl.errors import PlanError, nearest
 
 
@@ -61,6 +61,12 @@ def _inverse_sqrt(curve: Curve, tick: int) -> float:
     return max(curve.lowest, math.sqrt(scale / (tick + scale - curve.warmup)))
 
 
+def _polynomial(curve: Curve, tick: int) -> float:
+    """Of power 1, to ``POLYNOMIAL_END`` where the lowest point is not above it, as in Transformers."""
+    lowest = max(curve.lowest, min(POLYNOMIAL_END / curve.peak, 1.0) if curve.peak > 0 else 0.0)
+    return lowest + (1 - lowest) * (1 - curve.progress(tick))
+
+
 def _wsd(curve: Curve, tick: int) -> float:
     begin = curve.total - curve.decay
     if tick < begin:
@@ -68,12 +74,16 @@ def _wsd(curve: Curve, tick: int) -> float:
     return curve.between(DECAYS[curve.decay_shape](min((tick - begin) / max(1, curve.decay), 1.0)))
 
 
+POLYNOMIAL_END = 1e-7
+"""The learning rate that Transformers' polynomial schedule ends at, where nothing else is said."""
+
 SHAPES: dict[str, Callable[[Curve, int], float]] = {
     "constant": _constant,
     "linear": _linear,
     "cosine": _cosine,
     "inverse_sqrt": _inverse_sqrt,
     "wsd": _wsd,
+    "polynomial": _polynomial,
 }
 """After the warm-up, as a share of the peak. Sources: the schedules of the same names in transformers/optimization.py,
 with a lowest point as in verl's get_cosine_schedule_with_warmup; wsd, MiniCPM, arXiv:2404.06395."""
@@ -127,3 +137,54 @@ def curve_of(schedule: LearningRateSchedule, *, peak: float, total_ticks: int | 
         decay=schedule.wsd_decay_ticks or 0,
         decay_shape=schedule.wsd_decay,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """Weight decay on its way from start to end. Source: optimizer_param_scheduler.py of Megatron-core."""
+
+    style: str
+    start: float
+    end: float
+    total: int
+
+    def at(self, tick: int) -> float:
+        """Return the weight decay at ``tick``."""
+        if self.style == "constant":
+            return self.end
+        share = min(tick / max(1, self.total), 1.0)
+        return self.start + (self.end - self.start) * DECAY_STYLES[self.style](share)
+
+
+DECAY_STYLES: dict[str, Callable[[float], float]] = {
+    "linear": lambda x: x,
+    "cosine": lambda x: 0.5 * (1 - math.cos(math.pi * x)),
+}
+"""The share of the way from start to end."""
+
+
+def decay_of(optimizer: Optimizer, *, total_ticks: int | None) -> Decay:
+    """Read the weight decay of a config.
+
+    Args:
+        optimizer: section ``optimizer``.
+        total_ticks: ticks of the run; None while unknown.
+
+    Raises:
+        PlanError: it moves, and the length of the run is not known; or it stays, with two ends.
+    """
+    start, end = (
+        optimizer.weight_decay if value is None else value
+        for value in (optimizer.start_weight_decay, optimizer.end_weight_decay)
+    )
+    if optimizer.weight_decay_style == "constant" and start != end:
+        raise PlanError(
+            f"train.optimizer.weight_decay_style is constant, with a start of {start} and an end of {end}",
+            hint="set it to linear or cosine, or leave start_weight_decay and end_weight_decay out",
+        )
+    if optimizer.weight_decay_style != "constant" and total_ticks is None:
+        raise PlanError(
+            "train.optimizer.weight_decay_style needs the length of the run, which is not known",
+            hint="set train.learning_rate_schedule.total_ticks",
+        )
+    return Decay(optimizer.weight_decay_style, start, end, total_ticks or 0)

@@ -69,6 +69,12 @@ class Trainer:
         micro = self._config.batch.log_prob_micro or self._config.batch.micro
         return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=micro))
 
+    def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""
+        micro = self._config.reference.micro or self._config.batch.log_prob_micro or self._config.batch.micro
+        found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
+        return TensorTuple(found)
+
     def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
         """Train on one step's samples: one optimizer step a share, in order; then or in between the schedule ticks.
 
@@ -148,6 +154,7 @@ def take_steps(
             engine.step_schedule()
     if not ticks_inside:
         engine.step_schedule()
+    engine.offload()
     return metrics
 
 

@@ -14,12 +14,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from rlctl.config.sections.batch import Micro
-from rlctl.config.sections.model import Model
-from rlctl.config.sections.train import MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.config.sections.model import Lora, Model
+from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
 from rlctl.runtime.train.interface import LossFunction, Role
-from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.types import Sample
 
 FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
@@ -173,3 +174,100 @@ def train_and_export(
     weights, _ = gathered_after(engine, samples, loss, ALL_AT_ONCE, 1)
     engine.export_hf(target, tokenizer=tokenizer)
     return weights
+
+
+@dataclasses.dataclass
+class Adapted:
+    """What a worker has after training adapters."""
+
+    weights: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """Merged, on rank 0."""
+    adapters: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    log_probs: list[Tensor] = dataclasses.field(default_factory=list)
+    base_log_probs: list[Tensor] = dataclasses.field(default_factory=list)
+    stored: list[str] = dataclasses.field(default_factory=list)
+    """Names in the checkpoint."""
+    later: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """Merged weights two steps after the checkpoint."""
+
+
+def adapters_of(engine: FsdpEngine) -> dict[str, Tensor]:
+    """The adapters, on rank 0."""
+    return dict(whole((name, p.detach()) for name, p in engine.model.named_parameters() if p.requires_grad))
+
+
+def new_adapters(folder: Path, train: Train, lora: Lora) -> Adapted:
+    engine = engine_of(folder, train, lora=lora)
+    return Adapted(gathered(engine), adapters_of(engine))
+
+
+def train_adapters(folder: Path, train: Train, samples: Sequence[Sample], lora: Lora, target: Path) -> Adapted:
+    """The reference's pass before the first update, two optimizer steps, a save, and two more."""
+    engine = engine_of(folder, train, lora=lora)
+    mine = share(samples)
+    base = engine.log_probs(mine, temperature=1.0, micro=ALL_AT_ONCE, adapters=False)
+    weights, _ = gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
+    engine.save(target)
+    again = engine.log_probs(mine, temperature=1.0, micro=ALL_AT_ONCE, adapters=False)
+    assert all(torch.equal(one, other) for one, other in zip(base, again, strict=True))
+    drawn = engine.log_probs(mine, temperature=1.0, micro=ALL_AT_ONCE)
+    stored = [*state_of(engine)]
+    later, _ = gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
+    return Adapted(weights, {}, drawn, base, stored, later)
+
+
+def continue_adapters(
+    folder: Path, train: Train, samples: Sequence[Sample], lora: Lora, source: Path
+) -> dict[str, Tensor]:
+    """Two optimizer steps from a checkpoint; merged weights."""
+    engine = engine_of(folder, train, lora=lora)
+    engine.load(source)
+    return gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)[0]
+
+
+def export_adapters(folder: Path, train: Train, samples: Sequence[Sample], lora: Lora, target: Path) -> None:
+    engine = engine_of(folder, train, lora=lora)
+    gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
+    engine.export_hf(target, tokenizer=None)
+
+
+def trained_adapters(folder: Path, train: Train, samples: Sequence[Sample], lora: Lora) -> dict[str, Tensor]:
+    engine = engine_of(folder, train, lora=lora)
+    gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
+    return adapters_of(engine)
+
+
+def merged_and_adapted(
+    folder: Path, train: Train, samples: Sequence[Sample], lora: Lora
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Log-probs of the model that is exported, and of the one that is trained."""
+    engine = engine_of(folder, train, lora=lora)
+    weights, _ = gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 2)
+    plain = engine_of(folder, train)
+    with torch.no_grad():
+        for name, parameter in plain.model.named_parameters():
+            parameter.to_local().copy_(weights[name])
+    return tuple(each.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE) for each in (plain, engine))  # type: ignore[return-value]
+
+
+def shared_updates(
+    folder: Path, train: Train, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int = 1
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """As ``updates``, where neighbours share sequences, and so have the same samples."""
+    engine = engine_of(folder, train)
+    assert isinstance(train.engine, Fsdp2)
+    size = train.engine.sequence_parallel
+    mine = samples[dist.get_rank() // size :: dist.get_world_size() // size]
+    totals, metrics = totals_of(samples), []
+    for _ in range(count):
+        metrics.append(engine.update(mine, loss, micro=micro, temperature=1.0, totals=totals))
+        engine.step_schedule()
+    return gathered(engine), metrics
+
+
+def all_tokens(folder: Path, train: Train, samples: Sequence[Sample], role: Role) -> list[Tensor]:
+    """Log-probs, or values, of all samples."""
+    engine = engine_of(folder, train, role)
+    if role == "critic":
+        return engine.values(samples, micro=ALL_AT_ONCE)
+    return engine.log_probs(samples, temperature=0.7, micro=ALL_AT_ONCE)

@@ -264,7 +264,8 @@ def test_how_weights_are_spread_does_not_change_an_update(two: Workers, models: 
     ("engine", "message"),
     [
         (Fsdp2(shard=3), "shard is 3 and there are 2"),
-        (Fsdp2(sequence_parallel=2), "sequence_parallel is 2"),
+        (Fsdp2(sequence_parallel=3), "sequence_parallel is 3"),
+        (Fsdp2(expert_parallel=2), "expert_parallel is 2"),
         (Fsdp2(wrap_layers=("Qwen3MLP",)), "wrap_layers names Qwen3MLP"),
     ],
 )

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from rlctl.config.sections.train import LearningRateSchedule, Warmup
+from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
 from rlctl.errors import PlanError
-from rlctl.runtime.train.schedule import curve_of
+from rlctl.runtime.train.schedule import curve_of, decay_of
 
 PEAK = 2e-3
 
@@ -47,6 +47,8 @@ def transformers_rates(name: str, total: int, *, warmup: int, **kwargs: Any) -> 
         ({"name": "cosine", "cycles": 1.5}, "cosine", {"num_cycles": 1.5}),
         ({"name": "cosine", "min_ratio": 0.1}, "cosine_with_min_lr", {"min_lr_rate": 0.1}),
         ({"name": "inverse_sqrt"}, "inverse_sqrt", {}),
+        ({"name": "polynomial"}, "polynomial", {}),
+        ({"name": "polynomial", "min_ratio": 0.1}, "polynomial", {"lr_end": 0.1 * PEAK}),
     ],
 )
 def test_rates_are_those_of_transformers(
@@ -93,9 +95,37 @@ def test_rates_by_hand(settings: dict[str, Any], tick: int, expected: float) -> 
     [
         (lambda: rates(None, 1, name="cosine"), "cosine needs the length"),
         (lambda: rates(None, 1, warmup=Warmup(ratio=0.1)), "warmup.ratio needs the length"),
-        (lambda: rates(10, 1, name="polynomial"), "polynomial is not computed"),
+        (lambda: rates(10, 1, name="spline"), "spline is not computed"),
     ],
 )
 def test_schedules_that_cannot_be_computed_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"weight_decay": 0.1}, [0.1, 0.1, 0.1]),
+        ({"weight_decay_style": "linear", "start_weight_decay": 0.0, "end_weight_decay": 0.4}, [0.0, 0.1, 0.4]),
+        ({"weight_decay_style": "cosine", "end_weight_decay": 1.0, "weight_decay": 0.0}, [0.0, 0.1464466, 1.0]),
+    ],
+)
+def test_weight_decay_moves_as_in_megatron(settings: dict[str, Any], expected: list[float]) -> None:
+    """(1 - cos(pi / 4)) / 2 = 0.1464466 after a quarter of 8 ticks; from the end on it stays."""
+    decay = decay_of(Optimizer(**settings), total_ticks=8)
+    assert [decay.at(tick) for tick in (0, 2, 11)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ticks", "message"),
+    [
+        ({"start_weight_decay": 0.3}, 8, "a start of 0.3 and an end of 0.01"),
+        ({"weight_decay_style": "linear"}, None, "needs the length of the run"),
+    ],
+)
+def test_weight_decay_that_cannot_be_computed_is_refused(
+    settings: dict[str, Any], ticks: int | None, message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        decay_of(Optimizer(**settings), total_ticks=ticks)

@@ -1,0 +1,92 @@
+"""What section ``model`` changes of a model before it is made: modules that register architectures, and its ``config.json``.
+
+Training, reference and rollout engines read the same, so that all of them compute the same model.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import AutoConfig, PretrainedConfig
+
+from rlctl.config.sections.model import Model, RopeScaling
+from rlctl.errors import RunError, nearest
+
+
+def import_modules(model: Model) -> None:
+    """Import what registers architectures.
+
+    Raises:
+        RunError: a module cannot be imported.
+    """
+    for name in model.import_modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise RunError(
+                f"model.import_modules: {name} cannot be imported: {type(error).__name__}: {error}",
+                hint="install it, or put its folder into PYTHONPATH with environment.variables",
+            ) from error
+
+
+def changed_config(model: Model, path: str) -> PretrainedConfig | None:
+    """The config of the model at ``path`` with what the section puts over it; None where it changes nothing.
+
+    Raises:
+        RunError: there is no such config, or the model's kind does not take the change.
+        OSError, ValueError: as Transformers raises them.
+    """
+    if not model.overrides and model.rope == RopeScaling():
+        return None
+    own = AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
+    values, _ = type(own).get_config_dict(path)
+    _check_names(model.overrides, own, values)
+    values = _merged(values, model.overrides)
+    _put_rope(values, model.rope, type(own).__name__)
+    try:
+        changed = type(own).from_dict(values)
+    except (TypeError, KeyError, ValueError) as error:
+        raise RunError(
+            f"{type(own).__name__} does not take model.overrides or model.rope: {error}",
+            hint="the values go where they have their place in the model's config.json",
+        ) from error
+    changed._name_or_path = path
+    return changed
+
+
+def _check_names(overrides: Mapping[str, Any], own: PretrainedConfig, values: Mapping[str, Any]) -> None:
+    """Refuse a name that the config does not have, unless it turns something off."""
+    for name, value in overrides.items():
+        if value and name not in values and not hasattr(own, name):
+            raise RunError(
+                f"model.overrides sets {name}, which {type(own).__name__} does not have",
+                hint=nearest(name, own.to_dict()) or "leave it out: the model would not read it",
+            )
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with ``changes`` over them, mapping by mapping."""
+    merged = dict(values)
+    for name, change in changes.items():
+        below = merged.get(name)
+        merged[name] = _merged(below, change) if isinstance(below, Mapping) and isinstance(change, Mapping) else change
+    return merged
+
+
+def _put_rope(values: dict[str, Any], rope: RopeScaling, kind: str) -> None:
+    """Both spellings of config files: ``rope_parameters``, or ``rope_theta`` and ``rope_scaling`` of older ones."""
+    parameters = values.get("rope_parameters")
+    if parameters is None:
+        changes = {"rope_theta": rope.theta, "rope_scaling": rope.scaling}
+        values.update({name: value for name, value in changes.items() if value is not None})
+        return
+    if any(isinstance(value, Mapping) for value in parameters.values()) and rope != RopeScaling():
+        raise RunError(
+            f"{kind} has other rotary embeddings in each type of layer, and model.rope has one for all",
+            hint="set model.overrides.rope_parameters, with a mapping for each type",
+        )
+    theta = parameters.get("rope_theta") if rope.theta is None else rope.theta
+    kept = parameters if rope.scaling is None else rope.scaling
+    values["rope_parameters"] = {**kept, **({} if theta is None else {"rope_theta": theta})}

@@ -1,0 +1,77 @@
+"""The last layer of a model: logits, or what is made of them, at the places that are asked for; most of a prompt's never are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlctl.runtime.algorithms.entropy import log_probs_of_hidden
+
+
+class Head:
+    """Runs a model and its last layer."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._layer: Any = last_layer(model)
+        self._select: Tensor | None = None
+        self._read: Callable[[Tensor], Tensor] | None = None
+        self._made: Tensor | None = None
+        self._own: Callable[[Tensor], Tensor] = self._layer.forward
+        self.chunks = isinstance(self._layer, torch.nn.Linear)
+        """Whether log-probs can be had without whole logits: not where an adapter is on the layer, nor where the model goes
+        on with its logits."""
+        self._layer.forward = self._forward
+
+    def logits(self, inputs: dict[str, Any], select: Tensor) -> Tensor:
+        """Return logits [N, V], of a value head [N, 1], at the places ``select`` [N] of the flattened inputs."""
+        self._select = select
+        logits: Tensor = self._model(**inputs, use_cache=False).logits
+        return logits
+
+    def log_probs(
+        self, inputs: dict[str, Any], select: Tensor, targets: Tensor, *, temperature: float, with_entropy: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return log-probs and entropy [N] at the places ``select``, the logits worked out chunk by chunk.
+
+        Return None, now and from now on, where the model changes its logits after this layer (``chunks``).
+        """
+        if not self.chunks:
+            return None
+
+        def read(hidden: Tensor) -> Tensor:
+            weight, bias = self._layer.weight, self._layer.bias
+            return torch.stack(
+                log_probs_of_hidden(hidden, weight, bias, targets, temperature=temperature, with_entropy=with_entropy),
+                -1,
+            )
+
+        self._read = read
+        try:
+            found = self.logits(inputs, select)
+        finally:
+            self._read = None
+        made, self._made = self._made, None
+        self.chunks = found is made and found._version == 0
+        if not self.chunks:
+            return None
+        drawn, entropy = found.unbind(-1)
+        return drawn, entropy
+
+    def _forward(self, hidden: Tensor) -> Tensor:
+        assert self._select is not None, "the model runs through this object only"
+        chosen = hidden.flatten(0, -2).index_select(0, self._select)
+        if self._read is None:
+            return self._own(chosen)
+        self._made = self._read(chosen)
+        return self._made
+
+
+def last_layer(model: PreTrainedModel) -> torch.nn.Module:
+    """From hidden states to logits, or to a value."""
+    found = model.get_output_embeddings()
+    return found if found is not None else [m for m in model.children() if isinstance(m, torch.nn.Linear)][-1]
