@@ -187,8 +187,9 @@ def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:
         shown = advantage["kind"] if name == "other" else name
         grouped = view.config.batch.responses_per_prompt > 1 and (mean, std) == (None, None) and shown not in UNGROUPED
         if grouped:
-            name, mean, std = "grpo", "group", None if shown in UNDIVIDED else "group"
-        chosen = (view.to(f"{ADV}.name"), view.to(f"{ADV}.kind"), view.to(f"{ADV}.args"))
+            divides = advantage.get("normalize_by_std", shown not in UNDIVIDED)
+            name, mean, std = "grpo", "group", "group" if divides else None
+        chosen = tuple(view.to(f"{ADV}.{field}") for field in advantage)
         nearest = ("grpo" if std else "rewards minus their group's mean") if grouped else "reinforce"
         lost.append(Lost(chosen, f"ROLL has no estimator {shown}; the nearest is written, {nearest}"))
     kind = {"gae": "gae", "other": advantage.get("kind")}.get(name, "reinforce")

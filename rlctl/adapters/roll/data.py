@@ -214,7 +214,7 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
         elif field in READ:
             yield Lost(((*place, field),), READ[field], idle=True)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
-            yield Flow((), None, ((*place, field),), "mapped", "nothing is imitated")
+            yield Lost(((*place, field),), "nothing is imitated", idle=True)
         elif field == "messages_key":
             reason = "ROLL reads one prompt and one response a row, and no conversations: write a row for each response"
             yield Lost(((*place, field),), reason)
@@ -418,13 +418,16 @@ def _supervised_columns(
             yield Flow(view.path(key), source[field], used, same=True)
     for field, value in fixed.items():
         used = ((*place, field),)
-        if field == "prompt_type" or source[field] == value:
+        if source[field] == value or (field, source[field]) == ("prompt_type", "auto"):
             yield Flow((), None, used, "mapped", "ROLL puts the text into a message")
         elif view.explicit(".".join(map(str, used[0]))):
-            yield Lost(used, f"ROLL reads the column {value}: rename {source[field]} to it")
+            asks = (
+                "the prompt as text" if field == "prompt_type" else f"the column {value}: rename {source[field]} to it"
+            )
+            yield Lost(used, f"ROLL reads {asks}")
     for field in ("responses_per_prompt", "evaluation_sampling"):
         if field in source:
-            yield Flow((), None, ((*place, field),), "mapped", "nothing is drawn in supervised training")
+            yield Lost(((*place, field),), "nothing is drawn in supervised training", idle=True)
     yield from others(view, place, source, {"path", *columns, *fixed})
 
 

@@ -193,17 +193,13 @@ def _ends(worker: str, to: str) -> Code:
             return
         warms = view.get(f"{c}warmup.ticks") or view.get(f"{c}warmup.ratio")
         begins, *ends = fills
-        if view.get(begins) and warms:
-            yield Lost((view.to(begins),), "ROLL's FSDP2 warms up from 0")
-        else:
-            yield Flow((), None, (view.to(begins),), "mapped", "ROLL's FSDP2 warms up from 0")
+        if view.get(begins):
+            reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
+            yield Lost((view.to(begins),), reason, idle=not warms)
         for end in ends:
-            if view.get(end) and moving != "constant":
-                yield Lost((view.to(end),), "ROLL's FSDP2 schedules end at 0")
-            else:
-                yield Flow(
-                    (), None, (view.to(end),), "mapped", "nothing falls" if moving == "constant" else "it ends at 0"
-                )
+            if view.get(end):
+                reason = "a constant rate falls nowhere" if moving == "constant" else "ROLL's FSDP2 schedules end at 0"
+                yield Lost((view.to(end),), reason, idle=moving == "constant")
 
     return Code(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
 
