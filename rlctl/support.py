@@ -397,7 +397,7 @@ TABLE: tuple[Row, ...] = (
         "save_contents load_contents",
         "a checkpoint is always whole, so that a resumed run is the same run",
     ),
-    refused("checkpoint", "remote", "checkpoints stay in their folder"),
+    honoured("checkpoint", "remote"),
     refused(
         "checkpoint", "delete_after_load delete_previous", "keep_last says what is deleted, after the next one is whole"
     ),

@@ -710,7 +710,7 @@ rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_er
 placement.layout
 buffer buffer<memory>
 critic critic.model.attention critic.model.trust_remote_code checkpoint.keep_last_critic
-checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder
+checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
 tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
 tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password

@@ -25,6 +25,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
     elif (
         checkpoint.resume == "path"
         and checkpoint.resume_path
+        and "://" not in checkpoint.resume_path
         and not Path(checkpoint.resume_path).expanduser().exists()
     ):
         yield Problem(
@@ -37,6 +38,16 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             f"checkpoint.resume_path is set, and checkpoint.resume is {checkpoint.resume}: it is not read",
             "set checkpoint.resume to path, or remove the path",
         )
+    if checkpoint.remote is not None and "://" not in checkpoint.remote and not checkpoint.remote.startswith("/"):
+        message = (
+            f"checkpoint.remote is {checkpoint.remote!r}; expected a URL that fsspec knows, or the path of a folder"
+        )
+        yield Problem("remote-path", ("checkpoint", "remote"), message, "write it as s3://bucket/folder, say")
+    if checkpoint.folder is not None and "://" in checkpoint.folder:
+        message = (
+            f"checkpoint.folder is {checkpoint.folder!r}; checkpoints are written to a folder of this machine first"
+        )
+        yield Problem("remote-path", ("checkpoint", "folder"), message, "set checkpoint.remote to the URL instead")
     trains = config.run.mode != "evaluate_only"
     if trains and checkpoint.every is None and not checkpoint.last and checkpoint.export == "never":
         yield Problem(

@@ -91,6 +91,7 @@ CODES: Mapping[str, Code] = {
     "path-missing": Code(_E, "A local file or folder does not exist."),
     "hub-name": Code(_N, "A name on a hub: it is downloaded when the run starts."),
     "resume-path": Code(_E, "A checkpoint to resume from is asked for and not named, or named and not asked for."),
+    "remote-path": Code(_E, "A URL where a folder of this machine is expected, or the other way."),
     "never-saved": Code(_W, "The run leaves no weights behind."),
     "tracker": Code(_N, "A tracker needs an account or a server."),
     "tracker-twice": Code(_W, "The same tracker twice."),

@@ -26,6 +26,7 @@ from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.placement import Placement
+from rlctl.runtime.remote_checkpoints import copies_of
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.selection import corrects
@@ -70,6 +71,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
         make_loss(config)
     if plan.role("critic"):
         check_critic(config)
+    copies_of(stage, Path())
     tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
@@ -265,7 +267,10 @@ def _stage_run(
         rollout=rollout,
         evaluator=evaluator,
         checkpoints=Checkpoints(
-            checkpoints, keep_last=config.checkpoint.keep_last, keep_last_critic=config.checkpoint.keep_last_critic
+            checkpoints,
+            keep_last=config.checkpoint.keep_last,
+            keep_last_critic=config.checkpoint.keep_last_critic,
+            copies=copies_of(stage, folder),
         ),
         events=events,
         trackers=trackers,

@@ -17,10 +17,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rlctl.config import Stage
 from rlctl.runtime.group import WorkerFailed
@@ -28,6 +28,7 @@ from rlctl.runtime.group import WorkerFailed
 FULL_BYTES = 1 << 20
 """A disk with less room than this is full: no file of a checkpoint fits."""
 _NAME = re.compile(r"step-(\d{6,})")
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,31 @@ def place_of(stage: Stage, folder: Path) -> Path:
     return folder / "checkpoints" / stage.name if chosen is None else Path(chosen).resolve() / folder.name / stage.name
 
 
+class Copies(Protocol):
+    """Copies of checkpoints somewhere else."""
+
+    def send(self, checkpoint: Path, *, keep: Collection[str]) -> None:
+        """Copy a checkpoint; ``keep`` are the names of those that stay."""
+        ...
+
+    def bring_newest(self, folder: Path) -> None:
+        """Bring the newest whole copy into a folder that has none as new."""
+        ...
+
+
 class Checkpoints:
     """The checkpoints of one stage."""
 
-    def __init__(self, folder: Path, *, keep_last: int | None, keep_last_critic: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep_last: int | None,
+        keep_last_critic: int | None = None,
+        copies: Copies | None = None,
+    ) -> None:
         self.folder = folder
+        self._copies = copies
         self._keep_last = keep_last
         self._keep_last_critic = keep_last_critic
 
@@ -67,7 +88,7 @@ class Checkpoints:
             partial.mkdir(parents=True)
             write(partial)
             _write_json(partial / "controller.json", {"step": step, **controller})
-            _write_json(partial / "manifest.json", _sizes(partial))
+            _write_json(partial / MANIFEST, _sizes(partial))
             replace_folder(partial, final)
         except (OSError, WorkerFailed) as error:
             raise WorkerFailed(
@@ -77,6 +98,8 @@ class Checkpoints:
                 hint=f"free space or fix the rights of {self.folder}; the checkpoints before it are whole",
             ) from error
         self._prune()
+        if self._copies is not None:
+            self._copies.send(final, keep=[kept.name for kept in self._folders()])
         return final
 
     def _reason(self, error: OSError | WorkerFailed) -> str:
@@ -86,7 +109,10 @@ class Checkpoints:
         return error.message if isinstance(error, WorkerFailed) else error.strerror or str(error)
 
     def newest(self) -> Saved | None:
-        """The newest checkpoint that is whole, None where there is none."""
+        """The newest checkpoint that is whole, of those here and their copies, None where there is none."""
+        if self._copies is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._copies.bring_newest(self.folder)
         for folder in reversed(self._folders()):
             saved = read_checkpoint(folder)
             if saved is not None:
@@ -101,7 +127,7 @@ class Checkpoints:
         if not self.folder.is_dir():
             return []
         named = [folder for folder in self.folder.iterdir() if _NAME.fullmatch(folder.name)]
-        return sorted(named, key=lambda folder: int(folder.name.removeprefix("step-")))
+        return sorted(named, key=lambda folder: step_of(folder.name))
 
     def _prune(self) -> None:
         for folder in self._before_last(self._keep_last):
@@ -114,10 +140,15 @@ class Checkpoints:
         return [] if count is None else self._folders()[:-count]
 
 
+def step_of(name: str) -> int:
+    """The step of a checkpoint's folder, -1 of a name that is none's."""
+    return int(name.removeprefix("step-")) if _NAME.fullmatch(name) else -1
+
+
 def read_checkpoint(folder: Path) -> Saved | None:
     """A checkpoint if it is whole: every file of its manifest is there in full."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = json.loads((folder / MANIFEST).read_text())
         controller = json.loads((folder / "controller.json").read_text())
     except (OSError, ValueError):
         return None
@@ -131,7 +162,7 @@ def read_checkpoint(folder: Path) -> Saved | None:
 
 def _without_critic(folder: Path) -> None:
     """Remove the critic of a checkpoint, which stays whole without it: its manifest is the first to go without."""
-    manifest = folder / "manifest.json"
+    manifest = folder / MANIFEST
     if not (folder / "critic").is_dir() or not manifest.is_file():
         return
     sizes = json.loads(manifest.read_text())
@@ -154,7 +185,7 @@ def replace_folder(partial: Path, final: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 

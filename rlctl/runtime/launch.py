@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from rlctl.config import Config
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
+from rlctl.runtime.bringing import with_files_here
 from rlctl.runtime.checkpoint import place_of
 from rlctl.runtime.events import Events, Observer
 from rlctl.runtime.group import StopRequested, WorkerFailed
@@ -68,6 +69,7 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
 def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> Outcome:
     try:
         events.emit("run_started", folder=str(folder), run=plan.run, stages=[stage.name for stage in plan.stages])
+        config = with_files_here(config, lambda message: events.emit("advisory", message=message, hint=""))
         materials = _read_stages(plan, config, folder, events, stop)
         with _ray(config, plan, folder / "logs" / "ray.log"):
             return _run_stages(plan, config, folder, materials, events, stop)

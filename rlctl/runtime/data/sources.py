@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlctl.config.sections.data import DataSource
 from rlctl.errors import RunError, nearest
 from rlctl.runtime.data.hub import hub_access
+from rlctl.runtime.remote import bring, is_remote
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -54,13 +56,20 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
     """
     if not source.path:
         raise RunError(f"{key}.path is empty", hint="set it to a file, a folder, a URL or a hub name")
-    reader = _reader(source, key)
-    dataset = _load(source, reader, key)
+    here = _here(source, key)
+    dataset = _load(here, _reader(here, key), key)
     if dataset.num_rows == 0:
         raise RunError(f"{source.path} has no rows", hint=f"{key}.path must hold at least one row")
     if source.max_samples is not None:
         dataset = dataset.select(range(min(source.max_samples, dataset.num_rows)))
     return dataset
+
+
+def _here(source: DataSource, key: str) -> DataSource:
+    """The source with a path on this machine; a URL's files are brought here."""
+    if is_remote(source.path):
+        return replace(source, path=str(bring(source.path, key=f"{key}.path")))
+    return replace(source, path=source.path.removeprefix("file://"))
 
 
 def source_name(source: DataSource) -> str:
@@ -107,11 +116,6 @@ def _reader(source: DataSource, key: str) -> str | None:
     if parts[-1] in COMPRESSIONS:
         parts.pop()
     reader = ENDINGS.get(parts[-1]) if len(parts) > 1 else None
-    if reader is None and "://" in source.path:
-        raise RunError(
-            f"{source.path} ends in none of {', '.join('.' + ending for ending in ENDINGS)}",
-            hint=f"set {key}.format to parquet, json or csv",
-        )
     if reader is None and Path(source.path).expanduser().is_file():
         raise RunError(
             f"{source.path} has the ending of no known format ({', '.join('.' + ending for ending in ENDINGS)})",
@@ -121,10 +125,10 @@ def _reader(source: DataSource, key: str) -> str | None:
 
 
 def _load(source: DataSource, reader: str | None, key: str) -> Dataset:
-    path = source.path if "://" in source.path else str(Path(source.path).expanduser())
-    if "://" not in path and reader is not None and not Path(path).exists():
+    path = str(Path(source.path).expanduser())
+    if reader is not None and not Path(path).exists():
         raise _no_file(path, key)
-    if "://" not in path and Path(path).is_dir():
+    if Path(path).is_dir():
         return _load_folder(path, source, reader, key)
     if reader is not None:
         return _load_files(path, source, reader, key)
@@ -144,7 +148,7 @@ def _no_file(path: str, key: str) -> RunError:
 def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset:
     from datasets import load_dataset
 
-    if "://" not in path and Path(path).is_file() and Path(path).stat().st_size == 0:
+    if Path(path).stat().st_size == 0:
         raise RunError(f"{path} is an empty file", hint=f"{key}.path must hold at least one row")
     options: dict[str, Any] = {"sep": "\t"} if reader == "csv" and ".tsv" in path.lower() else {}
     return _guarded(
