@@ -30,10 +30,24 @@ class RuleReward(Reward, name="rule"):
     """A built-in rule on the text of the response."""
 
     rule: Literal[
-        "auto", "exact_match", "number", "math", "boxed", "gsm8k", "format", "length", "dapo_math", "countdown"
+        "auto",
+        "exact_match",
+        "number",
+        "math",
+        "boxed",
+        "gsm8k",
+        "format",
+        "length",
+        "dapo_math",
+        "countdown",
+        "multiple_choice",
+        "search_qa",
+        "ifeval",
+        "geo3k",
     ] = "auto"
     """What is compared: the text itself, the last number, a formula, a boxed answer, the text after ``####``, the
-    format, the length. auto goes by the data source as verl's default does."""
+    format, the length, a chosen letter, a short answer, an instruction that code can check. auto goes by the data source as
+    verl's default does."""
     args: dict[str, Any] = {}
     """Arguments of the rule."""
     score_right: float = 1.0

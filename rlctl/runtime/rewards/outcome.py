@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from rlctl.errors import RlctlError, RunError
+from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
 
 TRACEBACK_LINES = 8
@@ -72,7 +72,8 @@ def attempt_all(score: BatchScore, calls: Sequence[Call]) -> list[Outcome | Fail
 def failure_of(error: BaseException) -> Failure:
     """An exception as a failure, told by the last lines of its traceback."""
     if isinstance(error, RlctlError):
-        return Failure(error.message, broken=isinstance(error, RunError))
+        message = f"{error.message} ({error.hint})" if error.hint else error.message
+        return Failure(message, broken=isinstance(error, RunError | MissingDependency))
     return Failure(last_lines(error))
 
 

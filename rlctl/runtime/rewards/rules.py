@@ -1,13 +1,14 @@
 """The built-in rules: is the answer in the response right?
 
 A rule is a function of a ``Call`` and the rule's own arguments. It returns whether the response is right, or a number
-where there is more to say than right and wrong. ``RULES`` lists them; ``AUTO`` is what verl's ``default_compute_score``
-(verl/utils/reward_score/__init__.py, 0.9) does for each data source.
+where there is more to say than right and wrong, or an ``Outcome`` where there are several. ``RULES`` lists them; ``AUTO`` is
+what verl's ``default_compute_score`` (verl/utils/reward_score/__init__.py, 0.9) does for each data source.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +18,10 @@ from decimal import Decimal, InvalidOperation
 from rlctl.errors import RunError
 from rlctl.runtime.rewards import boxed as latex
 from rlctl.runtime.rewards import dapo
-from rlctl.runtime.rewards.interface import Call
+from rlctl.runtime.rewards.choices import multiple_choice, search_qa
+from rlctl.runtime.rewards.instructions import ifeval
+from rlctl.runtime.rewards.interface import Call, Outcome
+from rlctl.runtime.rewards.maths import math
 
 GSM8K_WINDOW = 300
 """Characters from the end in which verl looks for the answer."""
@@ -30,9 +34,11 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d
 class Rule:
     """One line of the table."""
 
-    function: Callable[..., bool | float]
+    function: Callable[..., bool | float | Outcome]
     slow: bool = False
     """It may take long or hang on some response, so it runs in a child process with a time limit."""
+    needs: tuple[str, str] | None = None
+    """A module that must be there, and the package that brings it."""
 
 
 def exact_match(call: Call, *, ignore_case: bool = False) -> bool:
@@ -85,27 +91,34 @@ def boxed(call: Call) -> bool:
     return found is not None and latex.equal_latex(found, str(call.answer))
 
 
-def math(call: Call) -> bool:
-    r"""The response's expression equals the answer mathematically, as math-verify decides.
-
-    Source: the configuration of verl/utils/reward_score/math_verify.py: the answer is read as ``\boxed{answer}``, and any
-    of the response's expressions may match.
-    """
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify  # type: ignore[import-untyped]
-
-    wanted = parse(f"\\boxed{{{call.answer}}}", (LatexExtractionConfig(),))
-    found = parse(call.response, (ExprExtractionConfig(), LatexExtractionConfig()))
-    return any(verify(gold, guess) for gold in wanted for guess in found)
-
-
 def dapo_math(call: Call) -> bool:
     """The text after ``Answer:`` is the answer after Minerva's normalization; see ``dapo.py``."""
     return dapo.is_right(call.response, str(call.answer))
 
 
-def format_(call: Call, *, pattern: str = THINK_FORMAT) -> bool:
-    """The whole response, whitespace around it aside, matches a regular expression."""
-    return re.fullmatch(pattern, call.response.strip(), re.DOTALL) is not None
+def geo3k(call: Call, *, format_score: float = 0.1) -> Outcome:
+    r"""The last ``\boxed{}`` is the answer, as mathruler decides; ``format_score`` of the score is for thinking before a box.
+
+    Source: verl/utils/reward_score/geo3k.py.
+    """
+    from mathruler.grader import extract_boxed_content, grade_answer  # type: ignore[import-not-found]
+
+    right = bool(grade_answer(extract_boxed_content(call.response), str(call.answer)))
+    formatted = re.fullmatch(r"<think>.*</think>.*\\boxed\{.*\}.*", call.response, re.DOTALL) is not None
+    return Outcome((1 - format_score) * right + format_score * formatted, right, {"format": float(formatted)})
+
+
+def format_(call: Call, *, pattern: str = THINK_FORMAT, whole: bool = True) -> bool:
+    """The whole response, whitespace around it aside, matches a regular expression.
+
+    Args:
+        call: the response.
+        pattern: the regular expression; its dot stands for any character.
+        whole: false lets the response go on behind a line that ends the match, as Trinity's and ROLL's format rewards do.
+    """
+    if whole:
+        return re.fullmatch(pattern, call.response.strip(), re.DOTALL) is not None
+    return re.match(pattern, call.response, re.DOTALL | re.MULTILINE) is not None
 
 
 def length(call: Call, *, max_tokens: int, min_tokens: int = 0) -> bool:
@@ -114,16 +127,16 @@ def length(call: Call, *, max_tokens: int, min_tokens: int = 0) -> bool:
 
 
 def countdown(call: Call, *, format_score: float = 0.1) -> bool | float:
-    """The equation in the last ``<answer>`` gives ``answer["target"]``, using each of ``answer["numbers"]`` once.
+    """The equation in the last ``<answer>`` of the last line gives ``answer["target"]``, with each of ``answer["numbers"]``.
 
     ``format_score`` is given for an equation that does not.
 
     Source: TinyZero's countdown task (verl/utils/reward_score/countdown.py in it).
     """
-    answer = call.answer
+    answer = json.loads(call.answer) if isinstance(call.answer, str) else call.answer
     if not isinstance(answer, Mapping) or not {"target", "numbers"} <= answer.keys():
         raise ValueError(f"the answer of countdown must have target and numbers, got {answer!r}")
-    equations = re.findall(r"<answer>(.*?)</answer>", call.response, re.DOTALL)
+    equations = re.findall(r"<answer>(.*?)</answer>", call.response.split("\n")[-1])
     if not equations:
         return False
     used = sorted(int(text) for text in re.findall(r"\d+", equations[-1]))
@@ -138,13 +151,14 @@ _OPERATIONS: dict[type, Callable[..., float]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
 
 
 def arithmetic(text: str) -> float | None:
-    """Return the value of an expression of numbers, ``+ - * /`` and parentheses; None where it is no such thing."""
+    """Return the value of an expression of numbers, ``+ - * / //`` and parentheses; None where it is no such thing."""
 
     def value(node: ast.AST) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
@@ -166,7 +180,11 @@ RULES: dict[str, Rule] = {
     "number": Rule(number),
     "gsm8k": Rule(gsm8k),
     "boxed": Rule(boxed),
-    "math": Rule(math, slow=True),
+    "math": Rule(math, slow=True, needs=("math_verify", "math-verify")),
+    "geo3k": Rule(geo3k, slow=True, needs=("mathruler", "mathruler")),
+    "multiple_choice": Rule(multiple_choice),
+    "search_qa": Rule(search_qa),
+    "ifeval": Rule(ifeval, slow=True),
     "dapo_math": Rule(dapo_math),
     "format": Rule(format_, slow=True),
     "length": Rule(length),
@@ -192,17 +210,20 @@ AUTO: dict[str, Auto] = {
     "math": Auto("dapo_math", wrong=-1.0),
     "math_dapo_reasoning": Auto("dapo_math", wrong=-1.0),
 }
+_SEARCH = "nq triviaqa popqa hotpotqa 2wikimultihopqa musique bamboogle"
+AUTO |= {"hiyouga/geometry3k": Auto("geo3k"), **{f"searchR1_{name}": Auto("search_qa") for name in _SEARCH.split()}}
 _PRIME_MATH = (
     "numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads"
 )
-_SEARCH = "nq triviaqa popqa hotpotqa 2wikimultihopqa musique bamboogle"
+_VERLS_OWN = (
+    "verl compares them with its prime_math grader: install verl and use a reward of type function with path "
+    "pkg://verl.utils.reward_score and function default_compute_score, or set rule to math"
+)
 NO_RULE: dict[str, str] = {
-    **dict.fromkeys(_PRIME_MATH.split(), "verl compares them with its prime_math grader; set rule to math"),
+    **dict.fromkeys(_PRIME_MATH.split(), _VERLS_OWN),
     **dict.fromkeys(
         ("codecontests", "apps", "codeforces", "taco"), "verl runs their code; use a reward of type sandbox"
     ),
-    "hiyouga/geometry3k": "verl compares them with mathruler; set rule to math or boxed",
-    **dict.fromkeys((f"searchR1_{name}" for name in _SEARCH.split()), "use a reward of type function"),
 }
 """Data sources that verl's default knows and no built-in rule scores the same way: what to do instead."""
 

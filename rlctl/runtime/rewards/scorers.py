@@ -25,8 +25,8 @@ class RuleScorer:
 
     @property
     def needs_process(self) -> bool:
-        """Whether it may take long or hang."""
-        return self.rule != "auto" and RULES[self.rule].slow
+        """Whether it may take long or hang; auto may choose such a rule."""
+        return self.rule == "auto" or RULES[self.rule].slow
 
     def check(self) -> None:
         """Check what can be checked before the run.
@@ -37,8 +37,7 @@ class RuleScorer:
         """
         if self.rule == "auto":
             return
-        if self.rule == "math" and importlib.util.find_spec("math_verify") is None:
-            raise MissingDependency("the rule math needs math-verify", hint="pip install math-verify")
+        _check_needs(self.rule)
         signature = inspect.signature(RULES[self.rule].function)
         try:
             signature.bind(None, **self.args)
@@ -58,12 +57,21 @@ class RuleScorer:
     def _auto(self, call: Call) -> Outcome:
         """verl's scale where the scores are the usual 1 and 0, else the scores as set."""
         auto = auto_rule(call.source)
+        _check_needs(auto.rule)
         usual = (self.right, self.wrong) == (1.0, 0.0)
         right, wrong = (auto.right, auto.wrong) if usual else (self.right, self.wrong)
         return _outcome(RULES[auto.rule].function(call, **{**self.args, **call.args}), right, wrong)
 
 
-def _outcome(verdict: bool | float, right: float, wrong: float) -> Outcome:
+def _check_needs(rule: str) -> None:
+    needs = RULES[rule].needs
+    if needs is not None and importlib.util.find_spec(needs[0]) is None:
+        raise MissingDependency(f"the rule {rule} needs {needs[1]}", hint=f"pip install {needs[1]}")
+
+
+def _outcome(verdict: bool | float | Outcome, right: float, wrong: float) -> Outcome:
+    if isinstance(verdict, Outcome):
+        return verdict
     if isinstance(verdict, bool):
         return Outcome(right if verdict else wrong, verdict)
     return Outcome(float(verdict), correct=False)

@@ -7,18 +7,20 @@ on these very texts; where verl is installed, they are asked again.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from rlctl.errors import RunError
-from rlctl.runtime.rewards.interface import Call
+from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.rewards.interface import Call, Failure, Outcome
+from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.rules import RULES, arithmetic, auto_rule, last_number
 from rlctl.runtime.rewards.scorers import RuleScorer
 
 
-def verdict(rule: str, response: str, answer: Any, **args: Any) -> bool | float:
+def verdict(rule: str, response: str, answer: Any, **args: Any) -> Any:
     return RULES[rule].function(Call("s", response, answer), **args)
 
 
@@ -213,3 +215,100 @@ def test_arguments_are_checked_before_the_run() -> None:
         RuleScorer("number", {"tolerence": 1}).check()
     with pytest.raises(RunError, match="max_tokens"):
         RuleScorer("length").check()
+
+
+MATHS = [  # response, answer, and the scores of ROLL, Trinity and open-r1 (Trinity's accuracy_reward) by their own functions
+    (r"<think>x</think> <answer>$\frac{1}{2}$</answer>", "1/2", 1.0, 1.1, None),
+    (r"<think>a</think>\boxed{7}", "7", 1.0, 0.9, None),
+    (r"no thinking \boxed{7}", "7", 0.0, 0.9, None),
+    ("first\n\nthen $7$", "7", 1.0, 0.9, None),
+    (r"<think>a</think>b</think>\boxed{7}", "7", 0.0, 0.9, None),
+    (r"so \boxed{x^2+1}", "$1+x^2$", 0.0, 0.9, 1.0),
+    ("it is 13", "12", 0.0, -0.1, 0.0),
+]
+
+
+@pytest.mark.parametrize(("response", "answer", "roll", "trinity", "open_r1"), MATHS)
+def test_maths_as_other_frameworks_read_it(
+    response: str, answer: str, roll: float, trinity: float, open_r1: float | None
+) -> None:
+    pytest.importorskip("math_verify")
+    assert float(verdict("math", response, answer, method="roll")) == roll
+    found = verdict("math", response, answer, method="trinity")
+    assert isinstance(found, Outcome)
+    assert found.score == pytest.approx(trinity)
+    if open_r1 is not None:
+        assert float(verdict("math", response, answer, method="open_r1")) == open_r1
+
+
+def test_maths_has_no_other_methods() -> None:
+    with pytest.raises(RunError, match="rule math has no method 'mine'; its methods are verl, roll, trinity, open_r1"):
+        verdict("math", "1", "1", method="mine")
+
+
+@pytest.mark.parametrize(
+    ("response", "scores", "expected"),
+    [
+        (r"<think>A</think>\boxed{B}", "boxed", 1.0),
+        (r"the answer is (B)", "boxed", 0.0),
+        (r"the answer is (B)", "soft", 0.5),
+        (r"the answer is (B)", "loose", 1.0),
+        (r"the answer is (B)", "strict", -1.0),
+        (r"\boxed{the C}", "soft", -0.5),
+        ("nothing", "soft", -1.0),
+    ],
+)
+def test_multiple_choice(response: str, scores: str, expected: float) -> None:
+    found = verdict("multiple_choice", response, "B", scores=scores)
+    assert isinstance(found, Outcome)
+    assert (found.score, found.correct) == (expected, expected > 0)
+
+
+def test_repetition_and_length_of_a_choice() -> None:
+    found = verdict(
+        "multiple_choice", "so so so so so so B", "B", scores="loose", repetition_penalty=0.5, length_weight=2.0
+    )
+    assert isinstance(found, Outcome)
+    assert found.score == pytest.approx(1.0 - 0.5 * 3 / 5 - 2 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("response", "target", "args", "expected"),
+    [
+        ("<answer> The Beatles! </answer>", ["beatles", "x"], {}, True),
+        ("<answer>b</answer>" * 11, "b", {}, 0.25),
+        ("<answer>Rolling Stones</answer>", "beatles", {"format_score": 0.1}, 0.1),
+        ("<answer>the Beatles of old</answer>", "beatles", {"part": True}, True),
+        ("Beatles", "beatles", {"format_score": 0.1}, False),
+    ],
+)
+def test_search_qa(response: str, target: Any, args: dict[str, Any], expected: float) -> None:
+    assert verdict("search_qa", response, {"target": target}, **args) == expected
+
+
+def test_ifeval() -> None:
+    answer = '{"func_name": "verify_bullet_points", "N": 2, "other": null}'
+    right = verdict("ifeval", "<think>* a</think>\n* a\n- b", answer)
+    assert right == Outcome(1.0, correct=True)
+    wrong = verdict("ifeval", "* a a a a", answer, repetition_penalty=0.5)
+    assert (wrong.score, wrong.correct) == (pytest.approx(-0.5 / 3), False)
+    with pytest.raises(ValueError, match="must have a func_name, one of verify_keywords"):
+        verdict("ifeval", "x", {"func_name": "nothing"})
+
+
+def test_a_rule_that_needs_a_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependency, match="the rule geo3k needs mathruler"):
+        RuleScorer("geo3k").check()
+    score = RuleScorer("auto").load().one
+    assert score is not None
+    failed = attempt(score, Call("hiyouga/geometry3k", "x", "1"))
+    assert isinstance(failed, Failure)
+    assert failed.broken
+    assert "pip install mathruler" in failed.message
+
+
+def test_the_format_as_trinity_matches_it() -> None:
+    pattern = r"^<a>.*?</a>$"
+    assert verdict("format", "<a>1</a>\nmore", "", pattern=pattern, whole=False) is True
+    assert verdict("format", "<a>1</a>\nmore", "", pattern=pattern) is False
