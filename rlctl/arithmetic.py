@@ -6,12 +6,15 @@ Symbols: P prompts a step, n responses a prompt, M responses of a mini-batch, E 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
+from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
@@ -34,20 +37,42 @@ class Cluster:
 
 
 def responses_per_step(config: Config) -> int:
-    """P * n for rl; P (one response a row) where responses come from the data set."""
+    """P * n for rl, and with the experts' for mix; P (one response, or pair, a row) where they come from the data set."""
+    experts = expert_responses(config)
+    return drawn_responses(config) + (mini_batches_per_epoch(config) * experts if experts else 0)
+
+
+def drawn_responses(config: Config) -> int:
+    """Those of a step without the experts': P * n, or P where responses come from the data set."""
     if config.algorithm.objective.choice in ("sft", "dpo"):
         return config.batch.prompts_per_step
     return config.batch.prompts_per_step * config.batch.responses_per_prompt
 
 
+def expert_responses(config: Config) -> int:
+    """E: those of a mini-batch that are experts', ceil(share * M) for mix; at least one is always rolled out."""
+    objective, mini = config.algorithm.objective, config.batch.mini_batch_responses
+    if not isinstance(objective, MixObjective):
+        return 0
+    share = Fraction(str(objective.expert_share))
+    if mini is not None:
+        return min(math.ceil(share * mini), mini - 1)
+    if share >= 1:
+        raise PlanError(
+            "algorithm.objective.expert_share is 1: nothing would be rolled out",
+            hint="lower it, or set algorithm.objective to sft",
+        )
+    return math.ceil(share * drawn_responses(config) / (1 - share))
+
+
 def mini_batch_responses(config: Config) -> int:
     """M: responses of one optimizer step; the whole step where the config says nothing."""
-    return config.batch.mini_batch_responses or responses_per_step(config)
+    return config.batch.mini_batch_responses or drawn_responses(config) + expert_responses(config)
 
 
 def mini_batches_per_epoch(config: Config) -> int:
-    """ceil(P * n / M): mini-batches of one pass over a step's responses."""
-    return -(-responses_per_step(config) // mini_batch_responses(config))
+    """ceil(P * n / M): mini-batches of one pass over a step's responses; ceil(P * n / (M - E)) for mix."""
+    return -(-drawn_responses(config) // (mini_batch_responses(config) - expert_responses(config)))
 
 
 def optimizer_steps_per_step(config: Config) -> int:

@@ -85,9 +85,7 @@ def refused_speed(under: str, names: str, reason: str) -> Row:
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
 BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
-GPU_MEMORY = "this setting of GPU memory is not applied by the training engine yet"
-KERNELS = "fused kernels are not used yet"
-LORA = "adapters are not trained yet: all weights are"
+EXPERTS = "experts are spread over all workers, as any weights are"
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
 MULTIMODAL = "only text is read"
 OPERATORS = "data and experience operators are not run yet"
@@ -114,13 +112,13 @@ TABLE: tuple[Row, ...] = (
         "model",
         "path tokenizer attention chat_template chat_template_args trust_remote_code max_context_tokens",
     ),
-    refused("model", "overrides rope.theta rope.scaling", "the model is trained with its own config.json"),
-    refused("model", "lora*", LORA),
+    honoured("model", "overrides rope.theta rope.scaling import_modules freeze lora"),
+    honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
+    descriptive("model.lora", "name"),
+    refused_speed("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
     refused("model", "tinker*", "no remote training service is called"),
-    refused("model", "import_modules", "no module is imported before the model is made"),
     refused_speed("model", "stage_in_shared_memory", "weights are read from where they are"),
     refused("model", "modality", MULTIMODAL),
-    refused("model", "freeze", "all weights are trained"),
     refused("model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
     # data
     honoured(
@@ -144,14 +142,14 @@ TABLE: tuple[Row, ...] = (
         " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
     ),
     descriptive("data.train[]", "name"),
-    refused("data.train[]", "chosen_key rejected_key", "dpo is not trained yet"),
+    honoured("data.train[]", "chosen_key rejected_key"),
     refused("data.train[]", "workflow workflow_args", AGENTS),
     refused("data.eval[]", "weight", "held-out sources do not mix"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
     refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
     refused_speed("data", "loader_workers", "data is read in the controller"),
-    refused("data", "pack_sequences", "sequences are always laid end to end without padding"),
+    refused_speed("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
     refused("data", "custom*", "data-set classes of the user's are not imported"),
     refused("data", "task_pipeline*", OPERATORS),
     refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),
@@ -165,10 +163,11 @@ TABLE: tuple[Row, ...] = (
     honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
     honoured("schedule", "critic_warmup_steps"),
     # algorithm
-    honoured("algorithm", "objective objective<rl> objective<sft>"),
+    honoured("algorithm", "objective objective<rl|sft|dpo|mix>"),
+    honoured("algorithm.objective<dpo>", "beta label_smoothing ipo"),
+    honoured("algorithm.objective<mix>", "mu expert_share args"),
+    refused("algorithm.objective<mix>", "expert_clip", "no framework clips the ratio of expert tokens"),
     descriptive("algorithm", "preset"),
-    refused("algorithm", "objective<dpo>*", "preference pairs are not trained on yet"),
-    refused("algorithm", "objective<mix>*", "expert responses are not mixed into rollouts yet"),
     honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
     honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
     honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon kl_order"),
@@ -221,7 +220,7 @@ TABLE: tuple[Row, ...] = (
     refused("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
     honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
     refused("algorithm", "distillation*", "no teacher is asked"),
-    refused("algorithm", "sample_strategy sample_strategy_args", BUFFER),
+    honoured("algorithm", "sample_strategy sample_strategy_args"),
     refused("algorithm", "experience_operators", OPERATORS),
     refused("algorithm", "router_replay", "routing is not replayed"),
     # rollout
@@ -279,21 +278,16 @@ TABLE: tuple[Row, ...] = (
     honoured("train", "engine engine<fsdp2>"),
     honoured(
         "train.engine<fsdp2>",
-        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload sequence_parallel",
     ),
     descriptive("train.engine<fsdp2>", "source source_args"),
-    refused_speed("train.engine<fsdp2>", "offload", GPU_MEMORY),
-    refused(
-        "train.engine<fsdp2>",
-        "sequence_parallel expert_parallel",
-        "sequences and experts are not split over devices yet",
-    ),
+    refused_speed("train.engine<fsdp2>", "expert_parallel", EXPERTS),
     refused("train", "engine<megatron>*", MEGATRON),
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
-    honoured("train.optimizer", "name learning_rate weight_decay betas epsilon max_grad_norm"),
-    refused("train.optimizer", "module args", "only adamw trains"),
-    refused("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay", "weight decay stays constant"),
+    honoured("train.optimizer", "name module args learning_rate weight_decay betas epsilon max_grad_norm"),
+    honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay"),
     honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
     honoured(
         "train.learning_rate_schedule", "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay"
@@ -303,13 +297,13 @@ TABLE: tuple[Row, ...] = (
         "restore_from_checkpoint",
         "a resumed run goes on with the schedule of its config",
     ),
-    honoured("train.memory", "recompute_activations recompute_reentrant"),
-    refused_speed("train.memory", "offload_activations empty_cache", GPU_MEMORY),
+    honoured("train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache"),
     refused_speed("train.memory", "remove_padding", "padding is never computed"),
     refused_speed("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
-    refused_speed("train.fused_kernels", "enabled backend liger prefix_grouping", KERNELS),
-    refused_speed("train", "compile", "nothing is compiled"),
-    honoured("train", "seed"),
+    honoured("train.fused_kernels", "enabled liger"),
+    refused_speed("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
+    refused_speed("train.fused_kernels", "prefix_grouping", "each response is computed with its prompt"),
+    honoured("train", "compile seed"),
     # critic: what it shares with train follows below
     honoured("", "critic"),
     honoured("critic", "model model.path model.attention model.trust_remote_code"),
@@ -330,31 +324,24 @@ TABLE: tuple[Row, ...] = (
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(
         "reference.engine<fsdp2>",
-        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload sequence_parallel",
     ),
     descriptive("reference.engine<fsdp2>", "source source_args"),
     honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
     honoured("reference", "micro micro.by micro.per_replica"),
-    refused_speed("reference.engine<fsdp2>", "offload", GPU_MEMORY),
-    refused(
-        "reference.engine<fsdp2>",
-        "sequence_parallel expert_parallel",
-        "sequences and experts are not split over devices yet",
-    ),
+    refused_speed("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
     refused("reference", "engine<megatron>*", MEGATRON),
     refused("reference", "engine<other>*", OTHER),
-    refused_speed("reference", "compile", "nothing is compiled"),
+    honoured("reference", "compile"),
     refused(
         "reference.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality freeze stage_in_shared_memory",
         "the reference reads the policy's tokens",
     ),
-    refused(
-        "reference.model",
-        "overrides rope.theta rope.scaling import_modules multi_token_prediction",
-        "the model runs with its own config.json",
-    ),
-    refused("reference.model", "lora* tinker*", LORA),
+    honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
+    refused("reference.model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
+    refused("reference.model", "lora* tinker*", "the reference is whole; to compare with an adapter, merge it into its weights"),
     # rewards
     honoured("", "rewards rewards[]<rule|function|model|judge|sandbox>"),
     honoured("rewards[]<rule|function|model|judge|sandbox>", "weight applies_to on_error"),
@@ -387,7 +374,9 @@ TABLE: tuple[Row, ...] = (
         "capacity read_timeout replay.enabled replay.priority replay.priority_args replay.cooldown",
         BUFFER,
     ),
-    refused("buffer<memory>", "auxiliary* log_path", BUFFER),
+    honoured("buffer<memory>", "auxiliary"),
+    honoured("buffer<memory>.auxiliary{}", "path format prompt_key response_key messages_key prompt_type settings"),
+    refused("buffer<memory>", "log_path", BUFFER),
     refused("", "buffer<sql|file>*", BUFFER),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
@@ -433,14 +422,14 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.kl_in_loss.estimator": {"full": "only the log-probs of drawn tokens are compared"},
     "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
-    "train.learning_rate_schedule.name": {"polynomial": "this shape is not computed"},
+    "buffer<memory>.auxiliary{}.format": dict.fromkeys(("sql", "queue"), "expert responses are read from files"),
     "placement.layout": dict.fromkeys(
         ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
     ),
 }
 
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "train.optimizer.name": (("adamw",), "only adamw trains"),
+    "algorithm.sample_strategy": (("default", "mix"), BUFFER),
     "algorithm.advantage<other>.kind": (("asymre", "gpg", "rec"), "this estimator is not computed yet"),
     "algorithm.policy_loss<other>.kind": (
         ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "rec", "sft", "sppo"),

@@ -203,6 +203,24 @@ def loss_and_gradient(config: Config) -> Any:
     return loss.item(), log_probs.grad.tolist()
 
 
+def objective_loss(config: Config) -> Any:
+    """Loss and gradient of the config's objective in its third mini-batch, on a response rolled out and one of an expert,
+    or on a pair: chosen and rejected."""
+    import torch
+
+    from rlctl.runtime.algorithms.aggregation import Totals
+    from rlctl.runtime.workers.trainer import make_loss
+
+    log_probs = torch.tensor([-0.1, -2.0, -0.9, -1.0, -0.2, -3.0], requires_grad=True)
+    columns = ("old_log_probs", "reference_log_probs", "rollout_log_probs", "advantages", "entropy")
+    tensors = {name: torch.tensor([-1.0, -0.5, -2.0, -0.1, -1.0, -0.6]) for name in columns}
+    expert = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    tensors |= {"log_probs": log_probs, "expert": expert, "lengths": torch.tensor([4, 2])}
+    loss = make_loss(config, number=3)(tensors, Totals(6, 2, 2, 1)).loss
+    loss.backward()
+    return loss.item(), log_probs.grad.tolist()
+
+
 def shaped(config: Config) -> Any:
     """What the samples of two steps of three groups become: advantages, weights, what is trained on, and what is remembered.
 
@@ -396,6 +414,14 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("schedule.evaluate_first", False, clock, {}),
     ("schedule.evaluate_last", False, clock, {}),
     ("algorithm.objective", "sft", plan, {}),
+    ("algorithm.objective<dpo>", None, plan, {}),
+    ("algorithm.objective<dpo>.beta", 0.5, objective_loss, {}),
+    ("algorithm.objective<dpo>.label_smoothing", 0.2, objective_loss, {}),
+    ("algorithm.objective<dpo>.ipo", True, objective_loss, {}),
+    ("algorithm.objective<mix>", None, plan, {}),
+    ("algorithm.objective<mix>.mu", 0.5, objective_loss, {}),
+    ("algorithm.objective<mix>.expert_share", 0.5, plan, {}),
+    ("algorithm.objective<mix>.args", {"mu_decay_steps": 9, "mu_peak": 0.9}, objective_loss, {}),
     ("algorithm.kl_in_loss", {"coefficient": 0.1}, plan, {}),
     ("algorithm.kl_in_loss.coefficient", 0.0, plan, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
     ("algorithm.kl_in_reward", {"coefficient": 0.1}, plan, {}),
@@ -708,7 +734,10 @@ rewards[]<model> rewards[]<model>.trust_remote_code rewards[]<judge>.weight rewa
 rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurrent rewards[]<judge> rewards[]<sandbox>
 rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
 placement.layout
-buffer buffer<memory>
+buffer buffer<memory> buffer<memory>.auxiliary buffer<memory>.auxiliary{}.path buffer<memory>.auxiliary{}.format
+buffer<memory>.auxiliary{}.prompt_key buffer<memory>.auxiliary{}.response_key buffer<memory>.auxiliary{}.messages_key
+buffer<memory>.auxiliary{}.prompt_type buffer<memory>.auxiliary{}.settings
+data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algorithm.sample_strategy_args
 critic critic.model.attention critic.model.trust_remote_code checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder

@@ -55,7 +55,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"buffer": {"name": "sql"}}, "buffer"),
-    ({"data": {"train": [{"path": "a.parquet", "sampling": {"top_p": 0.5}}]}}, "data.train[0].sampling"),
+    ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     ({"placement": {"layout": "split"}}, "placement.layout"),
     ({"rollout": {"memory": {"kv_cache_dtype": "fp8"}}}, "rollout.memory.kv_cache_dtype"),
 ]

@@ -155,4 +155,38 @@ def clip_range(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-RULES = (advantage, kl, sampling, learning_rate, clip_range)
+def experts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Expert responses are there for mix, and for nothing else."""
+    objective, key = config.algorithm.objective.choice, ("buffer", "auxiliary")
+    named = config.algorithm.sample_strategy_args
+    if objective == "mix" and config.run.mode == "online" and not config.buffer.auxiliary:
+        yield Problem(
+            "no-data",
+            key,
+            "mix learns from expert responses too, and buffer.auxiliary is empty",
+            "set buffer.auxiliary.sft_dataset: {path: experts.jsonl, messages_key: messages}",
+        )
+    if objective != "mix" and config.buffer.auxiliary:
+        yield Problem(
+            "not-supported",
+            key,
+            f"buffer.auxiliary has further training data, which {objective} does not read",
+            "remove it, or set algorithm.objective to mix",
+        )
+    if objective != "mix" and (named or config.algorithm.sample_strategy == "mix"):
+        yield Problem(
+            "not-supported",
+            ("algorithm", "sample_strategy"),
+            f"responses are picked by {config.algorithm.sample_strategy}; {objective} trains on what a step draws",
+            "remove sample_strategy and its arguments, or set algorithm.objective to mix",
+        )
+    elif set(named) - {"sft_dataset_name"}:
+        yield Problem(
+            "not-supported",
+            ("algorithm", "sample_strategy_args"),
+            f"sample_strategy_args of mix has {', '.join(sorted(set(named) - {'sft_dataset_name'}))}; expected sft_dataset_name",
+            "algorithm.objective.expert_share is the share of experts",
+        )
+
+
+RULES = (advantage, kl, sampling, learning_rate, clip_range, experts)

@@ -41,6 +41,9 @@ def _step_arithmetic(config: Config) -> str:
     step, prompts = arithmetic.responses_per_step(config), config.batch.prompts_per_step
     if step == prompts:
         return f"{step} responses"
+    experts = step - arithmetic.drawn_responses(config)
+    if experts:
+        return f"{prompts} prompts x {config.batch.responses_per_prompt} + {experts} of experts = {step} responses"
     return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
 
 

@@ -15,13 +15,22 @@ from rlctl.config.sections.rewards import FunctionReward, ModelReward
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.checkpoint import Checkpoints, place_of
-from rlctl.runtime.data.open import PromptStream, SftStream, open_prompt_stream, open_sft_stream
+from rlctl.runtime.data.experts import check_experts_last
+from rlctl.runtime.data.open import (
+    PairStream,
+    PromptStream,
+    SftStream,
+    open_experts,
+    open_pair_stream,
+    open_prompt_stream,
+    open_sft_stream,
+)
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
-from rlctl.runtime.gather import DataGather, Gather, NoGather, RolloutGather
+from rlctl.runtime.gather import DataGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
@@ -51,9 +60,11 @@ class Materials:
 
     tokenizer: Any
     stop_token_ids: tuple[int, ...]
-    stream: PromptStream | SftStream | None
+    stream: PromptStream | SftStream | PairStream | None
     held_out: list[HeldOut]
     clock: Clock
+    experts: SftStream | None = None
+    """Of mix."""
 
 
 def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
@@ -66,9 +77,10 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     config = stage.config
     if plan.role("reward"):
         _check_rewards(config)
-    if plan.objective == "rl" and plan.role("policy"):
-        Shaping.of(config)
+    if plan.role("policy"):
         make_loss(config)
+        if plan.objective in ("rl", "mix"):
+            Shaping.of(config)
     if plan.role("critic"):
         check_critic(config)
     copies_of(stage, Path())
@@ -76,10 +88,13 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
     held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
-    for report in (*reports, *more):
+    experts, expert_reports = open_experts(config, tokenizer) if stream is not None else (None, [])
+    for report in (*reports, *expert_reports, *more):
         events.emit("advisory", message=str(report), hint="")
     clock = make_clock(config, stream.rows if stream else 0)
-    return Materials(tokenizer, stop_token_ids, stream, held_out, clock)
+    if experts is not None:
+        check_experts_last(config, experts, clock.total_steps)
+    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)
 
 
 def _check_rewards(config: Config) -> None:
@@ -93,10 +108,14 @@ def _check_rewards(config: Config) -> None:
 
 def _open_stream(
     config: Config, plan: StagePlan, tokenizer: Any
-) -> tuple[PromptStream | SftStream | None, list[SetReport]]:
+) -> tuple[PromptStream | SftStream | PairStream | None, list[SetReport]]:
     if config.run.mode in ("evaluate_only", "explore_only"):
         return None, []
-    return open_sft_stream(config, tokenizer) if plan.objective == "sft" else open_prompt_stream(config, tokenizer)
+    if plan.objective == "sft":
+        return open_sft_stream(config, tokenizer)
+    if plan.objective == "dpo":
+        return open_pair_stream(config, tokenizer)
+    return open_prompt_stream(config, tokenizer)
 
 
 def make_clock(config: Config, rows: int) -> Clock:
@@ -314,10 +333,14 @@ def _gather(
     stream = materials.stream
     if stream is None or policy is None:
         return NoGather()
-    if rollout is None or rewards is None or stage.config.algorithm.objective.choice == "sft":
+    reference = _reference(stage.config, groups)
+    objective = stage.config.algorithm.objective.choice
+    if objective == "dpo" and reference is not None:
+        return PairGather(stream, materials.tokenizer, reference)  # type: ignore[arg-type]
+    if rollout is None or rewards is None or objective == "sft":
         return DataGather(stream, materials.tokenizer)  # type: ignore[arg-type]
     copies = stage.config.rollout.responses_folder
-    return RolloutGather(
+    drawn = RolloutGather(
         config=stage.config,
         stage=stage.name,
         stream=stream,  # type: ignore[arg-type]
@@ -325,12 +348,13 @@ def _gather(
         rollout=rollout,
         rewards=rewards,
         policy=policy,
-        reference=_reference(stage.config, groups),
+        reference=reference,
         old_is_current=current,
         shaping=Shaping.of(stage.config),
         keeper=JsonLines(Path(copies).expanduser()) if copies else None,
         critic=critic,
     )
+    return drawn if materials.experts is None else MixGather(drawn, materials.experts)
 
 
 def old_is_current(config: Config, plan: StagePlan) -> bool:

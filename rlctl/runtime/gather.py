@@ -1,4 +1,4 @@
-"""Where a step's training samples come from: rollout, or the data set."""
+"""Where a step's training samples come from: rollout, the data set, or both."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from rlctl.config import Config
 from rlctl.errors import RunError
-from rlctl.runtime.data.open import PromptStream, SftStream
+from rlctl.runtime.data.open import PairStream, PromptStream, SftStream
 from rlctl.runtime.experience import Answered, requests_for, samples_of
 from rlctl.runtime.keeping import Keeper, Shown
 from rlctl.runtime.metrics import group_metrics, response_metrics, reward_metrics
@@ -81,6 +83,37 @@ class DataGather:
     def _shown(self, sample: Sample) -> dict[str, Any]:
         trained = sample.token_ids[sample.mask]
         return {"sequence": self.tokenizer.decode(sample.token_ids), "trained_on": self.tokenizer.decode(trained)}
+
+    def state(self) -> dict[str, Any]:
+        return self.stream.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.stream.restore(state)
+
+
+@dataclass(frozen=True)
+class PairGather:
+    """Preference pairs from the data set, with the reference's log-probs (dpo): chosen, rejected, chosen, ..."""
+
+    stream: PairStream
+    tokenizer: Any
+    reference: ReferencePolicy
+
+    def gather(self, step: int, phase: Phase) -> Gathered:
+        with phase("data"):
+            pairs = self.stream.next_batch()
+        samples = [sample for pair in pairs for sample in pair]
+        with phase("reference"):
+            self.reference.add_log_probs(samples)
+        shown = [self._shown(*pair) for pair in pairs[:SHOWN_SAMPLES]] if step == 1 else []
+        return Gathered(samples, {"data/epoch": float(self.stream.epoch)}, shown)
+
+    def _shown(self, chosen: Sample, rejected: Sample) -> dict[str, Any]:
+        decode = self.tokenizer.decode
+        responses = {
+            name: decode(each.token_ids[each.mask]) for name, each in (("chosen", chosen), ("rejected", rejected))
+        }
+        return {"prompt": decode(chosen.token_ids[: int(chosen.mask.int().argmax())]), **responses}
 
     def state(self) -> dict[str, Any]:
         return self.stream.state()
@@ -231,3 +264,36 @@ class RolloutGather:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.stream.restore(dict(state))
         self.shaping.restore(state["shaping"])
+
+
+@dataclass(frozen=True)
+class MixGather:
+    """Responses of the policy, and after them those of experts from a data set (mix)."""
+
+    rollout: RolloutGather
+    experts: SftStream
+    """A batch is what a step takes."""
+
+    def gather(self, step: int, phase: Phase) -> Gathered:
+        gathered = self.rollout.gather(step, phase)
+        with phase("data"):
+            experts = self.experts.next_batch()
+        names = {name for sample in gathered.samples for name in sample.columns} - {"reference_log_probs"}
+        for sample in experts:
+            sample.expert = True
+            sample.columns |= {name: torch.zeros(len(sample)) for name in sorted(names)}
+        if self.rollout.reference is not None:
+            with phase("reference"):
+                self.rollout.reference.add_log_probs(experts)
+        samples = [*gathered.samples, *experts]
+        for sample in samples:
+            sample.columns["expert"] = torch.full((len(sample),), float(sample.expert))
+        metrics = gathered.metrics | {"data/expert_epoch": float(self.experts.epoch)}
+        return Gathered(samples, metrics, gathered.shown)
+
+    def state(self) -> dict[str, Any]:
+        return {"rollout": self.rollout.state(), "experts": self.experts.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.rollout.restore(state["rollout"])
+        self.experts.restore(dict(state["experts"]))

@@ -12,19 +12,29 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
+from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.group import Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.train.microbatch import spread
 from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from rlctl.runtime.workers.reward_model import RewardModels
 from rlctl.runtime.workers.rollout import RolloutStatistics, RolloutWorker
-from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.sharding import (
+    cost,
+    linear_tokens,
+    mini_batches,
+    mixed_mini_batches,
+    split_over_replicas,
+    split_pairs,
+)
 from rlctl.runtime.workers.trainer import Share, Trainer
 
 
@@ -34,6 +44,7 @@ class Policy:
     def __init__(self, group: Group, config: Config) -> None:
         self._group = group
         self._config = config
+        self._linear = linear_tokens(config.model.path)
 
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``old_log_probs``: the log-probs under the weights of now."""
@@ -41,19 +52,36 @@ class Policy:
 
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
-        parts = mini_batches(len(samples), self._config.batch, seed=self._config.run.seed, step=step)
-        shares = [self._shares([samples[index] for index in part]) for part in parts]
+        parts = self._mini_batches(samples, step)
+        each, before = arithmetic.mini_batches_per_epoch(self._config), step - 1
+        shares = [
+            self._shares([samples[index] for index in part], number=before * each + place % each + 1)
+            for place, part in enumerate(parts)
+        ]
         by_rank = [([share[rank] for share in shares], old_is_current) for rank in range(len(self._group))]
         metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, by_rank)[0]
         return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
-    def _shares(self, samples: Sequence[Sample]) -> list[Share]:
-        """The share of every worker in one mini-batch."""
-        totals = totals_of(samples)
-        split = split_over_replicas(
-            [len(sample) for sample in samples], len(self._group), balance=self._config.batch.balance
+    def _mini_batches(self, samples: Sequence[Sample], step: int) -> list[list[int]]:
+        """The samples of every optimizer step, as indices."""
+        batch, seed = self._config.batch, self._config.run.seed
+        if self._config.algorithm.objective.choice == "dpo":
+            pairs = mini_batches(len(samples) // PAIR, batch, seed=seed, step=step)
+            return [spread(part, len(samples), PAIR) for part in pairs]
+        experts = sum(sample.expert for sample in samples)
+        if not experts:
+            return mini_batches(len(samples), batch, seed=seed, step=step)
+        each = arithmetic.expert_responses(self._config)
+        return mixed_mini_batches(len(samples) - experts, experts, each, batch, seed=seed, step=step)
+
+    def _shares(self, samples: Sequence[Sample], number: int) -> list[Share]:
+        """The share of every worker in one mini-batch, the stage's ``number``-th."""
+        totals, costs = totals_of(samples), [cost(len(sample), self._linear) for sample in samples]
+        paired = self._config.algorithm.objective.choice == "dpo"
+        split = (split_pairs if paired else split_over_replicas)(
+            costs, len(self._group), balance=self._config.batch.balance
         )
-        return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
+        return [Share(SampleTuple(samples[index] for index in part), totals, number) for part in split]
 
     def weights(self) -> Any:
         """A handle on the weights in Hugging Face names, for ``RolloutEngines.load_weights``."""

@@ -101,6 +101,8 @@ class Sample:
     """Per-token float32 [T]: ``rollout_log_probs``, ``old_log_probs``, ``reference_log_probs``, ``advantages``, ..."""
     counted: bool = True
     """Whether it counts as a sequence in means over sequences: not where a filter left it out. Workers are not told."""
+    expert: bool = False
+    """Whether it is an expert's response of mix; workers are told by the column ``expert``."""
 
     def __len__(self) -> int:
         return self.token_ids.numel()

@@ -33,6 +33,10 @@ class Totals:
     """Counted tokens."""
     sequences: int
     """Sequences, those without a counted token included."""
+    expert_tokens: int = 0
+    """Of these, tokens of expert responses (mix)."""
+    expert_sequences: int = 0
+    """Of these, expert responses."""
 
     @classmethod
     def of(cls, lengths: Tensor) -> Totals:
@@ -40,7 +44,22 @@ class Totals:
         return cls(tokens=int(lengths.sum()), sequences=len(lengths))
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(self.tokens + other.tokens, self.sequences + other.sequences)
+        return Totals(
+            self.tokens + other.tokens,
+            self.sequences + other.sequences,
+            self.expert_tokens + other.expert_tokens,
+            self.expert_sequences + other.expert_sequences,
+        )
+
+    @property
+    def experts(self) -> Totals:
+        """Of the expert responses alone."""
+        return Totals(self.expert_tokens, self.expert_sequences)
+
+    @property
+    def rolled_out(self) -> Totals:
+        """Of the others."""
+        return Totals(self.tokens - self.expert_tokens, self.sequences - self.expert_sequences)
 
 
 def token_mean(lengths: Tensor, totals: Totals) -> Tensor:

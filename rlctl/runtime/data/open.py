@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.experts import expert_source
 from rlctl.runtime.data.order import easy_to_hard, shuffle
 from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
 from rlctl.runtime.data.prompts import PromptSet, open_prompts
 from rlctl.runtime.data.rowset import SetReport
-from rlctl.runtime.data.sft import SampleSet, open_samples
+from rlctl.runtime.data.sft import SampleSet, longest_sequence, open_samples
+from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.data.stream import Ordering, Stream
+from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Sample
 
 PromptStream = Stream[Prompt]
@@ -67,6 +71,28 @@ def open_pair_stream(config: Config, tokenizer: Any) -> tuple[PairStream, list[S
     sets = list(open_pairs(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
     stream = PairStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
     return stream, [pairs.report for pairs in sets]
+
+
+def open_experts(config: Config, tokenizer: Any) -> tuple[SftStream | None, list[SetReport]]:
+    """Open the expert responses of a config whose objective is mix, drawn in the order of the prompts; None for others.
+
+    A batch is what a step takes; the last of an epoch is carried into the next.
+
+    Raises:
+        RunError: there are none, or they cannot be read.
+    """
+    per_step = arithmetic.responses_per_step(config) - arithmetic.drawn_responses(config)
+    if config.algorithm.objective.choice != "mix" or not per_step:
+        return None, []
+    source, key = expert_source(config)
+    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    rows = SampleSet(
+        load_source(source, key=key), source, chat, config.data, max_tokens=longest_sequence(config), key=key
+    )
+    order = "sequential" if config.data.curriculum.order == "easy_to_hard" else config.data.curriculum.order
+    seed = derive_seed(data_seed(config), "experts")
+    ordering = Ordering(order=order, seed=seed, last_batch="carry")
+    return SftStream([rows], per_step=per_step, ordering=ordering), [rows.report]
 
 
 def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet], list[SetReport]]:

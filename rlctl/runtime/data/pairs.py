@@ -37,15 +37,18 @@ class PairSet(Sequence[Pair]):
         key: where the source stands in the config (``data.train[0]``), for messages.
 
     Raises:
-        RunError: a column is missing, a row cannot be read, the two responses of a row are the same, or one is overlong
-            and ``sequence_truncation`` is error.
+        RunError: a column is missing, a row cannot be read, or one is overlong, ``sequence_truncation`` is error and
+            ``overlong_prompts`` keep.
     """
 
     def __init__(
         self, dataset: Dataset, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str
     ) -> None:
         self.source = source
+        drops = data.overlong_prompts == "drop"  # both sequences of a pair, or none
         last = dataclasses.replace(data, multi_turn_loss="last_assistant")
+        if drops:
+            last = dataclasses.replace(last, overlong_prompts="keep", sequence_truncation="left")
 
         def responses(field: str) -> SampleSet:
             column = getattr(source, field)
@@ -59,9 +62,12 @@ class PairSet(Sequence[Pair]):
             return SampleSet(dataset, made, chat, last, max_tokens=max_tokens, key=key)
 
         self._chosen, self._rejected = responses("chosen_key"), responses("rejected_key")
-        self.report = dataclasses.replace(
-            self._chosen.report, cut=max(self._chosen.report.cut, self._rejected.report.cut)
-        )
+        over = {*self._chosen.overlong, *self._rejected.overlong}
+        if over and drops:
+            self._chosen.leave_out(over)
+            self._rejected.leave_out(over)
+        cut = 0 if drops else len(over)
+        self.report = dataclasses.replace(self._chosen.report, cut=cut)
 
     def __len__(self) -> int:
         return len(self._chosen)

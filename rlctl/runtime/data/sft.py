@@ -7,7 +7,8 @@ The parts are tokenized one by one, as rollout tokenizes a prompt and then draws
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,8 @@ class SampleSet(Sequence[Sample]):
         key: where the source stands in the config (``data.train[0]``), for messages.
 
     Raises:
-        RunError: a column is missing, a row cannot be read, or one is overlong and ``sequence_truncation`` is error.
+        RunError: a column is missing, a row cannot be read, or one is overlong, ``sequence_truncation`` is error and
+            ``overlong_prompts`` keep.
     """
 
     def __init__(
@@ -54,14 +56,37 @@ class SampleSet(Sequence[Sample]):
         self._key = key
         self._specials = set(chat.tokenizer.all_special_ids)
         self._columns = self._choose_columns(dataset)
-        over = [row for row in range(dataset.num_rows) if len(self._tokens(row)[0]) > max_tokens]
-        if over and data.sequence_truncation == "error":
+        self.report = SetReport(source_name(source), source.path, dataset.num_rows)
+        self.overlong = [row for row in range(dataset.num_rows) if len(self._tokens(row)[0]) > max_tokens]
+        """Rows with longer sequences."""
+        if self.overlong and data.overlong_prompts == "drop":
+            self.leave_out(self.overlong)
+        elif self.overlong and data.sequence_truncation == "error":
+            first = self.overlong[0]
             raise RunError(
-                f"{len(over)} of {dataset.num_rows} sequences of {source.path} are longer than {max_tokens} tokens "
-                f"(the first is row {over[0]} with {len(self._tokens(over[0])[0])})",
-                hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left or right",
+                f"{len(self.overlong)} of {dataset.num_rows} sequences of {source.path} are longer than {max_tokens} tokens "
+                f"(the first is row {first} with {len(self._tokens(first)[0])})",
+                hint="raise data.max_sequence_tokens, or set data.sequence_truncation to left or right, or "
+                "data.overlong_prompts to drop",
             )
-        self.report = SetReport(source_name(source), source.path, dataset.num_rows, cut=len(over))
+        else:
+            self.report = dataclasses.replace(self.report, cut=len(self.overlong))
+
+    def leave_out(self, rows: Collection[int]) -> None:
+        """Drop rows.
+
+        Raises:
+            RunError: none is left.
+        """
+        kept = sorted(set(range(self._dataset.num_rows)) - set(rows))
+        if not kept:
+            raise RunError(
+                f"all {self._dataset.num_rows} sequences of {self.source.path} are longer than {self._max_tokens} tokens",
+                hint="raise data.max_sequence_tokens",
+            )
+        dropped = self._dataset.num_rows - len(kept)
+        self._dataset = self._dataset.select(kept)
+        self.report = dataclasses.replace(self.report, rows=len(kept), dropped=dropped, cut=0)
 
     def __len__(self) -> int:
         return self._dataset.num_rows

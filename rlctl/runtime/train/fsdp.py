@@ -156,14 +156,21 @@ class FsdpEngine:
         return results
 
     def update(
-        self, samples: Sequence[Sample], loss: LossFunction, *, micro: Micro, temperature: float, totals: Totals
+        self,
+        samples: Sequence[Sample],
+        loss: LossFunction,
+        *,
+        micro: Micro,
+        temperature: float,
+        totals: Totals,
+        together: int = 1,
     ) -> dict[str, float]:
         """See ``TrainEngine``."""
         assert self.optimizer is not None, "a reference is never updated"
         self._bring(optimizer=True)
         self.model.train()
         sums: dict[str, Tensor] = {}
-        for members in self._micro_batches(samples, micro):
+        for members in self._micro_batches(samples, micro, together):
             batch = self._collate(samples, members, loss.columns)
             terms = self._backward(batch, loss, temperature, totals)
             for name, value in terms.items():
@@ -291,9 +298,9 @@ class FsdpEngine:
         if optimizer and self._offloads in ("optimizer", "both") and self.optimizer is not None:
             move_optimizer(self.optimizer, self.device)
 
-    def _micro_batches(self, samples: Sequence[Sample], micro: Micro) -> list[list[int]]:
+    def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
-        parts = split([fed_tokens(sample) for sample in samples], micro, padded=self._padded)
+        parts = split([fed_tokens(sample) for sample in samples], micro, padded=self._padded, together=together)
         count = torch.tensor(len(parts))
         dist.all_reduce(count, dist.ReduceOp.MAX)
         return parts + [[] for _ in range(int(count) - len(parts))]

@@ -69,9 +69,18 @@ class TrainEngine(Protocol):
         ...
 
     def update(
-        self, samples: Sequence[Sample], loss: LossFunction, *, micro: Micro, temperature: float, totals: Totals
+        self,
+        samples: Sequence[Sample],
+        loss: LossFunction,
+        *,
+        micro: Micro,
+        temperature: float,
+        totals: Totals,
+        together: int = 1,
     ) -> dict[str, float]:
         """Take one optimizer step: gradients summed over micro-batches and workers, then clipped.
+
+        So many neighbours as ``together`` says are always in one micro-batch, in their order.
 
         The schedule does not move. Where the norm of the gradient is not finite the weights and the optimizer stay as
         they are, and ``skipped_updates`` is 1.

@@ -163,7 +163,7 @@ class PolicyLoss:
         function, options = loss_of(algorithm)
         rollout = algorithm.old_log_probs == "rollout"
         correction = algorithm.rollout_correction
-        weights = _weights(algorithm, max_response_tokens)
+        weights = weights_of(algorithm, max_response_tokens)
         fixed = fixed_aggregation(algorithm)
         if (
             getattr(algorithm.policy_loss, "kind", "") == "geo_mean"
@@ -228,7 +228,7 @@ class SftLoss:
     @classmethod
     def of(cls, algorithm: Algorithm, *, max_response_tokens: int) -> SftLoss:
         """Read the loss of a config; ``max_response_tokens`` as for ``PolicyLoss``."""
-        return cls(_weights(algorithm, max_response_tokens))
+        return cls(weights_of(algorithm, max_response_tokens))
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metric: entropy."""
@@ -263,7 +263,8 @@ class CriticLoss:
         return LossTerms(self.coefficient * loss, {"value_loss": loss.detach(), **metrics})
 
 
-def _weights(algorithm: Algorithm, max_response_tokens: int) -> Weights:
+def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
+    """How the per-token values of a config add up."""
     aggregation = algorithm.aggregation
     if aggregation.mode != "seq_mean_token_sum_norm":
         return Weights(aggregation.mode)
@@ -272,5 +273,7 @@ def _weights(algorithm: Algorithm, max_response_tokens: int) -> Weights:
 
 def totals_of(samples: Sequence[Sample]) -> Totals:
     """Count a whole mini-batch, over all its replicas; a sample that a filter left out is no sequence of it."""
-    counted = [int(sample.mask.sum()) for sample in samples if sample.counted]
-    return Totals.of(torch.tensor(counted, dtype=torch.int64))
+    counted = [sample for sample in samples if sample.counted]
+    lengths = [int(sample.mask.sum()) for sample in counted]
+    experts = [length for length, sample in zip(lengths, counted, strict=True) if sample.expert]
+    return Totals(sum(lengths), len(lengths), sum(experts), len(experts))

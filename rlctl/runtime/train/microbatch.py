@@ -8,7 +8,7 @@ A sample of T tokens is fed up to its last counted token, which is predicted and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,24 +44,34 @@ def fed_tokens(sample: Sample) -> int:
     return max(int(counted[-1]) if len(counted) else 0, min(1, len(sample) - 1))
 
 
-def split(lengths: Sequence[int], micro: Micro, *, padded: bool) -> list[list[int]]:
+def split(lengths: Sequence[int], micro: Micro, *, padded: bool, together: int = 1) -> list[list[int]]:
     """Return the samples of each micro-batch, as indices into ``lengths`` (tokens fed), longest first.
 
     By tokens, as many as fit in ``micro.per_replica``, padding included where there is any; a longer sample is alone.
+    With ``together``, so many neighbours stay together in their order, and count as one response.
     """
-    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    units = [lengths[start : start + together] for start in range(0, len(lengths), together)]
+    order = sorted(range(len(units)), key=lambda unit: (-max(units[unit]), unit))
     parts: list[list[int]] = []
     size = 0
-    for index in order:
-        widest = lengths[parts[-1][0]] if parts else 0
-        added = 1 if micro.by == "responses" else widest if padded else lengths[index]
+    for unit in order:
+        widest = max(units[parts[-1][0]]) if parts else 0
+        alone = max(units[unit]) * len(units[unit]) if padded else sum(units[unit])
+        added = widest * len(units[unit]) if padded else alone
+        if micro.by == "responses":
+            alone = added = 1
         if parts and size + added <= micro.per_replica:
-            parts[-1].append(index)
+            parts[-1].append(unit)
             size += added
         else:
-            parts.append([index])
-            size = 1 if micro.by == "responses" else lengths[index]
-    return parts
+            parts.append([unit])
+            size = alone
+    return [spread(part, len(lengths), together) for part in parts]
+
+
+def spread(units: Iterable[int], count: int, together: int) -> list[int]:
+    """The members of runs of ``together`` neighbours out of ``count``, run after run."""
+    return [index for unit in units for index in range(unit * together, min((unit + 1) * together, count))]
 
 
 def collate(samples: Sequence[Sample], columns: Sequence[str], *, padded: bool, device: torch.device) -> MicroBatch:

@@ -10,14 +10,17 @@ from pathlib import Path
 import torch
 
 from rlctl.config import Config
+from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2, LearningRateSchedule
 from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.train.distributed import Device, join, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import LossFunction, TrainEngine
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.train.objectives import DpoLoss, MixLoss
 from rlctl.runtime.transport import NamedTensors, TensorTuple
 from rlctl.runtime.types import Sample
 
@@ -41,6 +44,8 @@ class Share:
     samples: Sequence[Sample]
     totals: Totals
     """Of the whole mini-batch."""
+    number: int = 1
+    """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time goes by it."""
 
 
 class Trainer:
@@ -89,10 +94,13 @@ class Trainer:
         return take_steps(
             self._engine,
             shares,
-            lambda index: make_loss(self._config, old_is_current=old_is_current and index == 0),
+            lambda index: make_loss(
+                self._config, old_is_current=old_is_current and index == 0, number=shares[index].number
+            ),
             self._config.train.learning_rate_schedule,
             micro=self._config.batch.micro,
             temperature=self._temperature,
+            together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
         )
 
     def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
@@ -140,15 +148,23 @@ def take_steps(
     *,
     micro: Micro,
     temperature: float = 1.0,
+    together: int = 1,
 ) -> list[dict[str, float]]:
     """Take one optimizer step a share, in order; the schedule ticks after each, or once after all. Metrics of each step.
 
-    ``loss(index)`` is that of the share at ``index``.
+    ``loss(index)`` is that of the share at ``index``; ``together`` as for ``TrainEngine.update``.
     """
     ticks_inside = schedule.tick == "optimizer_step"
     metrics = []
     for index, share in enumerate(shares):
-        found = engine.update(share.samples, loss(index), micro=micro, temperature=temperature, totals=share.totals)
+        found = engine.update(
+            share.samples,
+            loss(index),
+            micro=micro,
+            temperature=temperature,
+            totals=share.totals,
+            together=together,
+        )
         metrics.append(found)
         if ticks_inside:
             engine.step_schedule()
@@ -191,23 +207,26 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
     )
 
 
-def make_loss(config: Config, *, old_is_current: bool = False) -> LossFunction:
-    """The loss that the config names.
+def make_loss(config: Config, *, old_is_current: bool = False, number: int = 1) -> LossFunction:
+    """The loss that the config names, for the ``number``-th mini-batch of the stage.
 
     Raises:
-        PlanError: there is no such loss here.
+        PlanError: no function computes it.
     """
     longest = config.rollout.max_response_tokens
-    objective = config.algorithm.objective.choice
-    if objective == "sft":
+    objective = config.algorithm.objective
+    if isinstance(objective, SftObjective):
         return SftLoss.of(config.algorithm, max_response_tokens=longest)
-    if objective == "rl":
-        return PolicyLoss.of(config.algorithm, max_response_tokens=longest, old_is_current=old_is_current)
-    raise PlanError(f"algorithm.objective {objective} is not part of this version; expected rl or sft")
+    if isinstance(objective, DpoObjective):
+        return DpoLoss.of(config.algorithm, objective, max_response_tokens=longest)
+    policy = PolicyLoss.of(config.algorithm, max_response_tokens=longest, old_is_current=old_is_current)
+    if isinstance(objective, MixObjective):
+        return MixLoss.of(config, objective, policy, number=number)
+    return policy
 
 
 def training_temperature(config: Config) -> float:
     """What training logits are divided by: the sampling temperature where the config says so, and responses are sampled."""
     algorithm = config.algorithm
-    sampled = algorithm.objective.choice == "rl" and algorithm.train_temperature == "sampling"
+    sampled = algorithm.objective.choice in ("rl", "mix") and algorithm.train_temperature == "sampling"
     return (config.rollout.sampling.temperature or 1.0) if sampled else 1.0

@@ -13,15 +13,19 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from rlctl.config.sections.algorithm import Algorithm, KlInLoss
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
 from rlctl.runtime.train.interface import LossFunction, Role
-from rlctl.runtime.train.losses import SftLoss, totals_of
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
+from rlctl.runtime.train.offloading import OffloadedActivations
 from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.sharding import split_pairs
 
 FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
 FLOAT64 = PrecisionSettings(parameters="float64", compute="float64", reduce="float64")  # type: ignore[arg-type]
@@ -121,6 +125,17 @@ def gathered_after(
         metrics.append(engine.update(share(samples), loss, micro=micro, temperature=1.0, totals=totals))
         engine.step_schedule()
     return gathered(engine), metrics
+
+
+def pair_updates(
+    folder: Path, train: Train, pairs: Sequence[Sample], loss: LossFunction, micro: Micro, attention: str = "auto"
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Take one optimizer step on preference pairs; weights and metrics."""
+    engine = engine_of(folder, train, attention=attention)
+    split = split_pairs([len(sample) for sample in pairs], dist.get_world_size(), balance=True)
+    mine = [pairs[index] for index in split[dist.get_rank()]]
+    found = engine.update(mine, loss, micro=micro, temperature=1.0, totals=totals_of(pairs), together=PAIR)
+    return gathered(engine), [found]
 
 
 def with_memory(train: Train, **memory: Any) -> Train:
@@ -271,3 +286,61 @@ def all_tokens(folder: Path, train: Train, samples: Sequence[Sample], role: Role
     if role == "critic":
         return engine.values(samples, micro=ALL_AT_ONCE)
     return engine.log_probs(samples, temperature=0.7, micro=ALL_AT_ONCE)
+
+
+RL_LOSS = PolicyLoss.of(
+    Algorithm(kl_in_loss=KlInLoss(estimator="k3", coefficient=0.1), entropy_coefficient=0.01), max_response_tokens=32
+)
+
+
+def log_probs_of_model(folder: Path, samples: Sequence[Sample], section: Mapping[str, Any]) -> list[Tensor]:
+    engine = engine_of(folder, settings(), **section)
+    return engine.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE)
+
+
+def updates_of_model(
+    folder: Path, train: Train, samples: Sequence[Sample], section: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    engine = engine_of(folder, train, **section)
+    return gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1)[0]
+
+
+def scaled_logits(folder: Path, samples: Sequence[Sample]) -> tuple[list[Tensor], list[Tensor]]:
+    """Log-probs of a model that halves its logits after its head, and those at twice the temperature of one that does not."""
+    engine = engine_of(folder, settings())
+    expected = engine.log_probs(samples, temperature=2.0, micro=ALL_AT_ONCE)
+    whole_logits = engine.model.forward
+
+    def halved(*args: Any, **kwargs: Any) -> Any:
+        output = whole_logits(*args, **kwargs)
+        output.logits = output.logits / 2
+        return output
+
+    engine.model.forward = halved
+    found = engine.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE)
+    assert not engine._head.chunks
+    again = engine.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE)
+    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+    return found, expected
+
+
+def offloaded_gradients(folder: Path, samples: Sequence[Sample]) -> tuple[int, int, list[tuple[Tensor, Tensor]]]:
+    """Tensors that were moved, with small ones and without, and each gradient with and without moving."""
+    train = with_memory(settings(), recompute_activations=True)
+    moved, gradients = [], []
+    for least in (0, None):
+        engine = engine_of(folder, train)
+        keeper = OffloadedActivations(least_bytes=0) if least == 0 else OffloadedActivations()
+        engine._kept = lambda keeper=keeper: keeper  # type: ignore[method-assign, misc]
+        batch = engine._collate(samples, range(len(samples)), ())
+        engine.model.train()
+        engine._backward(batch, SftLoss(), 1.0, totals_of(samples))
+        moved.append(keeper.moved)
+        gradients.append([full_gradient(p) for p in engine.model.parameters()])
+    return moved[0], moved[1], list(zip(gradients[0], gradients[1], strict=True))
+
+
+def full_gradient(parameter: Any) -> Tensor:
+    assert parameter.grad is not None
+    found: Tensor = parameter.grad.full_tensor()
+    return found

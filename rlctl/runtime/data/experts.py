@@ -1,0 +1,67 @@
+"""Where the expert responses of mix are: the auxiliary buffer that holds them, as a source of training sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.config.sections.data import DataSource
+from rlctl.errors import PlanError, RunError, nearest
+from rlctl.runtime.data.stream import Stream
+from rlctl.runtime.types import Sample
+
+NAMED = "sft_dataset"
+"""The name that Trinity-RFT takes where ``algorithm.sample_strategy_args.sft_dataset_name`` says none."""
+
+_FIELDS = {"name": "name", "split": "split", "subset_name": "subset", "system_prompt": "system_prompt"}
+"""Settings of an auxiliary buffer, and what they are of a source."""
+
+_KNOWN = (*_FIELDS, "schema_type", "total_epochs")
+
+
+def expert_source(config: Config) -> tuple[DataSource, str]:
+    """The source of the experts and its place in the config.
+
+    Raises:
+        RunError: there is none, or more than one and none of them is named, or it has settings that nothing reads.
+    """
+    found = config.buffer.auxiliary
+    wanted = str(config.algorithm.sample_strategy_args.get("sft_dataset_name", NAMED))
+    name = wanted if wanted in found else next(iter(found), "") if len(found) == 1 and wanted == NAMED else ""
+    if not name:
+        has = ", ".join(found) or "none"
+        raise RunError(
+            f"mix learns from expert responses in buffer.auxiliary.{wanted}; there is {has}",
+            hint=f"set buffer.auxiliary.{wanted}: {{path: experts.jsonl, messages_key: messages}}",
+        )
+    chosen, key = found[name], f"buffer.auxiliary.{name}"
+    if chosen.format != "file":
+        raise RunError(f"{key}.format is {chosen.format}; expert responses are read from files and hubs")
+    unknown = sorted(set(chosen.settings) - set(_KNOWN))
+    if unknown:
+        raise RunError(
+            f"{key}.settings.{unknown[0]} is read by nothing",
+            hint=nearest(unknown[0], _KNOWN) or f"expected one of {', '.join(_KNOWN)}",
+        )
+    fields: dict[str, Any] = {field: chosen.settings[old] for old, field in _FIELDS.items() if old in chosen.settings}
+    fields |= {"messages_key": chosen.messages_key, "response_key": chosen.response_key}
+    if chosen.prompt_key is not None:
+        fields["prompt_key"] = chosen.prompt_key
+    return DataSource(path=chosen.path, prompt_type=chosen.prompt_type, **fields), key
+
+
+def check_experts_last(config: Config, experts: Stream[Sample], steps: int) -> None:
+    """Refuse a run that passes over the expert responses more often than their ``total_epochs`` allows.
+
+    Raises:
+        PlanError: it does; Trinity-RFT would end there.
+    """
+    _, key = expert_source(config)
+    most = config.buffer.auxiliary[key.rpartition(".")[2]].settings.get("total_epochs")
+    needed = -(-steps * experts.per_step // experts.rows)
+    if isinstance(most, int) and needed > most:
+        raise PlanError(
+            f"{steps} steps take {steps * experts.per_step} expert responses, {needed} passes over {experts.rows}; "
+            f"{key}.settings.total_epochs is {most}",
+            hint=f"set it to {needed}, or schedule.total_steps to {most * experts.rows // experts.per_step}",
+        )
