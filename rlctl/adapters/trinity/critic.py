@@ -28,12 +28,11 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.trinity.algorithm import type_of
 from rlctl.adapters.trinity.keys import CRITIC_C
+from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
-    MEGATRON,
     NoClip,
-    megatron,
     read_warmup,
     role_engine,
     role_strategy,

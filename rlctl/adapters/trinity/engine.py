@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
-    ABSENT,
     Code,
     Dropped,
     Flow,
@@ -109,6 +108,22 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     yield Flow((), None, used, "derived", note)
 
 
+VLLM = {
+    "max_num_seqs": "max_running_responses",
+    "max_num_batched_tokens": "max_batched_tokens",
+    "block_size": "block_size",
+    "swap_space": "swap_gib",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "quantization": "quantization",
+}
+"""Arguments of vLLM's that have canonical keys; Trinity hands on what stands in ``extra_engine_args``."""
+
+
+def is_vllm(view: Writing) -> bool:
+    """Whether the explorer generates with vLLM, which Trinity takes where nothing else is said."""
+    return view.get("rollout.engine.name") in ("vllm", "auto", "transformers")
+
+
 ENGINE: list[Rule] = [
     Code(
         "rollout engine",
@@ -129,7 +144,7 @@ ENGINE: list[Rule] = [
         _read_engine_type,
         _write_engine_type,
     ),
-    Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6"),
+    Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6", but=tuple(VLLM)),
     Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
     Key(
         f"{ROLL}.gpu_memory_utilization",
@@ -149,27 +164,12 @@ ENGINE: list[Rule] = [
     Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
     Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     *[
-        Key(
-            f"{ROLL}.extra_engine_args.{key}",
-            f"rollout.memory.{field}",
-            ABSENT,
-            since="0.6",
-            write_when=lambda view: False,
-        )
-        for key, field in (("max_num_seqs", "max_running_responses"), ("max_num_batched_tokens", "max_batched_tokens"))
+        Key(f"{ROLL}.extra_engine_args.{key}", f"rollout.memory.{field}", since="0.6", quiet=True, write_when=is_vllm)
+        for key, field in VLLM.items()
     ],
     *[
-        Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine; 0.6 takes it in extra_engine_args")
-        for name in [
-            "max_running_responses",
-            "max_batched_tokens",
-            "block_size",
-            "swap_gib",
-            "kv_cache_dtype",
-            "load_format",
-            "quantization",
-            "log_statistics",
-        ]
+        Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine")
+        for name in ["load_format", "log_statistics"]
     ],
     Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps"),
     Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps"),

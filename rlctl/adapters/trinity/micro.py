@@ -116,6 +116,8 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
             return
         if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
             yield Flow(view.path(dynamic), micro["by"] == "tokens", by, always=True)
+        else:
+            yield Flow((), None, by, "mapped", "the trainer's")
         key = tokens if micro["by"] == "tokens" else responses
         yield Flow(view.path(key), micro["per_replica"], size, same=True, always=True)
 

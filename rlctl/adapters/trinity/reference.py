@@ -6,7 +6,8 @@ from typing import Any
 
 from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, When, Writing
 from rlctl.adapters.trinity.keys import REF
-from rlctl.adapters.trinity.train import MEGATRON, megatron, role_engine, role_strategy, writes_engine
+from rlctl.adapters.trinity.megatron import MEGATRON, megatron
+from rlctl.adapters.trinity.train import role_engine, role_strategy, writes_engine
 from rlctl.adapters.values import Partly
 
 E = "reference.engine"
@@ -30,6 +31,11 @@ FSDP: tuple[Rule, ...] = (
     Key(f"{REF}.fsdp_config.fsdp_size", f"{E}.shard", -1, Partly({-1: "all"})),
     Key(f"{REF}.fsdp_config.reshard_after_forward", f"{E}.reshard_after_forward", True),
     Key(f"{REF}.fsdp_config.forward_prefetch", f"{E}.forward_prefetch", False),
+    Key(
+        f"{REF}.fsdp_config.offload_policy",
+        f"{E}.cpu_offload_policy",
+        By({"0.5": False, "0.6": Like("trainer.offload_policy")}),
+    ),
     Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", f"{E}.wrap_min_parameters", 0),
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
@@ -64,7 +70,7 @@ REFERENCE: list[Rule] = [
     Dropped("reference.engine.**", "Trinity has no such key for the reference"),
     Dropped("reference.precision", "Trinity's reference has the policy's types", None),
     Dropped("reference.precision.**", "Trinity's reference has the policy's types"),
-    Dropped("reference.compile", "Trinity decides it", None),
+    Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT, since="0.6"),
     Dropped("reference.model", "Trinity's reference is the policy's start", None),
     Dropped("reference.model.**", "Trinity's reference is the policy's start"),
 ]

@@ -31,6 +31,7 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.trinity.batch import factor
 from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
+from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.values import (
     DTYPES,
     LONG_DTYPES,
@@ -187,35 +188,6 @@ def writes_engine(view: Writing, to: str, name: str) -> bool:
     return bool(own == name and (view.version < (0, 6) or own == view.get("train.engine.name")))
 
 
-MEGATRON_MORE = (
-    ("use_distributed_optimizer", "distributed_optimizer", True),
-    ("use_dist_checkpointing", "distributed_checkpointing", False),
-    ("dist_checkpointing_path", "checkpoint_path", None),
-)
-RECOMPUTE = (
-    ("recompute_granularity", "recompute_granularity", "full"),
-    ("recompute_method", "recompute_method", "uniform"),
-    ("recompute_num_layers", "recompute_layers", 1),
-    ("recompute_modules", "recompute_modules", ["core_attn"]),
-)
-
-
-def megatron(block: str, to: str) -> list[Rule]:
-    """What only verl's keys say of a Megatron engine."""
-    inside = f"{block}.override_transformer_config"
-    plain = [Key(f"{block}.{key}", f"{to}.{field}", default) for key, field, default in MEGATRON_MORE]
-    none = Partly({None: "none"})
-    recompute = [
-        Key(f"{inside}.{key}", f"{to}.{field}", default, none if field.endswith("granularity") else SAME)
-        for key, field, default in RECOMPUTE
-    ]
-    bridge = Key(f"{block}.use_mbridge", f"{to}.bridge", ABSENT, BRIDGES)
-    return [*plain, *recompute, bridge, Tree(f"{block}.override_ddp_config", f"{to}.ddp")]
-
-
-BRIDGES = Names({True: "mbridge", False: "builtin"}, "Trinity's Megatron converts with mbridge or on its own")
-
-
 def read_warmup(view: Reading, key: str, role: str) -> Iterator[Flow]:
     """A warm-up in trainer steps; since 0.6 none of its own leaves it to the ratio."""
     value, epochs = view.get(key), view.get(f"{ACTOR}.ppo_epochs")
@@ -293,17 +265,6 @@ def _starts_low(view: Writing) -> bool:
 def _warms(view: Writing) -> bool:
     warmup = view.config.train.learning_rate_schedule.warmup
     return bool(warmup.ticks or warmup.ratio)
-
-
-MEGATRON = (
-    ("tensor_model_parallel_size", "tensor", 1),
-    ("pipeline_model_parallel_size", "pipeline", 1),
-    ("virtual_pipeline_model_parallel_size", "virtual_pipeline", None),
-    ("context_parallel_size", "context", 1),
-    ("expert_model_parallel_size", "expert", 1),
-    ("expert_tensor_parallel_size", "expert_tensor", None),
-    ("sequence_parallel", "sequence_parallel", True),
-)
 
 
 def first(own: str, common: str, to: str, default: Any, convert: Converter = SAME) -> list[Rule]:
@@ -418,7 +379,7 @@ TRAINER: list[Rule] = [
     Key(LOWEST, "train.learning_rate_schedule.min_ratio", 0.01, write_when=lambda view: not _decays(view)),
     *[
         Dropped(f"train.optimizer.{name}", "Trinity's optimizer has no such key")
-        for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay", "args"]
+        for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay"]
     ],
     *[
         Dropped(f"train.learning_rate_schedule.{name}", "Trinity's schedule has no such key")
@@ -498,20 +459,15 @@ TRAINER: list[Rule] = [
             "wrap_layers",
             "expert_parallel",
             "source_args",
-            "overlap_gradient_reduce",
-            "overlap_parameter_gather",
-            "moe.dispatcher",
-            "moe.grouped_gemm",
-            "moe.shared_expert_overlap",
-            "moe.layer_recompute",
             "moe.freeze_router",
             "sequence_packing",
-            "transformer",
             "optimizer_overrides",
             "args",
         ]
     ],
-    Dropped("train.precision.reduce", "Trinity reduces in float32"),
+    Key(f"{ACTOR}.fsdp_config.mixed_precision.reduce_dtype", "train.precision.reduce", "fp32", DTYPES),
+    Key(f"{ACTOR}.use_torch_compile", "train.compile", True, since="0.6"),
+    Tree(f"{ACTOR}.optim.override_optimizer_config", "train.optimizer.args", default=None),
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
     Key(
@@ -532,7 +488,6 @@ TRAINER: list[Rule] = [
             "train.memory.empty_cache",
             "train.fused_kernels.liger",
             "train.fused_kernels.prefix_grouping",
-            "train.compile",
             "train.seed",
         )
     ],

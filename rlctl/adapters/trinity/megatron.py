@@ -1,0 +1,86 @@
+"""Trinity: a Megatron engine, of which verl's keys under ``trainer_config`` say most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl.adapters.rules import ABSENT, SAME, Code, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.values import Partly
+
+MEGATRON = (
+    ("tensor_model_parallel_size", "tensor", 1),
+    ("pipeline_model_parallel_size", "pipeline", 1),
+    ("virtual_pipeline_model_parallel_size", "virtual_pipeline", None),
+    ("context_parallel_size", "context", 1),
+    ("expert_model_parallel_size", "expert", 1),
+    ("expert_tensor_parallel_size", "expert_tensor", None),
+    ("sequence_parallel", "sequence_parallel", True),
+)
+"""What Trinity has keys of its own for since 0.6."""
+PLAIN = (
+    ("use_distributed_optimizer", "distributed_optimizer", True),
+    ("use_dist_checkpointing", "distributed_checkpointing", False),
+    ("dist_checkpointing_path", "checkpoint_path", None),
+)
+RECOMPUTE = (
+    ("recompute_granularity", "recompute_granularity", "full"),
+    ("recompute_method", "recompute_method", "uniform"),
+    ("recompute_num_layers", "recompute_layers", 1),
+    ("recompute_modules", "recompute_modules", ["core_attn"]),
+)
+MOE = (
+    ("moe_token_dispatcher_type", "moe.dispatcher", None),
+    ("moe_grouped_gemm", "moe.grouped_gemm", False),
+    ("moe_shared_expert_overlap", "moe.shared_expert_overlap", False),
+    ("moe_layer_recompute", "moe.layer_recompute", False),
+)
+OVERLAPS = (
+    ("overlap_grad_reduce", "overlap_gradient_reduce", False),
+    ("overlap_param_gather", "overlap_parameter_gather", False),
+)
+
+
+def megatron(block: str, to: str) -> list[Rule]:
+    """What only verl's keys say of a Megatron engine; verl takes what stands in its overrides as it is."""
+    transformer, ddp = f"{block}.override_transformer_config", f"{block}.override_ddp_config"
+    none = Partly({None: "none"})
+    return [
+        *(Key(f"{block}.{key}", f"{to}.{field}", default) for key, field, default in PLAIN),
+        *(
+            Key(f"{transformer}.{key}", f"{to}.{field}", default, none if field.endswith("granularity") else SAME)
+            for key, field, default in (*RECOMPUTE, *MOE)
+        ),
+        Tree(transformer, f"{to}.transformer", but=tuple(key for key, _, _ in (*RECOMPUTE, *MOE))),
+        *(Key(f"{ddp}.{key}", f"{to}.{field}", default) for key, field, default in OVERLAPS),
+        Tree(ddp, f"{to}.ddp", but=tuple(key for key, _, _ in OVERLAPS)),
+        _bridge(block, f"{to}.bridge"),
+    ]
+
+
+def _bridge(block: str, to: str) -> Code:
+    """How Hugging Face weights are converted: two switches as one word."""
+    keys = (f"{block}.use_mbridge", f"{block}.vanilla_mbridge")
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if view.written(*keys):
+            word = (
+                "builtin"
+                if not view.get(keys[0], True)
+                else "mbridge"
+                if view.get(keys[1], True)
+                else "megatron_bridge"
+            )
+            yield Flow(view.to(to), word, tuple(view.path(key) for key in keys))
+
+    def write(view: Writing) -> Iterator[Out]:
+        word, used = view.get(to), (view.to(to),)
+        if word == "auto":
+            yield Flow((), None, used)
+        elif word in ("builtin", "mbridge", "megatron_bridge"):
+            yield Flow(view.path(keys[0]), word != "builtin", used)
+            if word != "builtin":
+                yield Flow(view.path(keys[1]), word == "mbridge", used, always=word != "mbridge")
+        elif isinstance(word, str):
+            yield Lost(used, f"Trinity's Megatron has no {word}")
+
+    return Code("Megatron's bridge", tuple(K(key, ABSENT) for key in keys), (to,), read, write)
