@@ -24,7 +24,7 @@ ADVANTAGES = [[1.0, 1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, -1.0]]
 COMPUTED = ("vanilla", "gspo", "cispo", "gpg", "sapo")
 """Losses that need nothing but log-probs and advantages."""
 MASK = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]]
-VLLM = "0.18.0"
+VLLM = "0.18.0+cpu"
 KL = [[0.1, -0.7, 2.5, 0.0], [-3.5, 0.2, 0.3, 0.0]]
 """Policy minus reference log-probs."""
 
