@@ -136,6 +136,11 @@ class _Sources:
         return read_yaml(read_text(found), os.path.normpath(found), allow_empty=True)
 
 
+def _from(inside: str, name: str) -> str:
+    """A name in a defaults list as a path from the top: relative to the folder of its file, unless it begins with a slash."""
+    return name[1:] if name.startswith("/") else os.path.normpath(os.path.join(inside, name))
+
+
 def _repository(sources: _Sources) -> Any:
     """What Hydra asks for configs: these sources, and no plugins, packages or registered schemas."""
     from hydra._internal.config_repository import ConfigRepository, IConfigRepository
@@ -158,7 +163,9 @@ def _repository(sources: _Sources) -> Any:
             entries = document.values.get(KEY, [])
             if not isinstance(entries, list):
                 raise DocumentError("the defaults list is no list", at=document.at((KEY,)), hint="write '- name' lines")
-            listed = OmegaConf.create([item for index, item in enumerate(entries) if self._is_here(document, index)])
+            group = "" if config_path == _PRIMARY else config_path.rpartition("/")[0]
+            here = [item for index, item in enumerate(entries) if self._is_here(document, index, group)]
+            listed = OmegaConf.create(here)
             sources.read[config_path] = _without_list(document)
             content = OmegaConf.create({"_": 1} if len(document.values) > 1 else {})
             found = ConfigResult("file", document.name, content, ConfigSource._get_header_dict(document.text))
@@ -166,12 +173,15 @@ def _repository(sources: _Sources) -> Any:
             found.defaults_list = self._create_defaults_list(config_path, listed)
             return found
 
-        def _is_here(self, document: Document, index: int) -> bool:
-            """Whether an entry is for Hydra; one without a file is noted as a choice."""
+        def _is_here(self, document: Document, index: int, inside: str) -> bool:
+            """Whether an entry is for Hydra; one without a file is noted as a choice.
+
+            A file of a group names others from its own folder, ``inside``.
+            """
             entry, at = document.values[KEY][index], document.at((KEY, index))
             if isinstance(entry, str):
                 name = entry.partition("@")[0]
-                if name == "_self_" or sources.find(name) is not None or "${" in name:
+                if name == "_self_" or sources.find(_from(inside, name)) is not None or "${" in name:
                     return True
                 sources.choices.append(Choice(name, at))
                 return False
@@ -182,7 +192,7 @@ def _repository(sources: _Sources) -> Any:
                 if group.startswith("hydra/"):
                     return False  # how Hydra logs and where it runs; no part of the config
                 if isinstance(value, str) and value != "???" and "${" not in value and "optional" not in words[:-1]:
-                    if sources.find(f"{group}/{value}") is not None:
+                    if sources.find(_from(inside, f"{group}/{value}")) is not None:
                         return True
                     sources.choices.append(Choice(value, at, words[-1]))
                     return False

@@ -98,6 +98,21 @@ def test_the_values_are_those_of_hydra(case: str, tmp_path: Path) -> None:
     assert all(path in document.marks for path, _ in document.leaves())
 
 
+def test_a_file_of_a_group_names_others_from_its_own_folder(tmp_path: Path) -> None:
+    """As verl's ``critic/dp_critic.yaml``, which builds on ``critic/critic.yaml`` and takes an option of another group."""
+    base = tmp_path / "runs"
+    (base / "critic").mkdir(parents=True)
+    (base / "optim").mkdir()
+    (base / "critic" / "critic.yaml").write_text("enable: null\nstrategy: ???\n")
+    (base / "critic" / "dp.yaml").write_text(
+        "defaults:\n  - ../optim@optim: fsdp\n  - /optim@other: fsdp\n  - critic\n  - _self_\nstrategy: fsdp\n"
+    )
+    (base / "optim" / "fsdp.yaml").write_text("lr: 1.0\n")
+    made = composed(tmp_path, "defaults:\n  - critic@critic: dp\n  - _self_\nseed: 1\n")
+    assert made.choices == ()
+    assert made.document.values == as_hydra(base / "main.yaml")
+
+
 def test_a_search_path_is_looked_through(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     text = f"defaults:\n  - envs\nhydra:\n  searchpath:\n    - file://{tmp_path}/far\n"
