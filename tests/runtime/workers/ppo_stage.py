@@ -1,0 +1,113 @@
+"""A stage of PPO in one process: real policy, critic, gathering, shaping and checkpoints; only the responses are made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.plan import make_plan
+from rlctl.runtime.checkpoint import Checkpoints
+from rlctl.runtime.events import Events
+from rlctl.runtime.experience import Answered
+from rlctl.runtime.gather import RolloutGather
+from rlctl.runtime.group import LocalGroup
+from rlctl.runtime.loop import run_stage
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.roles import Policy
+from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.stage_run import Clock, StageRun
+from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.types import Prompt, Response
+from rlctl.runtime.value_model import ValueModel
+from rlctl.runtime.workers.critic import Critic
+from rlctl.runtime.workers.trainer import Place, Trainer
+
+
+class MadeUp(RolloutGather):
+    """Answers by a random number of the prompt; right ones begin with an even token."""
+
+    def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
+        answered = []
+        for prompt in prompts:
+            draw = random.Random(prompt.index)
+            tokens = [tuple(draw.randrange(3, 64) for _ in range(draw.randint(1, 6))) for _ in range(2)]
+            responses = [Response(each, (-4.0,) * len(each), "stop", 0) for each in tokens]
+            rewards = [float(each[0] % 2 == 0) for each in tokens]
+            answered.append(Answered(prompt, responses, rewards, [Score(reward) for reward in rewards]))
+        return answered
+
+
+class Prompts:
+    """Endless prompts, numbered."""
+
+    epoch, taken = 0, 0
+
+    def take(self, count: int) -> list[Prompt]:
+        self.taken += count
+        return [Prompt(index, "s", (1, index % 60 + 3), "") for index in range(self.taken - count, self.taken)]
+
+    def state(self) -> dict[str, Any]:
+        return {"taken": self.taken}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.taken = state["taken"]
+
+
+def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> list[dict[str, Any]]:
+    """Run the stage, from its newest checkpoint where there is one; its events, the metrics without those of time."""
+    place, events = Place(0, 1, "unused: the process is in its group already", 0), []
+    plan = make_plan(config).stages[0]
+    policy = Policy(LocalGroup("policy-0", Trainer(config, str(model), place, 8)), config)
+    critic = ValueModel(LocalGroup("critic-0", Critic(config, str(model), place, 8)), config) if with_critic else None
+    stream, rewards = Prompts(), SimpleNamespace(tokenizer=SimpleNamespace(decode=str))
+    unused: Any = None
+    log = Events(folder / "events.jsonl", events.append)
+    source = MadeUp(
+        config=config,
+        stage="main",
+        stream=stream,  # type: ignore[arg-type]
+        sampling=unused,
+        rollout=unused,
+        rewards=rewards,  # type: ignore[arg-type]
+        policy=policy,
+        reference=None,
+        old_is_current=False,
+        shaping=Shaping.of(config),
+        critic=critic,
+    )
+    stage = StageRun(
+        config=config,
+        plan=plan,
+        clock=Clock(4, evaluate_every=None, save_every=2, evaluate_first=False, evaluate_last=False, save_last=False),
+        source=source,
+        policy=policy,
+        rollout=None,
+        evaluator=None,
+        checkpoints=Checkpoints(folder / "checkpoints", keep_last=None),
+        events=log,
+        trackers=(),
+        stop=StopSwitch(folder, max_steps=config.run.max_steps_this_session),
+        export_folder=folder / "hf",
+        old_is_current=False,
+        critic=critic,
+    )
+    with ExitStack() as stack:
+        stack.callback(log.close)
+        run_stage(stage)
+    return [_plain(event) for event in events]
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    metrics = event.get("metrics", {})
+    timed = ("time/", "throughput/")
+    return {**event, "metrics": {name: value for name, value in metrics.items() if not name.startswith(timed)}}
+
+
+def steps(events: Sequence[dict[str, Any]]) -> dict[int, dict[str, float]]:
+    """The metrics of each step."""
+    return {event["step"]: event["metrics"] for event in events if event["kind"] == "step"}
