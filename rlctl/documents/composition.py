@@ -138,7 +138,7 @@ class _Sources:
 
 def _from(inside: str, name: str) -> str:
     """A name in a defaults list as a path from the top: relative to the folder of its file, unless it begins with a slash."""
-    return name[1:] if name.startswith("/") else os.path.normpath(os.path.join(inside, name))
+    return name[1:] if name.startswith("/") else os.path.normpath(f"{inside}/{name}" if inside else name)
 
 
 def _repository(sources: _Sources) -> Any:
