@@ -273,7 +273,11 @@ def _stage_run(
     rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     models = RewardModel(groups["reward_model"], config.rewards) if "reward_model" in groups else None
-    rewards = Rewards(groups["reward"], materials.tokenizer, models) if "reward" in groups else None
+
+    def tell(message: str) -> None:
+        events.emit("advisory", message=message, hint="a reward that fails counts as 0")
+
+    rewards = Rewards(groups["reward"], materials.tokenizer, models, tell) if "reward" in groups else None
     evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
     checkpoints = place_of(stage, folder)

@@ -178,6 +178,8 @@ class Rewards:
     group: Group
     tokenizer: Any
     models: RewardModel | None = None
+    tell: Callable[[str], None] = lambda message: None
+    """Gets what went wrong, for people."""
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
@@ -206,7 +208,11 @@ class Rewards:
     def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
         items = [dataclasses.replace(item, group=number) for number, group in enumerate(groups) for item in group]
         modelled = self.models.score(items) if self.models is not None else None
-        scores = iter(self.group.each(RewardWorker.score, [(items, modelled)])[0])
+        found: list[Score] = self.group.each(RewardWorker.score, [(items, modelled)])[0]
+        failed = [score.error for score in found if score.error is not None]
+        if failed:
+            self.tell(f"{len(failed)} of {len(found)} responses were not scored by every reward; the first: {failed[0]}")
+        scores = iter(found)
         return [[next(scores) for _ in group] for group in groups]
 
 
