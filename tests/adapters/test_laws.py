@@ -43,11 +43,6 @@ PENDING = {
     ("trinity", "rollout.timeouts.response"),
     ("trinity", "rollout.report_every"),
     ("trinity", "sync.timeout"),
-    ("roll", "algorithm.objective<dpo>.ipo"),
-    ("roll", "algorithm.advantage<reinforce>.whiten"),
-    ("roll", "critic.engine<megatron>.offload_gradients"),
-    ("roll", "reference.engine<megatron>.offload_gradients"),
-    ("roll", "rollout.environments.group_size"),
 }
 """Values that are known not to come back from a dialect without a word, and are not mended yet."""
 
