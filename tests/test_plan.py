@@ -10,7 +10,7 @@ import pytest
 
 from rlctl.config import config_from
 from rlctl.errors import PlanError
-from rlctl.plan import Cluster, Plan, make_plan, plan_from
+from rlctl.plan import Cluster, Plan, make_plan, plan_from, resolved_stages
 
 
 def plan(values: dict[str, Any] | None = None, **arguments: Any) -> Plan:
@@ -101,3 +101,41 @@ def test_a_cluster_without_what_the_config_asks_for_is_refused() -> None:
 def test_other_engines_run_as_fsdp2_and_the_plan_says_so() -> None:
     (stage,) = plan({"train": {"engine": {"name": "fsdp2", "source": "deepspeed"}}}).stages
     assert "policy: deepspeed runs as FSDP2, its equivalent here" in stage.notes
+
+
+AGREEING: dict[str, Any] = {
+    "algorithm": {"old_log_probs": "auto"},
+    "rollout": {"engine": "transformers", "precision": "bfloat16"},
+    "placement": {"device": "cpu", "devices_per_node": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "rollout"),
+        ({"rollout": {"engine": "auto", "precision": "bfloat16"}}, "rollout"),
+        ({"batch": {"mini_batch_responses": 512}}, "recompute"),
+        ({"batch": {"ppo_epochs": 2}}, "recompute"),
+        ({"rollout": {"engine": "transformers"}}, "recompute"),  # float32 on CPU, and training in bfloat16
+        ({"rollout": {"engine": "transformers"}, "train": {"precision": {"compute": "float32"}}}, "rollout"),
+        ({"rollout": {"engine": "vllm", "precision": "bfloat16"}}, "recompute"),
+        ({"algorithm": {"old_log_probs": "auto", "train_temperature": "one"}}, "rollout"),
+        (
+            {
+                "algorithm": {"old_log_probs": "auto", "train_temperature": "one"},
+                "rollout": {"engine": "transformers", "precision": "bfloat16", "sampling": {"temperature": 0.5}},
+            },
+            "recompute",
+        ),
+        ({"algorithm": {"old_log_probs": "rollout"}, "batch": {"ppo_epochs": 2}}, "rollout"),
+    ],
+)
+def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one_optimizer_step(
+    change: dict[str, Any], expected: str
+) -> None:
+    config = config_from({**AGREEING, **change})
+    (stage,) = resolved_stages(config, "cpu")
+    assert stage.config.algorithm.old_log_probs == expected
+    said = f"policy: old log-probs auto is {expected}" in make_plan(config).stages[0].notes
+    assert said == (config.algorithm.old_log_probs == "auto")

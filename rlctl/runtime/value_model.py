@@ -14,7 +14,7 @@ from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
-from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.sharding import cost, linear_tokens, mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share
 
 
@@ -25,6 +25,8 @@ class ValueModel:
         self._group = group
         self._batch = arithmetic.critic_batch(config)
         self._seed = config.run.seed
+        own = config.critic.model if config.critic is not None else None
+        self._linear = linear_tokens(own.path if own is not None and own.path else config.model.path)
 
     def add_values(self, samples: Sequence[Sample]) -> None:
         """Write the column ``old_values``: the values under the weights of now."""
@@ -41,8 +43,8 @@ class ValueModel:
 
     def _shares(self, samples: Sequence[Sample]) -> list[Share]:
         """The share of every worker in one mini-batch."""
-        totals, lengths = totals_of(samples), [len(sample) for sample in samples]
-        split = split_over_replicas(lengths, len(self._group), balance=self._batch.balance)
+        totals, costs = totals_of(samples), [cost(len(sample), self._linear) for sample in samples]
+        split = split_over_replicas(costs, len(self._group), balance=self._batch.balance)
         return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
 
     def save(self, folder: Path) -> None:
