@@ -125,7 +125,7 @@ TABLE: tuple[Row, ...] = (
         "data",
         "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
         " max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
-        " evaluation_batch_prompts truncated_prompts_train filter_workers",
+        " evaluation_batch_prompts truncated_prompts_train filter_workers loader_workers custom custom.path custom.class_name",
     ),
     honoured(
         "data.train[]",
@@ -148,9 +148,7 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
     refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
-    refused_speed("data", "loader_workers", "data is read in the controller"),
     refused_speed("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
-    refused("data", "custom*", "data-set classes of the user's are not imported"),
     refused("data", "task_pipeline*", OPERATORS),
     refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),
     # batch and schedule

@@ -706,7 +706,8 @@ data.eval[].path data.eval[].name data.eval[].format data.eval[].split data.eval
 data.eval[].prompt_key data.eval[].prompt_type data.eval[].system_prompt data.eval[].system_prompt_key
 data.eval[].answer_key data.eval[].tools_key data.eval[].source_key data.eval[].tag_key data.eval[].extra_key
 data.eval[].reward data.eval[].reward_args data.eval[].responses_per_prompt data.max_prompt_tokens
-data.overlong_prompts data.truncation data.filter_workers data.curriculum.keys data.shuffle_evaluation data.evaluation_batch_prompts
+data.overlong_prompts data.truncation data.filter_workers data.loader_workers data.custom data.custom.path data.custom.class_name
+ data.curriculum.keys data.shuffle_evaluation data.evaluation_batch_prompts
 data.max_sequence_tokens data.sequence_truncation data.multi_turn_loss data.trust_remote_code
 batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica batch.balance
 algorithm.old_log_probs algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>

@@ -162,8 +162,8 @@ class Data:
     """Seed of the data order; null takes ``run.seed``."""
     last_batch: Literal["drop", "carry"] = "drop"
     """A last batch that is not full is dropped at each epoch's end, or carried into the next epoch."""
-    loader_workers: Annotated[int, Unit("processes"), Range(at_least=0)] = 0
-    """Processes that read and tokenize ahead; 0 does it in the controller."""
+    loader_workers: Annotated[int, Unit("threads"), Range(at_least=0)] = 0
+    """Threads of the controller that read and tokenize the next batch while this one is worked on; 0 does it when asked."""
     filter_workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
     """Processes that measure the lengths of prompts before the run, at most one a core. Raised, large data is ready sooner."""
     evaluation_batch_prompts: Annotated[int, Unit("prompts"), Range(at_least=1)] | None = None
@@ -177,7 +177,7 @@ class Data:
     pack_sequences: bool = False
     """Put several short sft sequences into one row, kept apart by attention: less padding."""
     custom: CustomDataset | None = None
-    """A data-set class of your own, used instead of the built-in reader."""
+    """A data-set class of your own, used instead of the built-in reader; its file is run in the controller."""
     task_pipeline: TaskPipeline | None = None
     """Operators that prepare prompts before the run."""
     stage_in_shared_memory: bool = False

@@ -47,7 +47,7 @@ def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, li
     """
     chat = Chat(tokenizer, template_args=config.model.chat_template_args)
     sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
-    stream = PromptStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    stream = PromptStream(sets, **_drawing(config, sets))
     return stream, [prompts.report for prompts in sets]
 
 
@@ -58,7 +58,7 @@ def open_sft_stream(config: Config, tokenizer: Any) -> tuple[SftStream, list[Set
         RunError: a source cannot be read; see ``SampleSet`` and ``Stream``.
     """
     sets = list(open_samples(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
-    stream = SftStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    stream = SftStream(sets, **_drawing(config, sets))
     return stream, [samples.report for samples in sets]
 
 
@@ -69,7 +69,7 @@ def open_pair_stream(config: Config, tokenizer: Any) -> tuple[PairStream, list[S
         RunError: a source cannot be read; see ``PairSet`` and ``Stream``.
     """
     sets = list(open_pairs(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
-    stream = PairStream(sets, per_step=config.batch.prompts_per_step, ordering=ordering_of(config, sets))
+    stream = PairStream(sets, **_drawing(config, sets))
     return stream, [pairs.report for pairs in sets]
 
 
@@ -108,6 +108,15 @@ def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet]
         for prompts, source in zip(sets, config.data.eval, strict=True)
     ]
     return opened, [prompts.report for prompts in sets]
+
+
+def _drawing(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) -> dict[str, Any]:
+    """How a stream draws its batches."""
+    return {
+        "per_step": config.batch.prompts_per_step,
+        "ordering": ordering_of(config, sets),
+        "ahead": config.data.loader_workers,
+    }
 
 
 def data_seed(config: Config) -> int:

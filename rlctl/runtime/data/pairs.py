@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.sft import SampleSet, longest_sequence
-from rlctl.runtime.data.sources import load_source, require_column
+from rlctl.runtime.data.sources import Rows, require_column
 from rlctl.runtime.types import Sample
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Pair = tuple[Sample, Sample]
 """Chosen, rejected."""
@@ -41,9 +39,7 @@ class PairSet(Sequence[Pair]):
             ``overlong_prompts`` keep.
     """
 
-    def __init__(
-        self, dataset: Dataset, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str
-    ) -> None:
+    def __init__(self, dataset: Rows, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str) -> None:
         self.source = source
         drops = data.overlong_prompts == "drop"  # both sequences of a pair, or none
         last = dataclasses.replace(data, multi_turn_loss="last_assistant")
@@ -97,9 +93,9 @@ def open_pairs(config: Config, chat: Chat) -> Iterator[PairSet]:
     """Open the training sources of a dpo config.
 
     Raises:
-        RunError: a source cannot be read; see ``load_source`` and ``PairSet``.
+        RunError: a source cannot be read; see ``open_rows`` and ``PairSet``.
     """
     for number, source in enumerate(config.data.train):
         key = f"data.train[{number}]"
-        rows = load_source(source, key=key)
+        rows = open_rows(config.data, source, chat.tokenizer, key=key)
         yield PairSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)

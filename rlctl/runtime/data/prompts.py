@@ -16,9 +16,10 @@ import numpy as np
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.parallel import over_ranges
 from rlctl.runtime.data.rowset import RowSet, SetReport
-from rlctl.runtime.data.sources import Rows, load_source
+from rlctl.runtime.data.sources import Rows
 from rlctl.runtime.types import Prompt
 
 BATCH_ROWS = 1024
@@ -213,14 +214,13 @@ def open_prompts(data: Data, chat: Chat, sources: Sequence[DataSource], *, secti
     """Open the sources of ``data.<section>`` one after the other, their indices running on.
 
     Raises:
-        RunError: a source cannot be read; see ``load_source`` and ``PromptSet``.
+        RunError: a source cannot be read; see ``open_rows`` and ``PromptSet``.
     """
     first = 0
     for number, source in enumerate(sources):
         key = f"data.{section}[{number}]"
-        dataset = load_source(source, key=key)
-        prompts = PromptSet(
-            dataset, source, chat, Limits.of(data), key=key, first_index=first, workers=data.filter_workers
-        )
+        dataset = open_rows(data, source, chat.tokenizer, key=key)
+        workers = data.filter_workers if data.custom is None else 1  # a class of the user's stays in this process
+        prompts = PromptSet(dataset, source, chat, Limits.of(data), key=key, first_index=first, workers=workers)
         first += len(prompts)
         yield prompts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlctl.config.sections.data import DataSource
+from rlctl.runtime.data.custom import CustomPart
 from rlctl.runtime.data.sources import Rows, missing_column, require_column, source_name
 from rlctl.runtime.types import Prompt
 
@@ -103,7 +104,8 @@ class RowSet(Sequence[Prompt]):
 
     def table(self, start: int, stop: int) -> pa.Table:
         """The rows of the tasks from ``start`` to ``stop``, as they are in the data set."""
-        return self._dataset.select(self._rows[start:stop]).with_format("arrow")[:]
+        chosen = self._dataset.select(self._rows[start:stop])
+        return chosen.table() if isinstance(chosen, CustomPart) else chosen.with_format("arrow")[:]
 
     def _check_columns(self, required: Iterable[str], optional: Iterable[str]) -> None:
         columns, defaults = self._dataset.column_names, DataSource(path="-")

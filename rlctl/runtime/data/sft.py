@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,13 +17,11 @@ from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
+from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.prompts import as_tools, with_system
 from rlctl.runtime.data.rowset import SetReport
-from rlctl.runtime.data.sources import load_source, require_column, source_name
+from rlctl.runtime.data.sources import Rows, require_column, source_name
 from rlctl.runtime.types import Sample
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Part = tuple[str, bool]
 """Text, and whether it is learnt."""
@@ -45,9 +43,7 @@ class SampleSet(Sequence[Sample]):
             ``overlong_prompts`` keep.
     """
 
-    def __init__(
-        self, dataset: Dataset, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str
-    ) -> None:
+    def __init__(self, dataset: Rows, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str) -> None:
         self.source = source
         self._dataset = dataset
         self._chat = chat
@@ -113,7 +109,7 @@ class SampleSet(Sequence[Sample]):
         require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
         return list(self._dataset[name])
 
-    def _choose_columns(self, dataset: Dataset) -> tuple[str, str | None]:
+    def _choose_columns(self, dataset: Rows) -> tuple[str, str | None]:
         """The column with the conversation or the prompt, and the one with the response, where there is one."""
         source = self.source
         for field in ("messages_key", "response_key", "system_prompt_key", "tools_key"):
@@ -237,11 +233,11 @@ def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
     """Open the training sources of an sft config.
 
     Raises:
-        RunError: a source cannot be read; see ``load_source`` and ``SampleSet``.
+        RunError: a source cannot be read; see ``open_rows`` and ``SampleSet``.
     """
     for number, source in enumerate(config.data.train):
         key = f"data.train[{number}]"
-        rows = load_source(source, key=key)
+        rows = open_rows(config.data, source, chat.tokenizer, key=key)
         yield SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
 
 

@@ -9,6 +9,7 @@ code than this, so it is not used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -90,12 +91,13 @@ class Stream(Generic[T]):
         sources: each a sequence of what is drawn.
         per_step: size of a batch.
         ordering: how it is drawn.
+        ahead: threads that make the next batch while this one is worked on; 0 makes each when it is asked for.
 
     Raises:
         RunError: not one batch fits, or the order is none that can be drawn here.
     """
 
-    def __init__(self, sources: Sequence[Sequence[T]], *, per_step: int, ordering: Ordering) -> None:
+    def __init__(self, sources: Sequence[Sequence[T]], *, per_step: int, ordering: Ordering, ahead: int = 0) -> None:
         if not sources or not all(len(source) for source in sources):
             raise RunError("there is no training data", hint="set data.train to at least one source that has rows")
         self._sources = sources
@@ -105,6 +107,9 @@ class Stream(Generic[T]):
         self.per_step = per_step
         self.rows = sum(self._lengths)
         self._drawn = 0
+        self._threads = ThreadPoolExecutor(ahead, thread_name_prefix="data") if ahead else None
+        self._ready: dict[tuple[int, int], Future[T]] = {}
+        """Rows that are made ahead, or being made."""
         self._cursors = self._make_cursors()
         if ordering.mixing == "concatenate" and ordering.last_batch == "drop" and self.rows < per_step:
             raise RunError(
@@ -136,9 +141,26 @@ class Stream(Generic[T]):
 
         Where sources are weighted, a count other than ``per_step`` is drawn by weight, not split exactly.
         """
-        batch = [self._sources[source][row] for source, row in self._next_rows(count)]
+        batch = [self._made(source, row) for source, row in self._next_rows(count)]
         self._drawn += count
+        if self._threads is not None:
+            self._prepare(count, self._threads)
         return batch
+
+    def _made(self, source: int, row: int) -> T:
+        ready = self._ready.get((source, row))
+        return self._sources[source][row] if ready is None else ready.result()
+
+    def _prepare(self, count: int, threads: ThreadPoolExecutor) -> None:
+        """Begin to make what comes next, where as many are taken again; the position stays."""
+        here = [(cursor.epoch, cursor.position) for cursor in self._cursors]
+        rows = self._next_rows(count)
+        for cursor, (epoch, position) in zip(self._cursors, here, strict=True):
+            cursor.epoch, cursor.position = epoch, position
+        self._ready = {
+            (source, row): self._ready.get((source, row)) or threads.submit(self._sources[source].__getitem__, row)
+            for source, row in rows
+        }
 
     def state(self) -> dict[str, Any]:
         """The position, as plain data that JSON holds."""

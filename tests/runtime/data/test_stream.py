@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,3 +149,32 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         stream(order="difficulty")
     with pytest.raises(RunError, match="no training data"):
         stream([])
+
+
+@pytest.mark.parametrize("mixing", ["concatenate", "weighted", "weighted_exact"])
+def test_threads_make_ahead_what_is_drawn_next(mixing: Any) -> None:
+    made: list[tuple[int, int, str]] = []
+
+    class Watched(Sequence[str]):
+        def __init__(self, source: int, rows: int) -> None:
+            self.source, self.rows = source, rows
+
+        def __len__(self) -> int:
+            return self.rows
+
+        def __getitem__(self, row: Any) -> Any:
+            made.append((self.source, row, threading.current_thread().name))
+            return f"{self.source}:{row}"
+
+    def stream(ahead: int) -> Stream[str]:
+        ordering = Ordering(seed=3, mixing=mixing, weights=(1.0, 2.0), last_batch="carry")
+        return Stream([Watched(0, 5), Watched(1, 7)], per_step=4, ordering=ordering, ahead=ahead)
+
+    plain, ahead = stream(0), stream(2)
+    for count in (4, 4, 2, 4, 4, 4, 4):
+        assert ahead.take(count) == plain.take(count)
+        assert ahead.state() == plain.state()
+    assert sum(name.startswith("data") for *_, name in made) >= 20, "made in threads, before they were asked for"
+    again = stream(2)
+    again.restore(plain.state())
+    assert again.next_batch() == ahead.next_batch()
