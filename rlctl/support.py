@@ -339,7 +339,11 @@ TABLE: tuple[Row, ...] = (
     ),
     honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
     refused("reference.model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
-    refused("reference.model", "lora* tinker*", "the reference is whole; to compare with an adapter, merge it into its weights"),
+    refused(
+        "reference.model",
+        "lora* tinker*",
+        "the reference is whole; to compare with an adapter, merge it into its weights",
+    ),
     # rewards
     honoured("", "rewards rewards[]<rule|function|model|judge|sandbox>"),
     honoured("rewards[]<rule|function|model|judge|sandbox>", "weight applies_to on_error"),

@@ -211,7 +211,9 @@ class Rewards:
         found: list[Score] = self.group.each(RewardWorker.score, [(items, modelled)])[0]
         failed = [score.error for score in found if score.error is not None]
         if failed:
-            self.tell(f"{len(failed)} of {len(found)} responses were not scored by every reward; the first: {failed[0]}")
+            self.tell(
+                f"{len(failed)} of {len(found)} responses were not scored by every reward; the first: {failed[0]}"
+            )
         scores = iter(found)
         return [[next(scores) for _ in group] for group in groups]
 
