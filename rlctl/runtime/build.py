@@ -310,8 +310,11 @@ TRAINED = ("policy", "critic", "reference")
 
 def _replicas(config: Config, role: str, group: Group) -> Group:
     """The workers of a role as the controller splits work over them: those that share sequences are one."""
-    engine = {"policy": config.train.engine, "critic": section_of(config).engine}.get(role)
-    size = arithmetic.devices_per_sequence(engine or config.reference.engine or config.train.engine)
+    if role == "critic":
+        engine = section_of(config).engine
+    else:
+        engine = (config.reference.engine if role == "reference" else None) or config.train.engine
+    size = arithmetic.devices_per_sequence(engine)
     return group if size == 1 else Replicas(group, size)
 
 

@@ -49,7 +49,8 @@ class PairSet(Sequence[Pair]):
         def responses(field: str) -> SampleSet:
             column = getattr(source, field)
             require_column(dataset, column, source=source, key=f"{key}.{field}")
-            whole = source.prompt_key == DataSource.prompt_key and source.prompt_key not in dataset.column_names
+            absent = source.prompt_key == DataSource.prompt_key and source.prompt_key not in dataset.column_names
+            whole = absent and source.messages_key is None
             if whole:
                 made = dataclasses.replace(source, messages_key=column, response_key=None)
             else:

@@ -1,0 +1,96 @@
+"""Preference pairs, expert responses and teachers in the real loop: what a run of a few steps does and tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from tests.runtime.local import Seen, run_here
+
+MIX = {"name": "mix", "mu": 0.5, "expert_share": 0.25}
+
+
+@pytest.fixture(scope="module")
+def rows(task: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs and expert responses of the tiny task, to begin a response with 1, as files."""
+    folder = tmp_path_factory.mktemp("rows")
+    prompts = Dataset.from_parquet(str(task.folder / "train.parquet"), cache_dir=str(folder))["prompt"]
+    answers = [
+        [{"role": "assistant", "content": text} for text in (f"1{i % 10}", f"{2 + i % 8}{i % 7}")] for i in range(64)
+    ]
+    pairs = [{"prompt": p, "chosen": [a[0]], "rejected": [a[1]]} for p, a in zip(prompts, answers, strict=True)]
+    experts = [{"messages": [*p, a[0]]} for p, a in zip(prompts, answers, strict=True)]
+    Dataset.from_list(pairs).to_parquet(folder / "pairs.parquet")
+    Dataset.from_list(experts).to_parquet(folder / "experts.parquet")
+    return folder
+
+
+def dpo(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) -> Any:
+    return task.config(
+        folder,
+        objective="sft",
+        data={
+            "train": [{"path": str(rows / "pairs.parquet")}],
+            "eval": [{"path": str(task.folder / "test.parquet"), "name": "addition"}],
+            "max_sequence_tokens": 32,
+        },
+        rollout={"max_response_tokens": 4, "precision": "float32"},
+        rewards=[task.reward()],
+        algorithm={"objective": {"name": "dpo", "beta": 0.3}, **algorithm},
+        batch={"prompts_per_step": 16, "mini_batch_responses": 8},
+        schedule={"total_steps": steps, "evaluate_every": 100},
+        checkpoint={"every": None, "export": "never", "last": False},
+    )
+
+
+def mix(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) -> Any:
+    return task.config(
+        folder,
+        algorithm={"objective": MIX, **algorithm},
+        buffer={
+            "name": "memory",
+            "auxiliary": {"sft_dataset": {"path": str(rows / "experts.parquet"), "messages_key": "messages"}},
+        },
+        batch={"prompts_per_step": 6, "responses_per_prompt": 4, "mini_batch_responses": 16},
+        schedule={"total_steps": steps, "evaluate_every": 100},
+        checkpoint={"every": None, "export": "never", "last": False},
+    )
+
+
+def steps_of(seen: Seen) -> list[dict[str, float]]:
+    return [event["metrics"] for event in seen if event["kind"] == "step"]
+
+
+def accuracies(seen: Seen) -> tuple[float, float]:
+    """Before and after training, of greedy answers to held-out prompts."""
+    found = [event["metrics"]["evaluation/addition/accuracy"] for event in seen if event["kind"] == "evaluation"]
+    return found[0], found[-1]
+
+
+def test_dpo_learns_which_of_two_responses_is_better(task: Any, rows: Path, tmp_path: Path) -> None:
+    seen = run_here(dpo(task, rows, tmp_path, steps=6), tmp_path / "run")
+    steps = steps_of(seen)
+    assert steps[-1]["policy/accuracy"] > 0.9
+    assert steps[-1]["policy/dpo_loss"] < steps[0]["policy/dpo_loss"] < 0.7
+    assert steps[-1]["policy/margin"] == pytest.approx(
+        steps[-1]["policy/chosen_reward"] - steps[-1]["policy/rejected_reward"]
+    )
+    before, after = accuracies(seen)
+    assert before < 0.2
+    assert after > 0.8
+    (shown,) = [event["samples"] for event in seen if event["kind"] == "samples"]
+    assert shown[0]["chosen"].startswith("1")
+
+
+def test_mix_learns_from_experts_while_it_rolls_out(task: Any, rows: Path, tmp_path: Path) -> None:
+    seen = run_here(mix(task, rows, tmp_path, steps=5, kl_in_loss={"estimator": "k2"}), tmp_path / "run")
+    steps = steps_of(seen)
+    assert all(step["policy/mu"] == pytest.approx(0.5) for step in steps)
+    assert steps[-1]["policy/expert_loss"] < steps[0]["policy/expert_loss"]
+    assert steps[-1]["policy/kl_loss"] > 0
+    before, after = accuracies(seen)
+    assert before < 0.2
+    assert after > 0.8
