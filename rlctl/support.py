@@ -315,9 +315,10 @@ TABLE: tuple[Row, ...] = (
     ),
     refused(
         "critic.model",
-        "overrides rope.theta rope.scaling import_modules multi_token_prediction freeze lora* tinker*",
-        "the critic is trained whole, with its own config.json",
+        "multi_token_prediction freeze lora* tinker*",
+        "the critic is trained whole, without adapters and further heads",
     ),
+    honoured("critic.model", "overrides rope.theta rope.scaling import_modules"),
     # reference
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(

@@ -328,6 +328,61 @@ def optimizer(config: Config) -> Any:
     return make_optimizer([torch.nn.Parameter(torch.zeros(1))], config.train.optimizer).defaults
 
 
+def optimizer_class(config: Config) -> Any:
+    from rlctl.runtime.train.optimizer import optimizer_class
+
+    return optimizer_class(config.train.optimizer)
+
+
+def weight_decays(config: Config) -> Any:
+    """The weight decay of each of the first 40 ticks."""
+    from rlctl.runtime.train.schedule import decay_of
+
+    decay = decay_of(config.train.optimizer, total_ticks=20)
+    return [decay.at(tick) for tick in range(40)]
+
+
+def critic_optimizer_class(config: Config) -> Any:
+    return optimizer_class(replace(config, train=config.critic))
+
+
+def critic_weight_decays(config: Config) -> Any:
+    return weight_decays(replace(config, train=config.critic))
+
+
+def model_config(config: Config) -> Any:
+    """What the model is made with, out of a config.json of Llama's."""
+    import json
+    import tempfile
+    from pathlib import Path
+
+    from rlctl.runtime.model_config import changed_config
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
+        changed = changed_config(config.model, folder)
+    return None if changed is None else {**changed.to_dict(), "_name_or_path": ""}
+
+
+def trained_weights(config: Config) -> Any:
+    """Name, type and size of what is trained of a small model, and how adapters count in it."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from rlctl.runtime.train.lora import Adapters
+    from rlctl.runtime.train.model import freeze
+
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=16, **sizes)).to(torch.bfloat16)
+    freeze(model, config.model.freeze)
+    told = None
+    if config.model.lora is not None:
+        adapters = Adapters.put_into(model, config.model.lora, base=config.model.path, seed=1).config
+        told = (adapters.lora_alpha, adapters.lora_dropout, adapters.base_model_name_or_path)
+    trained = [(name, p.dtype, p.shape) for name, p in model.named_parameters() if p.requires_grad]
+    return trained, told
+
+
 def micro_batches(config: Config) -> Any:
     from rlctl.runtime.train.microbatch import split
 
@@ -362,6 +417,8 @@ BASE: dict[str, Any] = {
     "critic": {"learning_rate_schedule": {"name": "cosine", "warmup": {"ticks": 4}}},
 }
 GAE, FEEDBACK = {"algorithm.advantage": {"name": "gae"}}, "algorithm.preference_feedback"
+ADAPTERS = {"model": {"lora": {"rank": 2}}}
+DECAYING = {"weight_decay_style": "linear", "start_weight_decay": 0.1, "end_weight_decay": 0.3}
 WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
@@ -541,6 +598,31 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("train.optimizer.weight_decay", 0.1, optimizer, {}),
     ("train.optimizer.betas", [0.8, 0.9], optimizer, {}),
     ("train.optimizer.epsilon", 1e-6, optimizer, {}),
+    ("train.optimizer.name", "sgd", optimizer_class, {}),
+    (
+        "train.optimizer.module",
+        "transformers.optimization",
+        optimizer_class,
+        {"train.optimizer": {"name": "adafactor"}},
+    ),
+    ("train.optimizer.args", {"amsgrad": True}, optimizer, {}),
+    ("train.optimizer.weight_decay_style", "cosine", weight_decays, {"train.optimizer": {**DECAYING}}),
+    ("train.optimizer.start_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
+    ("train.optimizer.end_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
+    ("train.engine<fsdp2>.sequence_parallel", 2, plan, {}),
+    ("critic.engine<fsdp2>.sequence_parallel", 2, plan, GAE),
+    ("model.overrides", {"hidden_act": "gelu"}, model_config, {}),
+    ("model.rope.theta", 5.0, model_config, {}),
+    ("model.rope.scaling", {"rope_type": "linear", "factor": 2.0}, model_config, {}),
+    ("model.freeze", ["*.mlp.*"], trained_weights, {}),
+    ("model.lora", {"rank": 4}, trained_weights, {}),
+    ("model.lora.rank", 4, trained_weights, ADAPTERS),
+    ("model.lora.alpha", 4.0, trained_weights, ADAPTERS),
+    ("model.lora.dropout", 0.5, trained_weights, ADAPTERS),
+    ("model.lora.target_modules", ["q_proj"], trained_weights, ADAPTERS),
+    ("model.lora.exclude_modules", ["q_proj"], trained_weights, ADAPTERS),
+    ("model.lora.base_model", "org/base", trained_weights, ADAPTERS),
+    ("model.lora.dtype", "bfloat16", trained_weights, ADAPTERS),
     ("batch.micro.by", "responses", micro_batches, {"batch": {"micro": {"per_replica": 1000}}}),
     ("batch.micro.per_replica", 1000, micro_batches, {}),
     ("rewards", [{"type": "rule", "rule": "exact_match", "weight": 3.0}], scores, RULE),
@@ -619,7 +701,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("checkpoint.every", 2, plan, {}),
     ("environment.variables", {"A": "1"}, environment, {}),
 ]
-OF_CRITIC = {learning_rates: critic_learning_rates, optimizer: critic_optimizer}
+OF_CRITIC = {
+    learning_rates: critic_learning_rates,
+    optimizer: critic_optimizer,
+    optimizer_class: critic_optimizer_class,
+    weight_decays: critic_weight_decays,
+}
 """Probes of ``train``, and those of the same keys of the critic."""
 EFFECTS += [
     (f"critic{pattern.removeprefix('train')}", value, OF_CRITIC[probe], _of_critic(change))
@@ -719,7 +806,12 @@ rollout.engine<transformers> rollout.responses_folder rollout.evaluation_folder
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce
-train.optimizer.name train.optimizer.max_grad_norm train.memory.recompute_activations train.memory.recompute_reentrant
+model.import_modules model.lora.adapter_path train.engine<fsdp2>.offload train.memory.offload_activations
+train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.compile
+reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
+reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.overrides
+critic.model.rope.theta critic.model.rope.scaling critic.model.import_modules
+train.optimizer.max_grad_norm train.memory.recompute_activations train.memory.recompute_reentrant
 train.seed train.engine<fsdp2>
 reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
 reference.engine<fsdp2>.shard reference.engine<fsdp2>.cpu_offload_policy reference.engine<fsdp2>.reshard_after_forward

@@ -45,11 +45,11 @@ def test_a_config_of_defaults_is_not_refused() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {"model": {"path": "a", "lora": {"rank": 8}}}}, "critic.model.lora"),
-    ({"critic": {"optimizer": {"name": "adafactor"}}}, "critic.optimizer.name"),
+    ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
     ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
     ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_cov"}}}, "algorithm.policy_loss.kind"),
-    ({"model": {"lora": {"rank": 8}}}, "model.lora"),
+    ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"run": {"mode": "train_only"}}, "run.mode"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),

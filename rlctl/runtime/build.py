@@ -43,6 +43,7 @@ from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.train.preflight import check_section, check_training
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic, check_critic, section_of
 from rlctl.runtime.workers.reference import Reference
@@ -92,6 +93,10 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     for report in (*reports, *expert_reports, *more):
         events.emit("advisory", message=str(report), hint="")
     clock = make_clock(config, stream.rows if stream else 0)
+    if plan.role("policy"):
+        check_training(config, total_ticks=total_ticks(config, plan, clock))
+    if plan.role("critic"):
+        check_section(section_of(config), total_ticks=critic_ticks(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)

@@ -9,7 +9,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import AutoConfig, PretrainedConfig
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig, PreTrainedConfig
 
 from rlctl.config.sections.model import Model, RopeScaling
 from rlctl.errors import RunError, nearest
@@ -31,23 +32,25 @@ def import_modules(model: Model) -> None:
             ) from error
 
 
-def changed_config(model: Model, path: str) -> PretrainedConfig | None:
+def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
     """The config of the model at ``path`` with what the section puts over it; None where it changes nothing.
 
     Raises:
         RunError: there is no such config, or the model's kind does not take the change.
-        OSError, ValueError: as Transformers raises them.
     """
     if not model.overrides and model.rope == RopeScaling():
         return None
-    own = AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
-    values, _ = type(own).get_config_dict(path)
+    try:
+        own = AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
+        values, _ = type(own).get_config_dict(path)
+    except (OSError, ValueError) as error:
+        raise RunError(f"the config of {path} cannot be read: {error}", hint="check model.path") from error
     _check_names(model.overrides, own, values)
     values = _merged(values, model.overrides)
     _put_rope(values, model.rope, type(own).__name__)
     try:
         changed = type(own).from_dict(values)
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, StrictDataclassError) as error:
         raise RunError(
             f"{type(own).__name__} does not take model.overrides or model.rope: {error}",
             hint="the values go where they have their place in the model's config.json",
@@ -56,7 +59,7 @@ def changed_config(model: Model, path: str) -> PretrainedConfig | None:
     return changed
 
 
-def _check_names(overrides: Mapping[str, Any], own: PretrainedConfig, values: Mapping[str, Any]) -> None:
+def _check_names(overrides: Mapping[str, Any], own: PreTrainedConfig, values: Mapping[str, Any]) -> None:
     """Refuse a name that the config does not have, unless it turns something off."""
     for name, value in overrides.items():
         if value and name not in values and not hasattr(own, name):

@@ -9,7 +9,7 @@ import inspect
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.errors import MissingDependency, RunError
@@ -21,7 +21,13 @@ _LAYER_TYPES = {"full_attention", "sliding_attention"}
 
 
 def load_model(
-    path: str, *, dtype: torch.dtype, device: torch.device, implementation: str, trust_remote_code: bool
+    path: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    implementation: str,
+    trust_remote_code: bool,
+    config: PreTrainedConfig | None = None,
 ) -> PreTrainedModel:
     """Load the causal language model at ``path`` for inference.
 
@@ -31,6 +37,7 @@ def load_model(
         device: where they are.
         implementation: one of ``ATTENTIONS``; auto is the fastest that the model supports.
         trust_remote_code: whether code in the folder may run.
+        config: of the model, where it is not the one at ``path``.
 
     Raises:
         RunError: there is no such model, or it is not one that this engine can run.
@@ -42,7 +49,7 @@ def load_model(
             hint="it builds its own masks, which other implementations do not read; use the vllm engine for those",
         )
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        config = config or AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
         _check_architecture(path, config)
         model = AutoModelForCausalLM.from_pretrained(
             path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
+from transformers import PreTrainedConfig
 
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.decoding import Decoding
@@ -33,6 +34,7 @@ class TransformersEngine:
         trust_remote_code: bool = False,
         threads: int | None = None,
         weight_version: int = 0,
+        config: PreTrainedConfig | None = None,
     ) -> None:
         """Load the model.
 
@@ -47,6 +49,7 @@ class TransformersEngine:
             trust_remote_code: whether code in the model's folder may run.
             threads: CPU threads of this whole process, None leaves them as they are.
             weight_version: the version that the weights in the folder count as.
+            config: of the model, where it is not the one in the folder.
 
         Raises:
             RunError: no such model or device, or a model or a setting that this engine cannot run.
@@ -59,7 +62,12 @@ class TransformersEngine:
             torch.set_num_threads(threads)
         self._device = _usable(device)
         loaded = load_model(
-            model_path, dtype=dtype, device=self._device, implementation=attention, trust_remote_code=trust_remote_code
+            model_path,
+            dtype=dtype,
+            device=self._device,
+            implementation=attention,
+            trust_remote_code=trust_remote_code,
+            config=config,
         )
         self._model = CausalModel(model_path, loaded)
         self._cache = self._model.new_cache()

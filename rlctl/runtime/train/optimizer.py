@@ -20,12 +20,14 @@ PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes"}
 """What to install for a module, by its first name."""
 ADAM_FAMILY = ("adam", "ademamix")
 """Optimizers with one of these in their name go by ``betas`` and ``epsilon``; to others the words mean something else."""
+FUSED = (torch.optim.AdamW, torch.optim.Adam)
+"""Optimizers that PyTorch has as one kernel for parameters that are spread over workers."""
 CLOSURES = ("LBFGS",)
 """Optimizers that compute the loss anew inside a step."""
 
 
 def make_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Optimizer) -> torch.optim.Optimizer:
-    """Return the optimizer of all parameters that are trained; PyTorch's in its fused form where it has one.
+    """Return the optimizer of all parameters that are trained, in its fused form where there is one.
 
     Raises:
         PlanError: there is no such optimizer here, or it does not take the arguments.
@@ -91,6 +93,11 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
     section: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
         section |= {"betas": settings.betas, "eps": settings.epsilon}
-    if kind.__module__.startswith("torch.optim"):
+    if kind in FUSED:
         section["fused"] = True  # one kernel, and the same bits every time
+    elif kind.__module__.startswith("torch.optim") and settings.args.get("fused"):
+        raise PlanError(
+            f"train.optimizer.args asks for fused, and PyTorch has {kind.__name__} so for whole parameters only",
+            hint="leave fused out",
+        )
     return {name: value for name, value in section.items() if name in accepted} | settings.args

@@ -37,12 +37,13 @@ class Reference:
         if not isinstance(engine, Fsdp2):
             raise PlanError(f"reference.engine {engine.choice} is not part of this version; expected fsdp2")
         precision = reference.precision or config.train.precision
+        compiled = config.train.compile if reference.compile is None else reference.compile
         self._micro = reference.micro or config.batch.log_prob_micro or config.batch.micro
         self._temperature = training_temperature(config)
         enter(config, place)
         self._engine = FsdpEngine(
             dataclasses.replace(reference.model or config.model, path=model_path),
-            dataclasses.replace(config.train, engine=engine, precision=precision),
+            dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled),
             role="reference",
             seed=config.run.seed,
             device=place.device,

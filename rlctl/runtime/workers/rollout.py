@@ -10,6 +10,7 @@ import torch
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import Device
+from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Response
@@ -72,6 +73,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
     precision = config.rollout.precision
     if precision == "auto":
         precision = config.train.precision.compute
+    import_modules(config.model)
     return TransformersEngine(
         model_path,
         dtype=getattr(torch, precision),
@@ -81,4 +83,5 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         attention=config.model.attention,
         trust_remote_code=config.model.trust_remote_code,
         threads=config.placement.cpus_per_worker if device == "cpu" else None,
+        config=changed_config(config.model, model_path),
     )

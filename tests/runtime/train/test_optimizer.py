@@ -28,13 +28,13 @@ ADAM = {"lr": 0.1, "weight_decay": 0.2, "betas": (0.8, 0.9), "eps": 1e-6}
         ({}, torch.optim.AdamW, {**ADAM, "fused": True}),
         ({"name": "AdamW", "module": "torch.optim"}, torch.optim.AdamW, {**ADAM, "fused": True}),
         ({"name": "adam"}, torch.optim.Adam, {**ADAM, "fused": True}),
-        ({"name": "sgd"}, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2, "fused": True}),
+        ({"name": "sgd"}, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2}),
         (
             {"name": "sgd", "args": {"momentum": 0.9, "fused": False}},
             torch.optim.SGD,
             {"lr": 0.1, "weight_decay": 0.2, "fused": False, "momentum": 0.9},
         ),
-        ({"name": "adagrad"}, torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.2, "fused": True}),
+        ({"name": "adagrad"}, torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.2}),
         ({"args": {"amsgrad": True}}, torch.optim.AdamW, {**ADAM, "fused": True, "amsgrad": True}),
     ],
 )
@@ -70,6 +70,7 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"module": "torchao.optim", "name": "AdamW8bit"}, r"torchao\.optim cannot be imported"),
         ({"name": "admw"}, "admw, which torch.optim does not have"),
         ({"name": "lbfgs"}, "lbfgs, which torch.optim does not have"),
+        ({"name": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
         ({"args": {"amsgard": True}}, "args has amsgard, which AdamW does not take"),
         ({"args": {"amsgrad": True, "lr": -1.0}}, "AdamW does not take its arguments: Invalid learning rate"),
     ],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlctl.config.sections.batch import Batch
-from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
+from rlctl.runtime.workers.sharding import FEW_TOKENS, cost, linear_tokens, mini_batches, split_over_replicas
 
 
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9), st.booleans())
@@ -26,6 +29,19 @@ def test_balance_evens_out_tokens() -> None:
     tokens = [sum(lengths[index] for index in share) for share in split_over_replicas(lengths, 2, balance=True)]
     assert tokens == [150, 180]  # 100 + 30 + 20, and 90 + 80 + 10; in order it would be 270 and 60
     assert split_over_replicas(lengths, 2, balance=False) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_attention_makes_a_long_sequence_cost_more_than_short_ones_of_as_many_tokens(tmp_path: Path) -> None:
+    assert linear_tokens("a/name/on/the/hub") == FEW_TOKENS
+    shape = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **shape, **heads}))
+    # a layer: 192 of attention, 384 of the MLP, 16 of norms; the head 400; a norm 8; over 2 layers of width 8
+    linear = linear_tokens(str(tmp_path))
+    assert linear == (2 * (192 + 384 + 16) + 400 + 8) / 16
+    costs = [cost(tokens, linear) for tokens in (400, 100, 100, 100, 100, 100)]
+    assert split_over_replicas(costs, 2, balance=True) == [[0, 4, 5], [1, 2, 3]]
+    assert cost(400, linear) > 4 * cost(100, linear)
 
 
 def test_mini_batches_keep_the_order_and_repeat_it_every_epoch() -> None:
