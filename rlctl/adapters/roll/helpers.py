@@ -43,14 +43,19 @@ def explained(report: Report, document: Document) -> None:
     ]
 
 
+def _taken(name: KeyPath) -> str:
+    return f"other keys take its value by ${{{dotted(name)}}}"
+
+
 def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
-    if entry.bucket is not Bucket.UNKNOWN and entry.note != UNNAMED:
+    if entry.bucket not in (Bucket.UNKNOWN, Bucket.DEAD):
         return entry
     path = parse_dotted(entry.key)
     name = next((path[:length] for length in range(1, len(path) + 1) if path[:length] in named), None)
+    if entry.bucket is Bucket.DEAD and entry.note != UNNAMED:
+        return replace(entry, bucket=Bucket.MAPPED, note=f"{entry.note}, but {_taken(name)}") if name else entry
     if name is not None:
-        note = f"no key of ROLL's own: other keys take its value by ${{{dotted(name)}}}"
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=note)
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"no key of ROLL's own: {_taken(name)}")
     stands = _NODE.fullmatch(str(entry.value))
     if stands and isinstance(find(document.values, tuple(stands[1].split("."))), Mapping):
         return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"stands for the keys of {stands[1]}")

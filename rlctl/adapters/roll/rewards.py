@@ -238,7 +238,9 @@ def _read_filters(view: Reading) -> Iterator[Flow]:
         found.append({"name": "error_length", "max_tokens": view.get("error_max_len_threshold")})
         used += [view.path(key) for key in MASKS[4:]]
     off = [view.path(key) for key in ("max_len_mask", "difficulty_mask", "error_max_len_clip") if not view.get(key)]
-    yield Flow(view.to("algorithm.filters"), found, (*used, *off))
+    yield Flow(view.to("algorithm.filters"), found, tuple(used) if found else tuple(off))
+    if found:
+        yield Flow((), None, tuple(off), "mapped", "off")
     for switch, keys in (("difficulty_mask", MASKS[2:4]), ("error_max_len_clip", MASKS[5:])):
         for key in keys:
             if not view.get(switch) and view.written(key):

@@ -157,7 +157,8 @@ def _read_folder(view: Reading) -> Iterator[Flow]:
     later = view.get("checkpoint_config.async_upload")
     resumes = view.get("resume_from_checkpoint") is True
     used = (view.path("checkpoint_config.async_upload"),)
-    yield Flow(view.to("checkpoint.asynchronous"), not resumes and later is not False, used)
+    if view.written("checkpoint_config.async_upload"):
+        yield Flow(view.to("checkpoint.asynchronous"), not resumes and later is not False, used)
 
 
 def _write_folder(view: Writing) -> Iterator[Out]:

@@ -194,3 +194,22 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_derived_with_what_it_was(
     saved = entry(report, "checkpoint.every.optimizer_steps")
     assert (saved.bucket, saved.note) == (Bucket.DERIVED, "every 10 optimizer steps: 2 in whole steps")
     assert entry(report, "schedule.evaluate_every").bucket is Bucket.MAPPED
+
+
+def test_a_key_that_only_others_name_is_not_called_dead() -> None:
+    text = roll(
+        reward_pretrain="org/judge",
+        rewards={"math": {"worker_cls": "own.Worker", "model_args": {"model_name_or_path": "${reward_pretrain}"}}},
+    )
+    _, report = _converted(text, "roll", "verl")
+    named = entry(report, "reward_pretrain")
+    assert named.bucket is Bucket.MAPPED
+    assert "${reward_pretrain}" in named.note
+    _, report = _converted(roll(reward_pretrain="org/judge"), "roll", "verl")
+    assert bucket(report, "reward_pretrain") is Bucket.DEAD
+
+
+def test_a_filter_that_is_off_is_not_lost_with_one_that_is_on() -> None:
+    _, report = _converted(roll(max_len_mask=True, error_max_len_clip=False), "roll", "verl")
+    assert bucket(report, "max_len_mask") is Bucket.UNSUPPORTED
+    assert bucket(report, "error_max_len_clip") is Bucket.MAPPED
