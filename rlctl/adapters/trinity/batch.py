@@ -14,6 +14,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    Absent,
     Code,
     Dropped,
     Flow,
@@ -25,7 +26,6 @@ from rlctl.adapters.rules import (
     Out,
     Reading,
     Rule,
-    Same,
     Writing,
 )
 from rlctl.adapters.values import Names, Partly, rows
@@ -473,16 +473,19 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     )
 
 
-class Whole(Same):
-    """Trinity counts whole seconds, and refuses parts of one."""
+def seconds(key: str, to: str, default: int) -> Code:
+    """A time that Trinity counts in whole seconds: parts of one are rounded up."""
+    plain = Key(key, to, default)
 
-    def write(self, value: Any, view: Writing) -> Any:
+    def write(view: Writing) -> Iterator[Out]:
+        value = view.get(to)
         if isinstance(value, float) and not value.is_integer():
-            raise InexpressibleError("Trinity counts whole seconds")
-        return int(value)
+            note = f"{value:g} seconds; Trinity counts whole ones"
+            yield Flow(view.path(key), math.ceil(value), (view.to(to),), "derived", note)
+        elif not isinstance(value, Absent):
+            yield Flow(view.path(key), int(value), (view.to(to),), same=True)
 
-
-WHOLE = Whole()
+    return Code(f"seconds of {key}", plain.keys, (to,), plain.read, write)
 
 
 class Style(Partly):
@@ -586,7 +589,7 @@ RULES: list[Rule] = [
     ),
     Key("synchronizer.sync_method", "sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
     Key("synchronizer.sync_style", "sync.style", "fixed", STYLES),
-    Key("synchronizer.sync_timeout", "sync.timeout", 3600, WHOLE),
+    seconds("synchronizer.sync_timeout", "sync.timeout", 3600),
     Key("explorer.rollout_model.weight_sync_buffer_size", "sync.bucket_mib", 1024, since="0.6", quiet=True),
     *[
         Dropped(f"sync.{name}", "Trinity's explorer and trainer go by sync_interval, sync_offset and sync_style")

@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.trinity.batch import WHOLE
+from rlctl.adapters.trinity.batch import seconds
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.model import nothing
 from rlctl.adapters.values import Partly
@@ -135,7 +135,7 @@ def _write_ratio(view: Writing) -> Iterator[Out]:
 
 
 EXPLORER: list[Rule] = [
-    Key("explorer.max_timeout", "rollout.timeouts.response", 1800, WHOLE),
+    seconds("explorer.max_timeout", "rollout.timeouts.response", 1800),
     Key("explorer.max_retry_times", "rollout.timeouts.retries", 2),
     Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic", False),
     Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio", 3.0),
@@ -161,7 +161,7 @@ EXPLORER: list[Rule] = [
         lambda view: _write_repeat(view),
         "1 where each response of a group is a request of its own",
     ),
-    Key("explorer.runner_state_report_interval", "rollout.report_every", 0, WHOLE),
+    seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
     Tree("explorer.env_vars", "rollout.environment"),
     Key(
         "buffer.explorer_input.default_workflow_type",
