@@ -315,10 +315,13 @@ TABLE: tuple[Row, ...] = (
     ),
     refused(
         "critic.model",
-        "multi_token_prediction freeze lora* tinker*",
-        "the critic is trained whole, without adapters and further heads",
+        "multi_token_prediction tinker*",
+        "the critic has one head, and is trained here",
     ),
-    honoured("critic.model", "overrides rope.theta rope.scaling import_modules"),
+    honoured("critic.model", "overrides rope.theta rope.scaling import_modules freeze lora"),
+    honoured("critic.model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
+    descriptive("critic.model.lora", "name"),
+    refused_speed("critic.model.lora", "merge_for_rollout", "a critic is never sent to rollout"),
     # reference
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(

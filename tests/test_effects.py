@@ -713,6 +713,23 @@ EFFECTS += [
     for pattern, value, probe, change in EFFECTS
     if pattern.startswith("train.") and probe in OF_CRITIC
 ]
+
+
+def _of_critics_model(probe: Probe) -> Probe:
+    """The probe of the section ``model``, looking at the critic's own."""
+
+    def look(config: Config) -> Any:
+        assert config.critic is not None
+        return probe(config if config.critic.model is None else replace(config, model=config.critic.model))
+
+    return look
+
+
+EFFECTS += [
+    (f"critic.{pattern}", value, _of_critics_model(probe), {f"critic.{key}": each for key, each in change.items()})
+    for pattern, value, probe, change in EFFECTS
+    if pattern.startswith("model.") and probe in (model_config, trained_weights)
+]
 NOT_HONOURED = {"train.engine<fsdp2>.source"}
 """Descriptive, with a note in the plan."""
 
@@ -809,8 +826,7 @@ train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compu
 model.import_modules model.lora.adapter_path train.engine<fsdp2>.offload train.memory.offload_activations
 train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.compile
 reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
-reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.overrides
-critic.model.rope.theta critic.model.rope.scaling critic.model.import_modules
+reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.import_modules
 train.optimizer.max_grad_norm train.memory.recompute_activations train.memory.recompute_reentrant
 train.seed train.engine<fsdp2>
 reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
@@ -831,7 +847,7 @@ buffer buffer<memory> buffer<memory>.auxiliary buffer<memory>.auxiliary{}.path b
 buffer<memory>.auxiliary{}.prompt_key buffer<memory>.auxiliary{}.response_key buffer<memory>.auxiliary{}.messages_key
 buffer<memory>.auxiliary{}.prompt_type buffer<memory>.auxiliary{}.settings
 data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algorithm.sample_strategy_args
-critic critic.model.attention critic.model.trust_remote_code checkpoint.keep_last_critic
+critic critic.model.attention critic.model.trust_remote_code critic.model.lora.adapter_path checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
 tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key

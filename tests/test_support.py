@@ -44,7 +44,7 @@ def test_a_config_of_defaults_is_not_refused() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"critic": {"model": {"path": "a", "lora": {"rank": 8}}}}, "critic.model.lora"),
+    ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
     ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
     ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),

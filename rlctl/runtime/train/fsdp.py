@@ -91,7 +91,7 @@ class FsdpEngine:
             value_head=role == "critic",
         )
         self.adapters: Adapters | None = None
-        if role == "policy":
+        if trained:
             freeze(self.model, model.freeze)
             if model.lora is not None:
                 from rlctl.runtime.train.lora import Adapters  # here, as peft takes long to load
@@ -263,7 +263,7 @@ class FsdpEngine:
         """See ``TrainEngine``."""
         self._bring(optimizer=True)
         checkpoint.save(checkpoint.state_of(self), folder)
-        if self.adapters is not None:
+        if self.adapters is not None and self.role == "policy":
             export.write_adapters(self.model, self.adapters, folder.with_name(export.ADAPTER))
         self.offload()
 

@@ -74,4 +74,6 @@ class Head:
 def last_layer(model: PreTrainedModel) -> torch.nn.Module:
     """From hidden states to logits, or to a value."""
     found = model.get_output_embeddings()
-    return found if found is not None else [m for m in model.children() if isinstance(m, torch.nn.Linear)][-1]
+    if found is not None:
+        return found
+    return [each for each in model.children() if isinstance(getattr(each, "base_layer", each), torch.nn.Linear)][-1]

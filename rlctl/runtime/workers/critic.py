@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError
+from rlctl.runtime.model_config import import_modules
 from rlctl.runtime.train.distributed import Device, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import TrainEngine
@@ -97,9 +99,14 @@ def check_critic(config: Config) -> None:
     """Refuse a critic that cannot be made, before anything is started.
 
     Raises:
-        PlanError: there is none, or it is to be kept longer than the checkpoints that it is in.
+        PlanError: there is none, a package is missing, or it is to be kept longer than the checkpoints that it is in.
+        RunError: a module of ``critic.model.import_modules`` cannot be imported.
     """
-    section_of(config)
+    model = section_of(config).model
+    if model is not None:
+        import_modules(model)
+        if model.lora is not None and importlib.util.find_spec("peft") is None:
+            raise PlanError("critic.model.lora is set, and peft is not installed", hint="pip install peft")
     kept, critics = config.checkpoint.keep_last, config.checkpoint.keep_last_critic
     if kept is not None and critics is not None and critics > kept:
         raise PlanError(

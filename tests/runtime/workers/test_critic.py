@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl import arithmetic
@@ -116,6 +117,22 @@ def test_coefficient_and_clip_reach_the_loss(two: Workers, model: Path) -> None:
     assert weighed["value_loss"] == pytest.approx(plain["value_loss"])
     assert plain["clip_fraction"] > 0
     assert plain["value_loss"] > unclipped["value_loss"]
+
+
+def test_adapters_of_a_critic_are_trained_and_kept_without_its_base(two: Workers, model: Path, tmp_path: Path) -> None:
+    """The head, which the weights lack, has an adapter too; its base is drawn by the seed again."""
+    config = make_config(model={"path": str(model), "lora": {"rank": 4, "alpha": 8}})
+    samples = make_samples(4)
+    steps = [shares_of(samples, config)] * 2
+    whole, _ = two.run(jobs.critic, config, model, steps, samples, None, tmp_path / "critic", 1)
+    rest, _ = two.run(jobs.critic, config, model, steps[1:], samples, tmp_path / "critic")
+    assert whole.metrics[1:] == rest.metrics
+    assert all(torch.equal(a, b) for a, b in zip(whole.after, rest.after, strict=True))
+    assert not torch.equal(whole.before[0], whole.after[0])
+    named = FileSystemReader(tmp_path / "critic").read_metadata().state_dict_metadata
+    kept = {name.removeprefix("model/") for name in named if name.startswith("model/")}
+    assert {"score.lora_A.default.weight", "score.lora_B.default.weight"} < kept
+    assert all(".lora_" in name for name in kept)
 
 
 def test_it_goes_on_exactly_from_what_it_saved(two: Workers, model: Path, tmp_path: Path) -> None:
