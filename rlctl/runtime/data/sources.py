@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -150,10 +150,21 @@ def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset
 
     if Path(path).stat().st_size == 0:
         raise RunError(f"{path} is an empty file", hint=f"{key}.path must hold at least one row")
-    options: dict[str, Any] = {"sep": "\t"} if reader == "csv" and ".tsv" in path.lower() else {}
+    options = _options(reader, [path])
     return _guarded(
         lambda: load_dataset(reader, data_files={"rows": path}, split="rows", **options), path, f"as {reader}", key
     )
+
+
+def _options(reader: str | None, files: Sequence[str]) -> dict[str, Any]:
+    """What the reader of some files is told: how columns are parted, and not to hold a whole Parquet file in memory."""
+    if reader == "csv" and any(".tsv" in file.lower() for file in files):
+        return {"sep": "\t"}
+    if reader != "parquet":
+        return {}
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    return {"fragment_scan_options": ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)}
 
 
 def _load_folder(path: str, source: DataSource, reader: str | None, key: str) -> Dataset:
@@ -167,10 +178,13 @@ def _load_folder(path: str, source: DataSource, reader: str | None, key: str) ->
         files = sorted(str(file) for ending in endings for file in Path(path).rglob(f"*.{ending}*"))
         if not files:
             raise RunError(f"the folder {path} holds no {reader} file", hint=f"set {key}.path or {key}.format")
+        options = _options(reader, files)
         return _guarded(
-            lambda: load_dataset(reader, data_files={"rows": files}, split="rows"), path, f"as {reader}", key
+            lambda: load_dataset(reader, data_files={"rows": files}, split="rows", **options), path, f"as {reader}", key
         )
-    found = _guarded(lambda: load_dataset(path, source.subset), path, "as a folder of data files", key)
+    found_endings = {file.suffix for file in Path(path).rglob("*") if file.suffix.removeprefix(".") in ENDINGS}
+    options = _options("parquet" if found_endings == {".parquet"} else None, [])
+    found = _guarded(lambda: load_dataset(path, source.subset, **options), path, "as a folder of data files", key)
     return _choose_split(found, source, key)
 
 

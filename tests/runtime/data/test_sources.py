@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -159,3 +162,51 @@ def test_a_line_that_is_not_json_is_named_however_far_down(tmp_path: Path) -> No
     path.write_text("\n".join([good] * 20_000 + ['{"prompt": oops}']))
     with pytest.raises(RunError, match=rf"line 20001 of {path} is not JSON"):
         load_source(DataSource(path=str(path)), key="data.train[0]")
+
+
+MEASURE = """
+import os, sys, threading, time
+import pyarrow as pa, pyarrow.parquet as pq
+import datasets
+from rlctl.config.sections.data import DataSource
+from rlctl.runtime.data.sources import load_source
+
+def anonymous():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) / 1024
+
+path, groups, rows = sys.argv[1], 36, 1500
+pq.write_table(pa.table({"prompt": ["x"]}), path + ".small.parquet")
+load_source(DataSource(path=path + ".small.parquet"), key="k")  # what the libraries load the first time is not counted
+with pq.ParquetWriter(path, pa.schema([("prompt", pa.string())])) as writer:
+    for _ in range(groups):
+        writer.write_table(pa.table({"prompt": [os.urandom(2000).hex() for _ in range(rows)]}), row_group_size=rows)
+whole = groups * rows * 4000 / 2**20
+pa.default_memory_pool().release_unused()
+before, peak, done = anonymous(), 0.0, False
+
+def watch():
+    global peak
+    while not done:
+        peak = max(peak, anonymous())
+        time.sleep(0.005)
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+opened = load_source(DataSource(path=path), key="k")
+assert sum(len(opened[row]["prompt"]) for row in range(0, opened.num_rows, 7)) > 0
+done = True
+watcher.join()
+print(whole, peak - before)
+"""
+
+
+def test_a_parquet_file_is_not_read_whole(tmp_path: Path) -> None:
+    """36 row groups, 206 MiB as text: what the process holds of its own grows by a part of that."""
+    environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "rows.parquet")]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    whole, grown = map(float, told.split()[-2:])
+    assert whole > 200
+    assert grown < 0.75 * whole, f"{grown:.0f} of {whole:.0f} MiB"
