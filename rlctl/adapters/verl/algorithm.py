@@ -251,6 +251,7 @@ def _read_modern(view: Reading) -> Iterator[Flow]:
 
     yield Flow(view.to(f"{C}.weight"), view.get(f"{C}.rollout_is") or "none", used("rollout_is"))
     threshold = view.get(f"{C}.rollout_is_threshold")
+    threshold = 2.0 if threshold is None and not view.get(f"{C}.rollout_is") else threshold
     low, _, high = str(threshold).rpartition("_")
     try:
         yield Flow(view.to(f"{C}.weight_upper"), float(high), used("rollout_is_threshold"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl import arithmetic
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, When, Writing
 from rlctl.adapters.values import rows
+from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.parts import interval, micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.documents.paths import KeyPath
@@ -50,7 +51,16 @@ def _write_critic_warmup(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("trainer.critic_warmup"), steps + 1 if steps else 0, used, "derived" if steps else "mapped")
 
 
+def _read_prompts(view: Reading) -> Iterator[Flow]:
+    if asynchronous.is_fully(view):
+        yield from asynchronous.read_prompts(view)
+    else:
+        yield from PROMPTS.read(view)
+
+
 def _read_total(view: Reading) -> Iterator[Flow]:
+    if asynchronous.is_fully(view):
+        yield from asynchronous.read_total(view)
     used = (view.path("trainer.total_training_steps"),)
     yield Flow(view.to("schedule.total_steps"), view.get("trainer.total_training_steps"), used, same=True)
 
@@ -102,8 +112,8 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
 
 
 def _read_epochs(view: Reading) -> Iterator[Flow]:
-    epochs, steps = view.get("trainer.total_epochs"), view.get("trainer.total_training_steps")
-    used = (view.path("trainer.total_epochs"),)
+    key = asynchronous.EPOCHS if view.written(asynchronous.EPOCHS) else "trainer.total_epochs"
+    epochs, steps, used = view.get(key), view.get("trainer.total_training_steps"), (view.path(key),)
     if isinstance(epochs, int) and isinstance(steps, int) and epochs >= steps:
         yield Flow(view.to("schedule.total_epochs"), None, used, "mapped", "the steps come first")
     else:
@@ -111,7 +121,7 @@ def _read_epochs(view: Reading) -> Iterator[Flow]:
 
 
 def _read_rest(view: Reading) -> Iterator[Flow]:
-    yield Flow(view.to("data.last_batch"), "drop", ())
+    yield Flow(view.to("data.last_batch"), "carry" if asynchronous.is_fully(view) else "drop", ())
 
 
 def _write_rest(view: Writing) -> Iterator[Out]:
@@ -132,14 +142,14 @@ def total_rules(default_epochs: int) -> list[Rule]:
     return [
         Code(
             "total steps",
-            (K("trainer.total_training_steps", None),),
+            (K("trainer.total_training_steps", None), K(asynchronous.SAMPLES, ABSENT)),
             ("schedule.total_steps", "schedule.total_optimizer_steps"),
             _read_total,
             _write_total,
         ),
         Code(
             "total epochs",
-            (K("trainer.total_epochs", default_epochs),),
+            (K("trainer.total_epochs", default_epochs), K(asynchronous.EPOCHS, ABSENT)),
             ("schedule.total_epochs",),
             _read_epochs,
             _write_epochs,
@@ -172,8 +182,10 @@ def log_prob_micro(prefix: str, to: str, role: Role) -> Code:
     )
 
 
+PROMPTS = Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True)
 RULES: list[Rule] = [
-    Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True),
+    *asynchronous.RULES,
+    Code("prompts", (*PROMPTS.keys, *asynchronous.PROMPTS), PROMPTS.canonical, _read_prompts, PROMPTS.write),
     Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
     Code(
         "mini-batch",
@@ -203,6 +215,11 @@ RULES: list[Rule] = [
         _write_critic_warmup,
         "critic_warmup - 1, counted from 1",
     ),
-    Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None, since="0.9"),
+    When(
+        (Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None, since="0.9"),),
+        lambda view: not asynchronous.is_fully(view),
+        lambda view: True,
+        "prompts are drawn one by one",
+    ),
     Key("data.val_batch_size", "data.evaluation_batch_prompts", None),
 ]

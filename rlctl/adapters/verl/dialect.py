@@ -76,7 +76,7 @@ class Verl(Dialect):
 
     def _as_key(self, override: Override) -> Override:
         if override.package is not None:
-            key = f"{override.key}@{override.package}"
+            key = f"{override.key}@{override.package.rpartition('.')[2]}"
             return replace(override, key=key, path=(key,), package=None)
         if override.key in GROUPS and isinstance(override.value, str):
             return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))

@@ -175,6 +175,35 @@ CARRIED = [
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
     *carried("one of verl's trainers", "async_training.**", "rollout.**", free=True),
 ]
+RECIPES = [
+    *carried(
+        "a setting of one of verl's recipes",
+        *(f"data.{name}" for name in ("accuracy_lower_bound", "accuracy_upper_bound", "filter_accuracy")),
+        *("data.filter_truncate", "data.oversample_factor", "algorithm.reward_dpo_coef", "algorithm.reward_gt_coef"),
+        *("algorithm.sppo_eta", "trainer.log_freq", "trainer.ref_update_freq", f"{A}.dpo_beta", f"{A}.sppo_eta"),
+        *("reward_model.model.**", "reward_model.reward_kwargs.**", "env.**", f"{A}.sac.**", f"{A}.dtype"),
+        *(f"{A}.replay_pool_{name}" for name in ("capacity", "save_dir", "save_interval")),
+        *(f"{A}.{name}" for name in ("critic_warmup_steps", "num_images_in_input", "traj_mini_batch_size")),
+        "actor_rollout_ref.ref.dtype",
+        free=True,
+    ),
+    *carried(
+        "settings of an engine that another package brings",
+        *(f"engine.{name}" for name in ("tp", "pp", "vpp", "ep", "cp", "etp", "attention_backend_override")),
+        *("engine.impl_cfg.**", "actor_rollout_ref.ref.engine.**", "critic.engine.**"),
+        free=True,
+    ),
+    *carried(
+        "engine details",
+        *(f"{R}.{name}" for name in ("moe_tensor_parallel_size", "trust_remote_code", "single_turn_response_length")),
+        *(f"{R}.{name}" for name in ("enable_sleep_mode", "standalone_gpu_memory_utilization", "sglang_rollout_mode")),
+        *(f"{R}.server.**", f"{M}.lora.fully_sharded_loras", "trainer.worker_env.**"),
+        free=True,
+    ),
+    *carried("the reference's own model", "actor_rollout_ref.ref.model.override_config.**", free=True),
+    *dead("verl never reads it", f"{M}.torch_dtype", f"{M}.enable_activation_offloading"),
+    *dead("verl never reads it", f"{A}.fsdp_config.grad_offload", "reward.overlong_buffer.**"),
+]
 UNSUPPORTED = [
     *unsupported(
         "whether a checkpoint that lacks weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
@@ -191,7 +220,7 @@ UNSUPPORTED = [
         "a script of verl's: give the composed config instead", "--config-name", "--config-path", "--config-dir"
     ),
 ]
-NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED)
+NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)
 
 
 @dataclass(frozen=True)

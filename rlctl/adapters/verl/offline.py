@@ -111,6 +111,7 @@ GENERATION: list[Rule] = [
     Key("data.batch_size", "batch.prompts_per_step", 128, always=True),
     Key("model.path", "model.path", ABSENT, always=True),
     Key("model.external_lib", "model.import_modules", None, Listed(single=True)),
+    Key("model.trust_remote_code", "model.trust_remote_code", False),
     Chosen("rollout.name", "rollout.engine", ENGINES, "vllm", unwritten=("auto",), missing="verl has no engine {}"),
     Key("rollout.prompt_length", "data.max_prompt_tokens", 1536),
     Key("rollout.response_length", "rollout.max_response_tokens", 512),

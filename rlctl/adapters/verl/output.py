@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.rules import ABSENT, SAME, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
 from rlctl.adapters.values import Listed, Names
 from rlctl.adapters.verl.parts import interval
 
@@ -198,14 +198,15 @@ RULES: list[Rule] = [
     Key("global_profiler.profile_continuous_steps", "profiling.continuous", False, since="0.6"),
     Key("global_profiler.save_path", "profiling.folder", ABSENT, since="0.6"),
     *[
-        Key(f"actor_rollout_ref.{role}.profiler.{name}", f"profiling.roles.{canonical}.{name}", ABSENT, since="0.6")
+        Key(
+            f"actor_rollout_ref.{role}.profiler.{name}",
+            f"profiling.roles.{canonical}.{field}",
+            ABSENT,
+            Listed(empty=[]) if name == "ranks" else SAME,
+            since="0.6",
+        )
         for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
-        for name in ("enable", "all_ranks", "ranks")
-        if name != "enable"
-    ],
-    *[
-        Key(f"actor_rollout_ref.{role}.profiler.enable", f"profiling.roles.{canonical}.enabled", ABSENT, since="0.6")
-        for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
+        for name, field in (("enable", "enabled"), ("all_ranks", "all_ranks"), ("ranks", "ranks"))
     ],
     *[
         Tree(f"actor_rollout_ref.{role}.profiler.tool_config", f"profiling.roles.{canonical}.args", since="0.6")

@@ -77,7 +77,7 @@ def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "
             return
         name, own = _raw(engine)
         used = tuple(view.to(f"{to}.{field}") for field in ("name", "source", "kind") if field in engine)
-        if also != ("model_engine",) or not _chosen_for_all(view):
+        if "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
             yield Flow(view.path(key), name, used, "mapped" if own else "derived")
         elif claims:
             yield Flow(view.path("model_engine"), name, used)

@@ -84,12 +84,19 @@ def role_default(role: Role) -> Any:
 def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:
     """The engine a text asks for: a config group chosen beside, or ``strategy``."""
     group = next((name for name in groups if view.written(name)), "")
-    kind = str(view.get(group) if group else view.get(key, "fsdp"))
+    kind = str(view.get(group) if group else view.get(key, "fsdp")).removesuffix("_actor")
     kind = {"dp": "fsdp"}.get(kind, kind)
     return str(view.get(key)) if kind == "fsdp" and group and view.written(key) else kind
 
 
-ENGINE_NAMES = {"fsdp2": "FSDP", "megatron": "Megatron", "veomni": "VeOmni", "torchtitan": "TorchTitan"}
+ENGINE_NAMES = {
+    "fsdp2": "FSDP",
+    "megatron": "Megatron",
+    "veomni": "VeOmni",
+    "torchtitan": "TorchTitan",
+    "mindspeed": "MindSpeed",
+    "mlite": "Megatron Lite",
+}
 
 
 def under(engine: str, role: Role, *rules: Rule) -> When:
@@ -114,6 +121,7 @@ ACTOR = Role(
     "train.engine",
     f"{_ACTOR}.megatron.context_parallel_size",
     (f"{_ACTOR}.ulysses_sequence_parallel_size", f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size"),
+    ("actor@actor", "model_engine"),
 )
 REFERENCE = Role(
     f"{_REF}.strategy",

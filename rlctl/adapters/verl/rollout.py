@@ -23,6 +23,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly
+from rlctl.adapters.verl import asynchronous
 
 R = "actor_rollout_ref.rollout"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
@@ -79,6 +80,9 @@ def _write_args(view: Writing) -> Iterator[Out]:
 
 
 def _read_placement(view: Reading) -> Iterator[Flow]:
+    if asynchronous.is_beside(view):
+        yield from asynchronous.read_sync(view)
+        return
     mode = view.get("trainer.v1.trainer_mode", "sync")
     used = (view.path("trainer.v1.trainer_mode"),)
     nodes, each = view.get(f"{R}.nnodes"), view.get(f"{R}.n_gpus_per_node")
@@ -113,6 +117,9 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
 
 
 def _read_devices(view: Reading) -> Iterator[Flow]:
+    if asynchronous.is_beside(view):
+        yield from asynchronous.read_devices(view)
+        return
     used = (view.path("trainer.nnodes"), view.path("trainer.n_gpus_per_node"))
     nodes, each = view.get("trainer.nnodes"), view.get("trainer.n_gpus_per_node")
     extra = view.get(f"{R}.nnodes")
@@ -427,7 +434,7 @@ RULES: list[Rule] = [
     Key("trainer.validation_data_dir", "rollout.evaluation_folder", None, since="0.4"),
     Code(
         "devices",
-        (K("trainer.nnodes", 1), K("trainer.n_gpus_per_node", 8)),
+        (K("trainer.nnodes", 1), K("trainer.n_gpus_per_node", 8), *asynchronous.PLACES),
         ("placement.nodes", "placement.devices_per_node"),
         _read_devices,
         _write_devices,
@@ -442,6 +449,7 @@ RULES: list[Rule] = [
             K("trainer.v1.separate_async.num_warmup_batches", 1, "0.9"),
             K("trainer.v1.colocate_async.num_warmup_batches", 1, "0.9"),
             K("trainer.v1.sampler.max_off_policy_threshold", 8, "0.9"),
+            *asynchronous.PACE,
         ),
         (
             "placement.layout",

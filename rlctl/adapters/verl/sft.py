@@ -118,7 +118,7 @@ ENGINE: list[Rule] = [
     Tree("model.mtp", "model.multi_token_prediction", default=None),
     *memory("model", "train", padding=By({"0.6": False, "0.7": True})),
     strategy("engine", "train.engine", also=SFT.groups),
-    *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], block="engine")[:2],
+    *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], megatron_block="engine")[:2],
     under("fsdp2", SFT, *precision("engine", "train")),
     under("megatron", SFT, Key("engine.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG)),
     Key("engine.use_torch_compile", "train.compile", True),

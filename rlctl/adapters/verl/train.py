@@ -135,12 +135,16 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     ]
 
 
-def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", block: str = "") -> list[Rule]:
+BLOCKS = {"veomni": "veomni", "torchtitan": "torchtitan", "mindspeed": "mindspeed", "mlite": "engine"}
+"""Blocks of engines that rlctl only translates."""
+
+
+def engines(prefix: str, role: Role, sharded: list[Rule], *, like: str = "", megatron_block: str = "") -> list[Rule]:
     """The blocks of the engines; those of an engine that is not chosen are dead."""
     return [
         under("fsdp2", role, *sharded),
-        under("megatron", role, *megatron(block or f"{prefix}.megatron", role.to, like)),
-        *[under(name, role, Tree(f"{prefix}.{name}", f"{role.to}.args")) for name in ("veomni", "torchtitan")],
+        under("megatron", role, *megatron(megatron_block or f"{prefix}.megatron", role.to, like)),
+        *[under(name, role, Tree(f"{prefix}.{block}", f"{role.to}.args")) for name, block in BLOCKS.items()],
     ]
 
 
@@ -155,7 +159,7 @@ POLICY: list[Rule] = [
     Dropped("model.tinker", "Tinker is Trinity's", None),
     Dropped("model.modality", "verl goes by the model"),
     Dropped("model.freeze", "verl freezes only vision towers and routers"),
-    strategy(A, "train.engine", also=("model_engine",)),
+    strategy(A, "train.engine", also=ACTOR.groups),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
     under("fsdp2", ACTOR, *precision(f"{A}.fsdp_config", "train")),
     under(

@@ -1,0 +1,71 @@
+"""verl's trainers that roll out beside training, whose numbers stand elsewhere than the usual one's."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlctl import arithmetic
+from rlctl.report import Bucket
+
+from .test_verl import A, bucket, read, written
+
+FULLY = [
+    "data.train_batch_size=0",
+    "data.gen_batch_size=1",
+    f"{A}.ppo_mini_batch_size=32",
+    "actor_rollout_ref.rollout.n=16",
+    "trainer.nnodes=1",
+    "trainer.n_gpus_per_node=4",
+    "rollout.nnodes=1",
+    "rollout.n_gpus_per_node=12",
+    "rollout.total_rollout_steps=51200",
+    "async_training.require_batches=4",
+    "async_training.trigger_parameter_sync_step=4",
+    "async_training.staleness_threshold=0.5",
+]
+
+
+def test_a_step_is_what_is_trained_on_before_the_weights_go_over() -> None:
+    """32 prompts a mini-batch, 4 of them at once, 4 times before a synchronisation: 512 prompts and 16 optimizer steps."""
+    loaded, report = read(*FULLY)
+    config = loaded.config
+    assert config.batch.prompts_per_step == 512
+    assert arithmetic.optimizer_steps_per_step(config) == 16
+    assert config.schedule.total_steps == 100
+    assert (config.sync.ahead, config.sync.max_staleness, config.sync.in_flight) == (0.5, 1, "continue")
+    assert config.algorithm.old_log_probs == "rollout"
+    assert [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN] == []
+
+
+def test_devices_of_rollout_stand_beside_those_of_training() -> None:
+    config = read(*FULLY)[0].config
+    assert (arithmetic.devices(config), arithmetic.rollout_devices(config)) == (16, 12)
+    assert arithmetic.train_devices(config) == 4
+
+
+def test_one_step_off_is_a_step_ahead_on_devices_of_its_own() -> None:
+    config = read("trainer.n_gpus_per_node=6", "rollout.nnodes=1", "rollout.n_gpus_per_node=2")[0].config
+    assert (config.placement.layout, config.placement.devices_per_node, config.sync.ahead) == ("split", 8, 1.0)
+
+
+def test_the_newest_release_has_it_in_its_usual_trainer() -> None:
+    nodes = ["trainer.n_gpus_per_node=8", "rollout.n_gpus_per_node=8"]
+    values, _ = written(*read(*FULLY, *nodes), "verl@0.9")
+    assert values["data"]["train_batch_size"] == 512
+    assert values["trainer"]["v1"]["trainer_mode"] == "separate_async"
+    assert values["trainer"]["v1"]["separate_async"]["parameter_sync_step"] == 16
+
+
+@pytest.mark.parametrize("own", ["true", "false"])
+def test_a_written_bypass_decides_whose_log_probs_are_taken(own: str) -> None:
+    bypass = f"algorithm.rollout_correction.bypass_mode={own}"
+    loaded, report = read(*FULLY, bypass, "async_training.use_rollout_log_probs=true")
+    assert loaded.config.algorithm.old_log_probs == ("rollout" if own == "true" else "recompute")
+    assert bucket(report, "async_training.use_rollout_log_probs") is Bucket.DEAD
+
+
+def test_an_engine_of_another_package_is_known_by_its_group() -> None:
+    loaded, report = read("actor@actor_rollout_ref.actor=mlite_actor", f"{A}.engine.tp=2", f"{A}.engine.impl_cfg.x=1")
+    assert loaded.config.train.engine.choice == "other"
+    assert loaded.config.train.engine.kind == "mlite"  # type: ignore[union-attr]
+    assert [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN] == []
