@@ -41,6 +41,14 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem(
             "critic-unused", ("critic",), f"{name} asks no critic", "remove critic, or set algorithm.advantage to gae"
         )
+    steps = config.schedule.critic_warmup_steps
+    if steps and not arithmetic.needs_critic(config):
+        yield Problem(
+            "warmup-without-critic",
+            ("schedule", "critic_warmup_steps"),
+            f"the first {steps} steps train the critic only, and {name} asks no critic: they train nothing",
+            "set schedule.critic_warmup_steps to 0",
+        )
 
 
 def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -75,6 +75,7 @@ CODES: Mapping[str, Code] = {
     "group-of-one": Code(_W, "A baseline of the group, in groups of one response."),
     "gae-without-critic": Code(_E, "gae needs a critic, and there is none."),
     "critic-unused": Code(_W, "There is a critic that nothing asks."),
+    "warmup-without-critic": Code(_W, "Steps in which only the critic is trained, and there is none."),
     "kl-off": Code(_W, "A KL with coefficient 0 measures nothing, and no reference is made."),
     "reference-unused": Code(_W, "A reference model is configured that nothing is measured against."),
     "greedy-training": Code(

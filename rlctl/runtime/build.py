@@ -45,7 +45,7 @@ from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.preflight import check_section, check_training
 from rlctl.runtime.value_model import ValueModel
-from rlctl.runtime.workers.critic import Critic, check_critic, section_of
+from rlctl.runtime.workers.critic import Critic, check_critic, section_of, told_of_critic
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker, scorer_of
 from rlctl.runtime.workers.reward_model import RewardModels
@@ -96,7 +96,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if plan.role("policy"):
         check_training(config, total_ticks=total_ticks(config, plan, clock))
     if plan.role("critic"):
-        check_section(section_of(config), total_ticks=critic_ticks(config, clock))
+        with told_of_critic():
+            check_section(section_of(config), total_ticks=critic_ticks(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)

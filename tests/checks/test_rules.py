@@ -147,6 +147,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("gae-without-critic", {"algorithm": {"advantage": "gae"}}, "algorithm.advantage", "critic is null"),
     ("critic-unused", {"critic": {}}, "critic", "grpo asks no critic"),
     (
+        "warmup-without-critic",
+        {"schedule": {"critic_warmup_steps": 5}},
+        "schedule.critic_warmup_steps",
+        "first 5 steps train the critic only",
+    ),
+    (
         "kl-off",
         {"algorithm": {"kl_in_loss": {"coefficient": 0.0}}},
         "algorithm.kl_in_loss.coefficient",

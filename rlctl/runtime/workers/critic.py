@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -13,7 +15,7 @@ from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.config.sections.train import Fsdp2
-from rlctl.errors import PlanError
+from rlctl.errors import PlanError, RunError
 from rlctl.runtime.model_config import import_modules
 from rlctl.runtime.train.distributed import Device, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
@@ -125,11 +127,30 @@ def make_critic_engine(config: Config, model_path: str, device: Device, total_ti
     if not isinstance(section.engine, Fsdp2):
         raise PlanError(f"critic.engine {section.engine.choice} is not part of this version; expected fsdp2")
     own = section.model or dataclasses.replace(config.model, lora=None, freeze=())
-    return FsdpEngine(
-        dataclasses.replace(own, path=model_path),
-        section,
-        role="critic",
-        seed=config.run.seed if section.seed is None else section.seed,
-        total_ticks=total_ticks,
-        device=device,
-    )
+    with told_of_critic():
+        return FsdpEngine(
+            dataclasses.replace(own, path=model_path),
+            section,
+            role="critic",
+            seed=config.run.seed if section.seed is None else section.seed,
+            total_ticks=total_ticks,
+            device=device,
+        )
+
+
+@contextmanager
+def told_of_critic() -> Iterator[None]:
+    """What the engine says of ``train`` and ``model``, the policy's sections, is told of the critic's.
+
+    Raises:
+        PlanError, RunError: with the critic's keys.
+    """
+    try:
+        yield
+    except (PlanError, RunError) as error:
+        message, hint = (re.sub(r"\b(train|model)\.", _key_of_critic, text) for text in (error.message, error.hint))
+        raise type(error)(message, hint=hint) from error
+
+
+def _key_of_critic(found: re.Match[str]) -> str:
+    return {"train.": "critic.", "model.": "critic.model."}[found[0]]

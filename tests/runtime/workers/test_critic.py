@@ -16,7 +16,7 @@ from rlctl.config import Config, config_from
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
-from rlctl.runtime.workers.critic import check_critic
+from rlctl.runtime.workers.critic import check_critic, told_of_critic
 from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share
 from tests.runtime.train.processes import Workers
@@ -161,3 +161,9 @@ def test_a_critic_that_cannot_be_is_refused() -> None:
     with pytest.raises(PlanError, match="keep_last_critic is 3"):
         check_critic(kept)
     check_critic(make_config())
+    with (
+        pytest.raises(PlanError, match=r"critic\.engine\.shard is 3 .* critic\.model\.freeze") as refused,
+        told_of_critic(),
+    ):
+        raise PlanError("train.engine.shard is 3 and model.freeze", hint="set train.engine.shard to 1")
+    assert refused.value.hint == "set critic.engine.shard to 1"
