@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.config.sections.model import Model
 from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.data.hub import hub_access
+from rlctl.runtime.model_config import import_modules
 
 
 def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
@@ -18,7 +19,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
         trust_remote_code: also run code that comes with it (``data.trust_remote_code``).
 
     Raises:
-        RunError: there is no tokenizer, or no file with the chat template.
+        RunError: there is no tokenizer, no file with the chat template, or no module of ``model.import_modules``.
         MissingDependency: the tokenizer's code wants a package that is not there.
     """
     from transformers import AutoTokenizer
@@ -29,6 +30,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
         raise RunError("model.path is empty, so there is no tokenizer", hint="set model.path or model.tokenizer")
     if Path(name).is_absolute() and not Path(name).exists():
         raise RunError(f"{key} is {name}, and there is no such folder")
+    import_modules(model)
     runs_code = model.trust_remote_code or trust_remote_code
     with hub_access(needed=runs_code or not Path(name).is_dir()) as online:
         try:
