@@ -8,8 +8,22 @@ from typing import Any
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import REWARD_FIELDS, NullReads
 
-NEW, OLD = "reward", ""
-OVERLONG_MANAGERS = ("dapo",)
+CODE = ("codecontests", "apps", "codeforces", "taco")
+"""Data sources whose programs verl's default runs in the sandbox."""
+OTHERS = (
+    *(
+        "openai/gsm8k",
+        "lighteval/MATH",
+        "DigitalLearningGmbH/MATH-lighteval",
+        "HuggingFaceH4/MATH-500",
+        "math_dapo",
+        "math",
+    ),
+    *("math_dapo_reasoning", "aime*", "numina_*", "hiyouga/geometry3k", "searchR1_*"),
+)
+"""Those that it scores by rules."""
+MODEL_NAME, SANDBOX_NAME = "reward_model", "code"
+"""Names of rewards that stand beside another."""
 
 
 def _roots(view: Reading) -> tuple[str, str, str]:
@@ -20,22 +34,28 @@ def _roots(view: Reading) -> tuple[str, str, str]:
 
 
 def _read(view: Reading) -> Iterator[Flow]:
-    function, model, sandbox = _roots(view)
-    index = 0
-    if view.get(f"{function}.path"):
-        yield from _read_function(view, function, index)
-        index += 1
-    if view.get(f"{model}.enable"):
-        yield from _read_model(view, model, index)
-        index += 1
-    if view.get(f"{sandbox}.url"):
-        yield from _read_sandbox(view, sandbox, index)
-        index += 1
-    if not view.get(f"{function}.path") and not view.get(f"{model}.enable") and not view.get(f"{sandbox}.url"):
-        used = (view.path(f"{function}.path"),)
-        yield Flow(("rewards", 0, "type"), "rule", used, "mapped", "verl's default scores by data source")
-        yield Flow(("rewards", 0, "rule"), "auto", ())
-    yield from _unused(view, (function, model, sandbox))
+    """A function goes over a reward model since 0.7, and a reward model over a function before; both go over the default."""
+    function, model, sandbox = roots = _roots(view)
+    by_model = bool(view.get(f"{model}.enable"))
+    by_function = bool(view.get(f"{function}.path")) and not (by_model and view.version < (0, 7))
+    by_sandbox = bool(view.get(f"{sandbox}.url")) and not by_function and not by_model
+    if by_function:
+        yield from _read_function(view, function, 0)
+    if by_model:
+        yield from _read_model(view, model, int(by_function))
+    if by_function and by_model:
+        note = (
+            "verl takes the function's score alone: the model is there for the function to ask, over a router of verl's"
+        )
+        yield Flow(("rewards", 1, "weight"), 0.0, (view.path(f"{model}.enable"),), "derived", note)
+        yield Flow(("rewards", 1, "name"), MODEL_NAME, ())
+    if by_sandbox:
+        yield from _read_sandbox(view, sandbox)
+    if not by_function and not by_model:
+        index, used = int(by_sandbox), (view.path(f"{function}.path"),)
+        yield Flow(("rewards", index, "type"), "rule", used, "mapped", "verl's default scores by data source")
+        yield Flow(("rewards", index, "rule"), "auto", ())
+    yield from _unused(view, roots, (by_function, by_model, by_sandbox))
 
 
 def _read_function(view: Reading, root: str, index: int) -> Iterator[Flow]:
@@ -57,7 +77,8 @@ def _read_model(view: Reading, root: str, index: int) -> Iterator[Flow]:
     if view.version < (0, 8):
         tokenizer = f"{root}.model.input_tokenizer"
         if view.written(tokenizer):
-            yield Flow((*to, "tokenizer"), view.get(tokenizer), (view.path(tokenizer),), same=True)
+            note = "the policy's, by which responses are decoded; the model reads them with its own, as here"
+            yield Flow((), None, (view.path(tokenizer),), "mapped", note)
         yield Flow((*to, "max_tokens"), view.get(f"{root}.max_length"), (view.path(f"{root}.max_length"),), same=True)
         size = view.get(f"{root}.micro_batch_size_per_gpu")
         if isinstance(size, int):
@@ -89,19 +110,30 @@ OWN_FIELDS = [
 ]
 
 
-def _read_sandbox(view: Reading, root: str, index: int) -> Iterator[Flow]:
-    to = ("rewards", index)
-    yield Flow((*to, "type"), "sandbox", (view.path(f"{root}.url"),))
+def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
+    """The sandbox scores programs, rules score the rest: verl's default goes by data source."""
+    to, used = ("rewards", 0), (view.path(f"{root}.url"),)
+    yield Flow((*to, "type"), "sandbox", used)
+    yield Flow((*to, "name"), SANDBOX_NAME, ())
+    yield Flow((*to, "applies_to"), list(CODE), used, "derived", "the data sources of programs")
+    yield Flow((*to, "continuous"), True, used, "derived", "verl scores the share of passed cases among the first 10")
+    yield Flow(("rewards", 1, "applies_to"), list(OTHERS), used, "derived", "what verl scores by rules")
     for name in ("url", "max_concurrent", "memory_limit_mb"):
         if view.get(f"{root}.{name}") is not None:
             yield Flow((*to, name), view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),), same=True)
 
 
-def _unused(view: Reading, live: tuple[str, str, str]) -> Iterator[Flow]:
-    """The settings of what is switched off, and roots that this version no longer reads."""
-    function, model, sandbox = live
-    for root, on in ((model, f"{model}.enable"), (sandbox, f"{sandbox}.url"), (function, f"{function}.path")):
-        if not view.get(on) and view.written(root):
+def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, bool]) -> Iterator[Flow]:
+    """The settings of what does not score, and roots that this version no longer reads."""
+    function, model, sandbox = roots
+    by_function, by_model, by_sandbox = used
+    deciding = "the function scores alone" if by_function else "the reward model scores alone"
+    for root, on, live in (
+        (model, f"{model}.enable", by_model),
+        (sandbox, f"{sandbox}.url", by_sandbox),
+        (function, f"{function}.path", by_function),
+    ):
+        if not live and view.written(root):
             inside = view.get(root)
             places = [(*view.path(root), name) for name in inside] if isinstance(inside, dict) else [view.path(root)]
             other = [
@@ -121,7 +153,7 @@ def _unused(view: Reading, live: tuple[str, str, str]) -> Iterator[Flow]:
                 )
             ]
             if other:
-                yield Flow((), None, tuple(other), "dead", f"'{on}' is off")
+                yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else f"'{on}' is off")
     if view.version >= (0, 8):
         reason = "verl accepts this root since 0.8 and no longer reads it: write it under 'reward'"
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion"):
@@ -132,36 +164,62 @@ def _unused(view: Reading, live: tuple[str, str, str]) -> Iterator[Flow]:
 
 
 def _write(view: Writing) -> Iterator[Out]:
-    new = view.version >= (0, 8)
-    prefix = "reward." if new else ""
-    seen: set[str] = set()
-    for index, reward in enumerate(view.get("rewards")):
-        place = ("rewards", index)
-        kind = reward["type"]
-        if kind in seen:
-            yield Lost((place,), f"verl takes one {kind} reward")
-            continue
-        seen.add(kind)
-        yield from _common(reward, place)
-        if kind == "rule":
-            yield from _write_rule(reward, place)
-        elif kind == "function":
-            yield from _write_function(view, f"{prefix}custom_reward_function", reward, place)
-        elif kind == "model":
-            yield from _write_model(view, f"{prefix}reward_model", reward, place, new)
-        elif kind == "sandbox":
-            root = f"{prefix}sandbox_fusion" if new else "reward_model.sandbox_fusion"
-            for name in ("url", "max_concurrent", "memory_limit_mb"):
-                yield Flow(
-                    view.path(f"{root}.{name}"),
-                    reward[name],
-                    ((*place, name), (*place, "type"))[: 2 if name == "url" else 1],
-                    same=name != "url",
-                )
+    rewards = view.get("rewards")
+    chosen = _deciding([reward["type"] for reward in rewards])
+    for index, reward in enumerate(rewards):
+        place, kind = ("rewards", index), reward["type"]
+        if index in chosen:
+            yield from _write_one(view, reward, place)
+        elif kind == "model" and not reward["weight"] and view.version >= (0, 7):
+            yield from _write_one(view, {**reward, "weight": 1.0}, place)
+        elif kind in ("function", "model", "sandbox", "rule"):
+            yield Lost(
+                (place,), "verl adds no rewards up: one function, one model, or its default by data source scores"
+            )
         else:
             yield Lost((place, (*place, "type")), f"verl has no {kind} reward; write a function for it")
-    if not view.get("rewards"):
+    if not rewards:
         yield Lost((("rewards",),), "verl always scores; its default goes by data source")
+
+
+def _deciding(kinds: list[str]) -> set[int]:
+    """The rewards that score in verl: a function, else a model, else the sandbox and the default's rules beside it."""
+    for wanted in (("function",), ("model",), ("sandbox", "rule")):
+        if any(kind in wanted for kind in kinds):
+            return {kinds.index(kind) for kind in wanted if kind in kinds}
+    return set()
+
+
+def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
+    new, kind = view.version >= (0, 8), reward["type"]
+    prefix = "reward." if new else ""
+    shared = {"sandbox": list(CODE), "rule": list(OTHERS)}.get(kind)
+    if shared is not None and list(reward["applies_to"] or ()) == shared:
+        yield Flow((), None, ((*place, "applies_to"),), "mapped", "the data sources that verl scores so")
+        reward = {**reward, "applies_to": None}
+    yield from _common(reward, place)
+    if kind == "rule":
+        yield from _write_rule(reward, place)
+    elif kind == "function":
+        yield from _write_function(view, f"{prefix}custom_reward_function", reward, place)
+    elif kind == "model":
+        yield from _write_model(view, f"{prefix}reward_model", reward, place, new)
+    else:
+        yield from _write_sandbox(
+            view, f"{prefix}sandbox_fusion" if new else "reward_model.sandbox_fusion", reward, place
+        )
+
+
+def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
+    for name in ("url", "max_concurrent", "memory_limit_mb"):
+        used = ((*place, name), (*place, "type"))[: 2 if name == "url" else 1]
+        yield Flow(view.path(f"{root}.{name}"), reward[name], used, same=name != "url")
+    if reward["continuous"]:
+        yield Flow((), None, ((*place, "continuous"),), "mapped", "verl scores the share of the first 10 cases")
+    else:
+        yield Lost(
+            ((*place, "continuous"),), "verl scores the share of passed cases among the first 10, not all or nothing"
+        )
 
 
 def _common(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
@@ -206,7 +264,6 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
     for name, value in reward["overrides"].items():
         yield Flow((*view.path(root), name), value, ((*place, "overrides"),))
     old = {
-        "tokenizer": "model.input_tokenizer",
         "max_tokens": "max_length",
         "micro_per_replica": "micro_batch_size_per_gpu",
         "trust_remote_code": "model.trust_remote_code",
@@ -217,8 +274,9 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
             yield Flow(view.path(f"{root}.{key}"), reward[name], ((*place, name),), same=True)
         elif reward[name] != usual:
             yield Lost(((*place, name),), "the reward model is an engine since verl 0.8")
-    if reward["chat_template"]:
-        yield Lost(((*place, "chat_template"),), "verl takes the template of the reward model's tokenizer")
+    for name in ("tokenizer", "chat_template"):
+        if reward[name]:
+            yield Lost(((*place, name),), "verl takes the reward model's own tokenizer, with its template")
 
 
 OWN = (

@@ -16,7 +16,7 @@ class Reward(Choice, tag="type"):
     weight: float = 1.0
     """Multiplies the score. Raised, it counts more among the others."""
     applies_to: tuple[str, ...] | None = None
-    """Data sources or tags it scores; null scores all."""
+    """Data sources or tags it scores, a ``*`` standing for any text; null scores all."""
     timeout: Seconds = 30.0
     """A call that takes longer counts as failed: of a function or rule, or one request to a judge or sandbox."""
     workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1

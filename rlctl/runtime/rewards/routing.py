@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from rlctl.config.sections.rewards import Reward
 from rlctl.errors import RunError, nearest
@@ -53,8 +55,8 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
                 hint=f"{nearest(named, names)} set data.train[].reward".strip(),
             )
         return found
-    labels = {prompt.source, str(prompt.extra.get("tag"))}
-    found = [i for i, reward in enumerate(rewards) if reward.applies_to is None or labels & set(reward.applies_to)]
+    labels = (prompt.source, str(prompt.extra.get("tag")))
+    found = [i for i, reward in enumerate(rewards) if _covers(reward.applies_to, labels)]
     if not found:
         covered = "; ".join(f"{reward.name} applies to {', '.join(reward.applies_to or ())}" for reward in rewards)
         tag = f" with the tag {prompt.extra['tag']!r}" if "tag" in prompt.extra else ""
@@ -63,6 +65,18 @@ def rewards_for(prompt: Prompt, rewards: Sequence[Reward]) -> list[int]:
             hint="add it to the applies_to of a reward, or give one that has no applies_to",
         )
     return found
+
+
+def _covers(names: Sequence[str] | None, labels: Sequence[str]) -> bool:
+    """Whether one of the names is one of the labels; a ``*`` in a name stands for any text."""
+    if names is None:
+        return True
+    return any(name == label or ("*" in name and _pattern(name).fullmatch(label)) for name in names for label in labels)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in name.split("*")), re.DOTALL)
 
 
 def combine(outcomes: Mapping[int, Outcome | Failure], rewards: Sequence[Reward]) -> Score:

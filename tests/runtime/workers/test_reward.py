@@ -53,6 +53,15 @@ def test_routing_by_source_and_tag() -> None:
         score(rewards, item("4", source="code", tag="hard"))
 
 
+def test_a_star_stands_for_any_text() -> None:
+    rewards = [
+        RuleReward(name="a", rule="number", applies_to=("aime*", "x[1]")),
+        RuleReward(name="b", rule="number", applies_to=("*",)),
+    ]
+    found = score(rewards, *(item("4", source=source) for source in ("aime2024", "aime", "my-aime", "x[1]", "x1")))
+    assert [list(f.components) for f in found] == [["a", "b"], ["a", "b"], ["b"], ["a", "b"], ["b"]]
+
+
 def test_a_source_may_name_its_reward() -> None:
     rewards = [RuleReward(name="a", rule="number"), RuleReward(name="b", rule="exact_match")]
     assert list(score(rewards, item("4", reward="b"))[0].components) == ["b"]
