@@ -381,7 +381,9 @@ class Writer:
             same = value == neutral
             explicit = self.given.is_explicit(path)
             fate = self.out.fates.setdefault(path, Fate())
-            if same or isinstance(value, Absent):
+            if explicit and rule.idle and isinstance(rule.neutral, Absent):
+                fate.kept = rule.reason
+            elif same or isinstance(value, Absent):
                 fate.notes.append("what the target does anyway")
             elif explicit and rule.idle:
                 fate.kept = rule.reason

@@ -168,8 +168,12 @@ PAIRS = [(first, second) for first in NEWEST for second in NEWEST if first != se
 LAYOUT = ("placement", "rollout.parallel", "tracking", "rollout.memory.gpu_fraction", "train.engine.shard")
 """Who shares devices, which a dialect may have no word for and then is assumed, and what hangs on it; and where one monitor is all
 there can be."""
-CUT = ("batch.micro", "rollout.split_groups", "rollout.memory.load_format", "extensions")
-"""How work is cut up and weights are first filled, which no result hangs on; and what is carried, which is left out."""
+CUT = (
+    *("batch.micro", "critic.micro", "rollout.split_groups", "rollout.memory.load_format"),
+    *("algorithm.preset", "extensions"),
+)
+"""How work is cut up and weights are first filled, which no result hangs on; a name for settings that are said one by one; and what
+is carried, which is left out."""
 
 
 def _read(text: str, name: str) -> tuple[Loaded, Report]:

@@ -210,7 +210,7 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
         elif value in NEUTRAL.get(field, (None,)) or value == {}:
             yield Flow((), None, ((*place, field),), "mapped", "what ROLL does anyway")
         elif field == "name":
-            yield Flow((), None, ((*place, field),), "derived", "ROLL names validation sets by their rows' data_source")
+            yield Lost(((*place, field),), "ROLL names validation sets by their rows' data_source", idle=True)
         elif field in READ:
             yield Lost(((*place, field),), READ[field], idle=True)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
@@ -360,6 +360,7 @@ ORDER: list[Rule] = [
     Dropped("data.truncation", "ROLL drops overlong prompts"),
     Dropped("data.curriculum.order", "ROLL shuffles, anew each pass", "shuffle"),
     Dropped("data.seed", "ROLL shuffles with seed"),
+    Dropped("data.loader_workers", "ROLL loads rows in the process that schedules them", idle=True),
     Dropped("data.last_batch", "ROLL goes round its data without a last batch", "carry"),
     Dropped("data.**", "ROLL has no such key"),
 ]

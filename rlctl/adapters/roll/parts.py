@@ -197,9 +197,10 @@ def _ends(worker: str, to: str) -> Code:
             reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
             yield Lost((view.to(begins),), reason, idle=not warms)
         for end in ends:
-            if view.get(end):
-                reason = "a constant rate falls nowhere" if moving == "constant" else "ROLL's FSDP2 schedules end at 0"
-                yield Lost((view.to(end),), reason, idle=moving == "constant")
+            if moving == "constant":
+                yield Lost((view.to(end),), "a constant rate falls nowhere", idle=True)
+            elif view.get(end):
+                yield Lost((view.to(end),), "ROLL's FSDP2 schedules end at 0")
 
     return Code(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
 
@@ -256,6 +257,8 @@ def _floor(worker: str, to: str, kwargs: str) -> Code:
             yield Flow(view.path(key), lowest, used[:1], same=True)
         elif share:
             yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
+        elif view.get(f"{c}name") == "constant":
+            yield Lost(used[1:], "a constant rate falls nowhere", idle=True)
 
     fills = (f"{c}min_learning_rate", f"{c}min_ratio")
     return Code(f"lowest rate of {worker}", (K(key),), fills, read, write, "min_ratio x learning_rate")
@@ -416,10 +419,8 @@ def _padding(worker: str, to: str) -> Code:
             return
         if engine_written(view, f"{to}.engine") == "megatron":
             yield Flow(view.path(key), value, used)
-        elif value and view.explicit(own):
-            yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)
         else:
-            yield Flow((), None, used, "derived", "ROLL's FSDP2 computes padding; no number changes")
+            yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)
 
     return Code(f"padding of {worker}", (K(key, False),), (own,), read, write)
 

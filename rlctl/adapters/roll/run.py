@@ -179,7 +179,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
         return
     if folder is None and remote is None:
         if later:
-            yield Flow((), None, used, "mapped", "ROLL copies checkpoints only where checkpoint_config says to")
+            yield Lost(used, "ROLL copies checkpoints only where checkpoint_config says to", idle=True)
         return
     yield Flow(view.path("checkpoint_config.async_upload"), later, used)
 

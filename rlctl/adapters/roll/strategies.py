@@ -180,6 +180,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Flow((), None, (view.to(f"{to}.shard"),), "mapped", "each device holds the whole model")
         elif name == "fsdp2" and view.get(f"{to}.source") != "fsdp2":
             how, note = "derived", f"ROLL has no {view.get(f'{to}.source')}; FSDP2 is used"
+            yield Lost(used[1:], note, idle=True)
         yield Flow(view.path(key), raw, used, how, note, always=True)
 
     fills = (f"{to}.name", f"{to}.source", f"{to}.kind", f"{to}.shard")
