@@ -58,7 +58,12 @@ class Shaping:
             ConfigError: a rule that cannot be read.
         """
         algorithm = config.algorithm
-        estimator_of(algorithm)
+        name, _ = estimator_of(algorithm)
+        if ADVANTAGES[name].needs_values and algorithm.objective.choice != "rl":
+            raise PlanError(
+                f"{name} needs a critic, and with algorithm.objective {algorithm.objective.choice} none is trained",
+                hint="set algorithm.advantage to grpo",
+            )
         chosen = algorithm.rollout_correction
         if chosen is not None:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)

@@ -368,3 +368,20 @@ def test_preference_feedback_draws_the_responses_of_a_step_anew() -> None:
 def test_preference_feedback_goes_with_gae_only() -> None:
     with pytest.raises(PlanError, match="after gae"):
         Shaping.of(config(preference_feedback={}))
+
+
+def test_a_response_without_counted_tokens_has_no_return() -> None:
+    """The first prompt was cut and is not trained on: its response has no tokens, values or returns."""
+    answered = [group([5.0], [2], extra={"truncated": True}), group([1.0], [2])]
+    samples = samples_of(answered, train_on_cut_prompts=False)
+    for sample in samples:
+        sample.columns["old_values"] = torch.full((len(sample),), 0.25) * sample.mask
+    metrics = Shaping.of(config(advantage=GAE)).shape(samples, answered)
+    assert [sample.columns["returns"].tolist() for sample in samples] == [[0.0] * 4, [0.0, 0.0, 0.3125, 1.0]]
+    assert samples[0].columns["critic_tokens"].sum() == 0
+    assert metrics["critic/return_mean"] == pytest.approx(0.65625)
+
+
+def test_a_mix_trains_no_critic() -> None:
+    with pytest.raises(PlanError, match="gae needs a critic"):
+        Shaping.of(config(objective="mix", advantage=GAE))
