@@ -75,6 +75,8 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
     path = view.get("critic.model.path")
     if isinstance(path, str):
         yield Flow(view.path("model.critic_model_path"), path, (view.to("critic.model.path"),), same=True)
+    elif view.get("critic") is not None:
+        yield Flow((), None, (view.to("critic.model"),), "mapped", "the policy's start")
 
 
 def _block(version: Version) -> str:
@@ -156,6 +158,26 @@ def _engine() -> list[Rule]:
     ]
 
 
+def settled(key: str, to: str, policy: str | None) -> Code:
+    """A switch of the critic's model, which since 0.6 is on, or as the policy's."""
+    plain = Key(key, to, True, until="0.5")
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if view.version < (0, 6):
+            yield from plain.read(view)
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, used = view.get(to), (view.to(to),)
+        if view.version < (0, 6):
+            yield from plain.write(view)
+        elif not isinstance(value, Absent):
+            own = view.get(policy) if policy else True
+            same, reason = value == own, f"Trinity's critic has {own}, {'as the policy' if policy else 'always'}"
+            yield Flow((), None, used, "mapped", reason) if same else Lost(used, reason)
+
+    return Code(key.rpartition(".")[2], plain.keys, (to,), read, write)
+
+
 class Unclipped(NoClip):
     """As a gradient's bound, but 0 is one too: values stay where they were."""
 
@@ -220,8 +242,8 @@ CRITIC: list[Rule] = [
         f"{CRITIC_C}.forward_micro_batch_size_per_gpu",
     ),
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
-    Key(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", True, until="0.5"),
-    Key(f"{CRITIC_C}.model.use_remove_padding", "critic.memory.remove_padding", True, until="0.5"),
+    settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations", None),
+    settled(f"{CRITIC_C}.model.use_remove_padding", "critic.memory.remove_padding", "train.memory.remove_padding"),
     Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True), until="0.5"),
     Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
     When(
@@ -240,7 +262,10 @@ CRITIC: list[Rule] = [
     ),
     When(
         (
-            *[Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", ABSENT) for key, field, _ in MEGATRON],
+            *[
+                Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", Like(f"trainer.megatron.{key}"))
+                for key, field, _ in MEGATRON
+            ],
             *megatron(f"{CRITIC_C}.megatron", "critic.engine"),
             Key(f"{CRITIC_C}.megatron.grad_offload", "critic.engine.offload_gradients", ABSENT),
         ),

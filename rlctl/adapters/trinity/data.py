@@ -199,8 +199,9 @@ def _write_train(view: Writing) -> Iterator[Out]:
         for index in range(1, len(sources)):
             yield Lost((("data", "train", index),), "Trinity trains sft and dpo on one data set")
         for index, source in enumerate(view.get("data.eval")):
-            yield Lost((("data", "eval", index),), "Trinity does not evaluate while it trains with sft or dpo")
-            del source
+            place, reason = ("data", "eval", index), "Trinity does not evaluate while it trains with sft or dpo"
+            yield Lost(((*place, "path"),), reason)
+            yield Flow((), None, tuple((*place, field) for field in source if field != "path"), "mapped", reason)
         return
     single = len(sources) == 1
     for index, source in enumerate(sources):

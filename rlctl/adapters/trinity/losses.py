@@ -428,7 +428,7 @@ def _write_scale(view: Writing) -> Iterator[Out]:
     if view.version < (0, 6):
         yield Flow(view.path(SCALE), not follows, used)
     else:
-        yield Flow((), None, used, "mapped" if follows else "derived", "Trinity 0.6 adds up the means of micro-batches")
+        yield Flow((), None, used, "derived", "Trinity 0.6 adds up the means of micro-batches")
 
 
 L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_reward"

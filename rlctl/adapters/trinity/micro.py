@@ -107,8 +107,9 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
     def write(view: Writing) -> Iterator[Out]:
         micro, policy = view.get(to), view.get("batch.micro")
         if not isinstance(micro, Mapping):
+            yield Flow((), None, (view.to(to),) if micro is None else (), "mapped", "the trainer's")
             return
-        by, size = (view.to(f"{to}.by"),), (view.to(f"{to}.per_replica"),)
+        by, size = (view.to(to), view.to(f"{to}.by")), (view.to(f"{to}.per_replica"),)
         if view.version >= (0, 6) and (micro["by"] == "tokens" or policy["by"] == "tokens"):
             same = dict(micro) == dict(policy)
             reason = "Trinity's other passes take the trainer's tokens since 0.6"

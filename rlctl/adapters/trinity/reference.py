@@ -57,7 +57,10 @@ REFERENCE: list[Rule] = [
             ),
             When(
                 (
-                    *[Key(f"{REF}.megatron.{key}", f"{E}.{field}", ABSENT) for key, field, _ in MEGATRON],
+                    *[
+                        Key(f"{REF}.megatron.{key}", f"{E}.{field}", Like(f"trainer.megatron.{key}"))
+                        for key, field, _ in MEGATRON
+                    ],
                     *megatron(f"{REF}.megatron", E),
                     Key(f"{REF}.megatron.param_offload", f"{E}.offload", ABSENT, OFFLOAD),
                 ),

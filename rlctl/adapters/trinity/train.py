@@ -337,6 +337,11 @@ def overrides() -> list[Rule]:
     ]
 
 
+def is_fsdp(view: Writing) -> bool:
+    """Whether the trainer that is written is FSDP; Trinity drops the settings of the other engine."""
+    return bool(view.get("train.engine.name") != "megatron")
+
+
 ADAM = Partly({"adam": "adamw", "AdamW": "adamw"})
 LOWEST = "algorithm.optimizer.min_lr_ratio"
 
@@ -420,8 +425,19 @@ TRAINER: list[Rule] = [
     Key(f"{ACTOR}.fsdp_config.reshard_after_forward", "train.engine.reshard_after_forward", True),
     Key(f"{ACTOR}.fsdp_config.forward_prefetch", "train.engine.forward_prefetch", False),
     Key(f"{ACTOR}.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
-    Key(f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True),
-    Key(f"{ACTOR}.fsdp_config.dtype", "train.precision.compute", "bfloat16", LONG_DTYPES),
+    Key(
+        f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True, write_when=is_fsdp
+    ),
+    Key(f"{ACTOR}.fsdp_config.dtype", "train.precision.compute", "bfloat16", LONG_DTYPES, write_when=is_fsdp),
+    Key(
+        f"{ACTOR}.megatron.dtype",
+        "train.precision.compute",
+        ABSENT,
+        LONG_DTYPES,
+        since="0.6",
+        quiet=True,
+        write_when=lambda view: not is_fsdp(view) and view.get("train.precision.compute") != "bfloat16",
+    ),
     When(
         (
             Key(
@@ -465,7 +481,13 @@ TRAINER: list[Rule] = [
             "args",
         ]
     ],
-    Key(f"{ACTOR}.fsdp_config.mixed_precision.reduce_dtype", "train.precision.reduce", "fp32", DTYPES),
+    Key(
+        f"{ACTOR}.fsdp_config.mixed_precision.reduce_dtype",
+        "train.precision.reduce",
+        "fp32",
+        DTYPES,
+        write_when=is_fsdp,
+    ),
     Key(f"{ACTOR}.use_torch_compile", "train.compile", True, since="0.6"),
     Tree(f"{ACTOR}.optim.override_optimizer_config", "train.optimizer.args", default=None),
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
