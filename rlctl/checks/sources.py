@@ -74,6 +74,9 @@ def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 def _paths(config: Config) -> Iterator[tuple[KeyPath, str, str]]:
     yield ("model", "path"), config.model.path, "the model"
     yield ("model", "tokenizer"), config.model.tokenizer or "", "the tokenizer"
+    for role, section in (("reference", config.reference), ("critic", config.critic)):
+        if section is not None and section.model is not None:
+            yield (role, "model", "path"), section.model.path, f"the {role}'s model"
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             yield ("data", name, index, "path"), source.path, "the data"

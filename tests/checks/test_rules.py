@@ -211,6 +211,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("evaluation-without-data", {"schedule": {"evaluate_every": 5}}, "schedule.evaluate_every", "data.eval is empty"),
     ("path-missing", {"model": {"path": "./nowhere"}}, "model.path", "the model ./nowhere"),
+    ("path-missing", {"critic": {"model": {"path": "./no"}}}, "critic.model.path", "the critic's model ./no"),
+    ("path-missing", {"reference": {"model": {"path": "./no"}}}, "reference.model.path", "the reference's model ./no"),
     (
         "path-missing",
         {"data": {"train": [{"path": "nowhere.parquet"}]}},
