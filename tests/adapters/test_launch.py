@@ -184,6 +184,6 @@ def test_the_generation_server_goes_by_the_rollouts_lengths_and_answers_each_pro
     )
     values = yaml.safe_load(convert(f"#!/bin/bash\n{command}\n", to="trinity").text)
     assert (values["model"]["max_prompt_tokens"], values["model"]["max_response_tokens"]) == (2048, 1024)
-    assert (values["buffer"]["total_epochs"], values["mode"]) == (1, "explore")
+    assert (values["buffer"].get("total_epochs", 1), values["mode"]) == (1, "explore")
     handed = convert(f"#!/bin/bash\n{command}\n", to="verl", options={"format": "overrides"}).text
     assert "actor_rollout_ref.rollout.response_length=1024" in handed

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from rlctl.adapters.tree import find
+from rlctl.config import Loaded, to_plain
+from rlctl.documents import parse_dotted, read_yaml
+from rlctl.rendering import write_out
 from rlctl.report import Bucket
+from rlctl.translate import read_document
 
+from .corpus import ROWS, Example, examples
 from .test_verl import A, bucket, read, written
 
 
@@ -52,3 +60,43 @@ def test_npu_is_told_and_comes_back() -> None:
     assert loaded.config.placement.device == "cuda"
     assert bucket(report, "trainer.device") is Bucket.DERIVED
     assert written(loaded, report, "verl")[0]["trainer"]["device"] == "npu"
+
+
+def test_what_a_person_wrote_comes_back_or_the_report_says_what_became_of_it() -> None:
+    """Every leaf of every shared example through the canonical file and back: the leaf itself, or the values it stands for."""
+    chosen = [example for example in examples("verl") if not example.is_default]
+    if not chosen:
+        pytest.skip("the shared examples are not here")
+    gone = {example.name: lost for example in chosen if (lost := _gone(example))}
+    assert gone == {}
+
+
+def _gone(example: Example) -> list[str]:
+    """The leaves that neither come back nor are dead, unknown, or what verl does anyway."""
+    loaded, report = example.read()
+    assert loaded is not None
+    kept, _ = read_document(read_yaml(_text(loaded, "rlctl"), "rlctl.yaml"), dialect="rlctl", environment={})
+    assert kept is not None
+    facts = {"dataset_rows": str(ROWS)}
+    text = read_yaml(_text(kept, "verl"), "verl.yaml")
+    home, account = read_document(text, dialect="verl", environment={}, options=facts)
+    assert home is not None
+    before, after = to_plain(loaded.config), to_plain(home.config)
+    said = {entry.key: entry.value for entry in account.accounting}
+    return [
+        entry.key
+        for entry in report.accounting
+        if entry.bucket not in (Bucket.DEAD, Bucket.UNKNOWN)
+        and (entry.key not in said or said[entry.key] != entry.value)
+        and not (entry.bucket is Bucket.MAPPED and not entry.targets)
+        and not _same([key for key, _ in entry.targets if not key.startswith("extensions")], before, after)
+    ]
+
+
+def _same(keys: list[str], before: Any, after: Any) -> bool:
+    paths = [parse_dotted(key) for key in keys]
+    return bool(paths) and all(find(before, path) == find(after, path) for path in paths)
+
+
+def _text(loaded: Loaded, target: str) -> str:
+    return write_out(loaded, target, {}).text()

@@ -1,4 +1,4 @@
-"""verl: advantage, policy loss, KL, aggregation, rollout correction, filters and reward shaping."""
+"""verl: advantage, policy loss, KL and aggregation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.rules import (
-    ABSENT,
     Absent,
-    BadValueError,
     By,
     Code,
     Dropped,
@@ -23,7 +21,8 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import AGGREGATIONS, Names, Partly
-from rlctl.adapters.verl import nearest
+from rlctl.adapters.verl import nearest, shaping
+from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
 
 A = "actor_rollout_ref.actor"
@@ -192,253 +191,6 @@ def _write_dual(view: Writing) -> Iterator[Out]:
         )
 
 
-# Correction between rollout and training engine: three generations of keys.
-
-C = "algorithm.rollout_correction"
-LEGACY_RS = {"token": "token_k1", "sequence": "seq_sum_k1", "geometric": "seq_mean_k1"}
-
-
-def _legacy(view: Reading, name: str) -> tuple[Any, str]:
-    """A flat key of 0.6, under ``algorithm`` or, in older documents, under the actor."""
-    for root in ("algorithm", A):
-        if view.written(f"{root}.{name}"):
-            return view.get(f"{root}.{name}"), f"{root}.{name}"
-    return view.get(f"algorithm.{name}"), f"algorithm.{name}"
-
-
-def _read_correction(view: Reading) -> Iterator[Flow]:
-    names = [
-        f"{C}.{name}"
-        for name in ("rollout_is", "rollout_rs", "rollout_token_veto_threshold", "rollout_is_veto_threshold")
-    ]
-    _legacy_on, legacy_key = _legacy(view, "rollout_is")
-    on = [name for name in names if view.get(name) is not None]
-    if view.get(f"{C}.use_policy_gradient") or view.get(f"{C}.loss_type") == "reinforce":
-        on.append(f"{C}.loss_type")
-    threshold, threshold_key = _legacy(view, "rollout_is_threshold")
-    is_legacy = threshold is not None and (view.written(threshold_key) or view.written(legacy_key))
-    every = tuple(view.path(key.name) for key in CORRECTION_KEYS if key.name != f"{C}.bypass_mode")
-    yield Flow(view.to(C), {} if on or is_legacy else None, every)
-    if is_legacy:
-        yield from _read_legacy(view, threshold)
-    elif on:
-        yield from _read_modern(view)
-
-
-def _read_legacy(view: Reading, threshold: Any) -> Iterator[Flow]:
-    used = tuple(
-        view.path(_legacy(view, f"rollout_is{end}")[1])
-        for end in ("", "_threshold", "_threshold_lower", "_level", "_mode")
-    )
-    level, mode = _legacy(view, "rollout_is_level")[0], _legacy(view, "rollout_is_mode")[0]
-    lower = _legacy(view, "rollout_is_threshold_lower")[0]
-    note = "flat keys of verl 0.6"
-    if mode == "mask":
-        low = lower if lower is not None else 1.0 / threshold
-        yield Flow(view.to(f"{C}.rejection"), [LEGACY_RS.get(str(level), "token_k1")], used, "derived", note)
-        yield Flow(view.to(f"{C}.rejection_bounds"), [f"{low:g}_{threshold:g}"], used, "derived", note)
-    elif _legacy(view, "rollout_is")[0]:
-        yield Flow(view.to(f"{C}.weight"), level or "token", used, "derived", note)
-        yield Flow(view.to(f"{C}.weight_upper"), threshold, used, "derived", note)
-    veto, veto_key = _legacy(view, "rollout_is_veto_threshold")
-    if view.written(veto_key):
-        yield Flow(view.to(f"{C}.veto_threshold"), veto, (view.path(veto_key),), same=True)
-
-
-def _read_modern(view: Reading) -> Iterator[Flow]:
-    def used(name: str) -> tuple[Any, ...]:
-        return (view.path(f"{C}.{name}"),)
-
-    yield Flow(view.to(f"{C}.weight"), view.get(f"{C}.rollout_is") or "none", used("rollout_is"))
-    threshold = view.get(f"{C}.rollout_is_threshold")
-    threshold = 2.0 if threshold is None and not view.get(f"{C}.rollout_is") else threshold
-    low, _, high = str(threshold).rpartition("_")
-    try:
-        yield Flow(view.to(f"{C}.weight_upper"), float(high), used("rollout_is_threshold"))
-        yield Flow(view.to(f"{C}.weight_lower"), float(low) if low else None, used("rollout_is_threshold"))
-    except ValueError:
-        raise BadValueError(f"is {threshold!r}; expected a number or LOW_HIGH") from None
-    rules = _words(view.get(f"{C}.rollout_rs"))
-    bounds = _words(view.get(f"{C}.rollout_rs_threshold"))
-    lower = view.get(f"{C}.rollout_rs_threshold_lower")
-    if lower is not None and bounds:
-        bounds = [f"{lower}_{bound}" for bound in bounds]
-    yield Flow(view.to(f"{C}.rejection"), rules, used("rollout_rs"))
-    yield Flow(
-        view.to(f"{C}.rejection_bounds"), bounds, (*used("rollout_rs_threshold"), *used("rollout_rs_threshold_lower"))
-    )
-    yield Flow(
-        view.to(f"{C}.veto_threshold"),
-        view.get(f"{C}.rollout_token_veto_threshold"),
-        used("rollout_token_veto_threshold"),
-    )
-    yield Flow(
-        view.to(f"{C}.weight_normalize"),
-        bool(view.get(f"{C}.rollout_is_batch_normalize")),
-        used("rollout_is_batch_normalize"),
-    )
-    gradient = bool(view.get(f"{C}.use_policy_gradient")) or view.get(f"{C}.loss_type") == "reinforce"
-    yield Flow(view.to(f"{C}.use_policy_gradient"), gradient, (*used("loss_type"), *used("use_policy_gradient")))
-
-
-def _words(value: Any) -> list[str]:
-    if value is None:
-        return []
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return [str(item).strip() for item in items]
-
-
-def _write_correction(view: Writing) -> Iterator[Out]:
-    section = view.get(C)
-    if not isinstance(section, Mapping):
-        return
-    every = tuple(view.to(f"{C}.{name}") for name in section)
-    if view.version < (0, 7):
-        yield Lost(every, "rollout correction has other keys before verl 0.7; write verl@0.7 or newer")
-        return
-    if section["weight"] in ("segment", "geometric"):
-        yield Lost((view.to(f"{C}.weight"),), f"verl has no {section['weight']} weight, only token and sequence")
-    elif section["weight"] != "none":
-        yield Flow(view.path(f"{C}.rollout_is"), section["weight"], (view.to(f"{C}.weight"),))
-    upper, lower = section["weight_upper"], section["weight_lower"]
-    bound = upper if lower is None else f"{lower:g}_{upper:g}"
-    yield Flow(
-        view.path(f"{C}.rollout_is_threshold"), bound, (view.to(f"{C}.weight_upper"), view.to(f"{C}.weight_lower"))
-    )
-    if section["rejection"]:
-        yield Flow(view.path(f"{C}.rollout_rs"), ",".join(section["rejection"]), (view.to(f"{C}.rejection"),))
-    if section["rejection_bounds"]:
-        bounds = section["rejection_bounds"]
-        yield Flow(view.path(f"{C}.rollout_rs_threshold"), ",".join(bounds), (view.to(f"{C}.rejection_bounds"),))
-    yield Flow(
-        view.path(f"{C}.rollout_is_batch_normalize"), section["weight_normalize"], (view.to(f"{C}.weight_normalize"),)
-    )
-    loss = "reinforce" if section["use_policy_gradient"] else "ppo_clip"
-    yield Flow(view.path(f"{C}.loss_type"), loss, (view.to(f"{C}.use_policy_gradient"),))
-    if section["veto_threshold"] is not None:
-        target = view.path(f"{C}.rollout_token_veto_threshold")
-        used = (view.to(f"{C}.veto_threshold"),)
-        yield (
-            Flow(target, section["veto_threshold"], used)
-            if view.version < (0, 8)
-            else Lost(used, "the veto was removed in verl 0.8")
-        )
-    if not section["detach"]:
-        yield Lost((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
-
-
-CORRECTION_KEYS = (
-    K(f"{C}.rollout_is", None, "0.7"),
-    K(f"{C}.rollout_is_threshold", 2.0, "0.7"),
-    K(f"{C}.rollout_rs", None, "0.7"),
-    K(f"{C}.rollout_rs_threshold", None, "0.7"),
-    K(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
-    K(f"{C}.rollout_token_veto_threshold", None, "0.7", "0.7"),
-    K(f"{C}.use_policy_gradient", None, "0.7", "0.7"),
-    K(f"{C}.loss_type", "ppo_clip", "0.7"),
-    K(f"{C}.rollout_is_batch_normalize", False, "0.7"),
-    *(
-        K(f"{root}.rollout_is{end}", default if root == "algorithm" else ABSENT, "0.6", "0.6")
-        for root in ("algorithm", A)
-        for end, default in (
-            ("", False),
-            ("_threshold", None),
-            ("_threshold_lower", None),
-            ("_level", "token"),
-            ("_mode", "truncate"),
-            ("_veto_threshold", 1e-4),
-        )
-    ),
-)
-
-# Filters and shaping
-
-
-def _read_filters(view: Reading) -> Iterator[Flow]:
-    root = "algorithm.filter_groups"
-    used = (view.path(root),)
-    if not view.get(f"{root}.enable"):
-        yield Flow(view.to("algorithm.filters"), [], used)
-        return
-    metric = view.get(f"{root}.metric") or "reward"
-    found = {"name": "equal_groups", "metric": metric, "refill": True}
-    yield Flow(view.to("algorithm.filters"), [found], (view.path(f"{root}.enable"), view.path(f"{root}.metric")))
-    batches = view.get(f"{root}.max_num_gen_batches")
-    yield Flow(
-        view.to("rollout.over_rollout.max_generation_batches"),
-        batches or None,
-        (view.path(f"{root}.max_num_gen_batches"),),
-    )
-
-
-def _write_filters(view: Writing) -> Iterator[Out]:
-    root = "algorithm.filter_groups"
-    filters = view.get("algorithm.filters")
-    used = (view.to("algorithm.filters"),)
-    if not filters:
-        if view.version >= (0, 9):
-            yield Flow(view.path(f"{root}.enable"), False, used)
-        return
-    known = [item for item in filters if item["name"] == "equal_groups"]
-    if len(known) != len(filters) or len(known) != 1:
-        yield Lost(used, "verl leaves out equal groups only")
-    if known:
-        item = known[0]
-        if not item["refill"] or item["threshold"]:
-            yield Lost(used, "verl refills, and compares groups for equality")
-        yield Flow(view.path(f"{root}.enable"), True, used)
-        metric = None if item["metric"] == "reward" else item["metric"]
-        yield Flow(view.path(f"{root}.metric"), metric, used)
-        batches = view.get("rollout.over_rollout.max_generation_batches")
-        yield Flow(
-            view.path(f"{root}.max_num_gen_batches"),
-            batches or 0,
-            (view.to("rollout.over_rollout.max_generation_batches"),),
-        )
-
-
-OVERLONG = ("reward.reward_kwargs", "reward_model.reward_kwargs")
-SHAPING = "algorithm.reward_shaping.overlong_penalty"
-
-
-def _read_overlong(view: Reading) -> Iterator[Flow]:
-    for root in OVERLONG[:1] if view.version >= (0, 8) else OVERLONG[1:]:
-        cfg = f"{root}.overlong_buffer_cfg"
-        if not view.written(f"{cfg}.enable"):
-            continue
-        limit = view.path(f"{root}.max_resp_len")
-        if not view.get(f"{cfg}.enable"):
-            yield Flow(view.to(SHAPING), None, (view.path(cfg), limit), "mapped", "switched off")
-            return
-        yield Flow(view.to(SHAPING), {}, (view.path(f"{cfg}.enable"),))
-        yield Flow(view.to(f"{SHAPING}.buffer"), view.get(f"{cfg}.len"), (view.path(f"{cfg}.len"),), same=True)
-        yield Flow(
-            view.to(f"{SHAPING}.factor"),
-            view.get(f"{cfg}.penalty_factor", 1.0),
-            (view.path(f"{cfg}.penalty_factor"),),
-            same=True,
-        )
-        yield Flow(view.to(f"{SHAPING}.limit"), view.get(f"{root}.max_resp_len"), (limit,), same=True)
-        return
-    yield Flow(view.to(SHAPING), None, ())
-
-
-def _write_overlong(view: Writing) -> Iterator[Out]:
-    section = view.get(SHAPING)
-    if not isinstance(section, Mapping):
-        return
-    root = OVERLONG[0] if view.version >= (0, 8) else OVERLONG[1]
-    cfg = f"{root}.overlong_buffer_cfg"
-    places = {name: view.to(f"{SHAPING}.{name}") for name in section}
-    yield Flow(view.path(f"{cfg}.enable"), True, (view.to(SHAPING),))
-    yield Flow(view.path(f"{cfg}.len"), section["buffer"], (places["buffer"],), same=True)
-    yield Flow(view.path(f"{cfg}.penalty_factor"), section["factor"], (places["factor"],), same=True)
-    limit = section["limit"] or view.config.rollout.max_response_tokens
-    yield Flow(view.path(f"{root}.max_resp_len"), limit, (places["limit"],))
-    if section["clamp"]:
-        yield Lost((places["clamp"],), "verl's penalty goes on growing beyond the limit")
-
-
 def _read_preference(view: Reading) -> Iterator[Flow]:
     on = view.get("algorithm.use_pf_ppo")
     yield Flow(view.to("algorithm.preference_feedback"), {} if on else None, (view.path("algorithm.use_pf_ppo"),))
@@ -554,60 +306,8 @@ RULES: list[Rule] = [
         since="0.7",
     ),
     Dropped("algorithm.train_temperature", "verl divides training logits by the sampling temperature", "sampling"),
-    Code(
-        "rollout correction",
-        CORRECTION_KEYS,
-        (
-            *tuple(
-                f"{C}.{name}"
-                for name in [
-                    "weight",
-                    "weight_upper",
-                    "weight_lower",
-                    "weight_normalize",
-                    "rejection",
-                    "rejection_bounds",
-                    "veto_threshold",
-                    "use_policy_gradient",
-                    "detach",
-                ]
-            ),
-            C,
-        ),
-        _read_correction,
-        _write_correction,
-    ),
-    Code(
-        "filters",
-        (
-            K("algorithm.filter_groups.enable", False, "0.9"),
-            K("algorithm.filter_groups.metric", None, "0.9"),
-            K("algorithm.filter_groups.max_num_gen_batches", 0, "0.9"),
-        ),
-        (
-            "algorithm.filters",
-            *(f"algorithm.filters[].{name}" for name in ("metric", "refill", "threshold", "low", "high", "max_tokens")),
-            "rollout.over_rollout.max_generation_batches",
-        ),
-        _read_filters,
-        _write_filters,
-    ),
-    Code(
-        "overlong penalty",
-        tuple(
-            K(f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7")
-            for root in OVERLONG
-            for name in (
-                "overlong_buffer_cfg.enable",
-                "overlong_buffer_cfg.len",
-                "overlong_buffer_cfg.penalty_factor",
-                "max_resp_len",
-            )
-        ),
-        (SHAPING, *(f"{SHAPING}.{name}" for name in ("buffer", "factor", "limit", "clamp"))),
-        _read_overlong,
-        _write_overlong,
-    ),
+    CORRECTION,
+    *shaping.RULES,
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
     Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
     Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),

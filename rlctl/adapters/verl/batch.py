@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, When, Writing
-from rlctl.adapters.values import rows
+from rlctl.adapters.values import interval, rows
 from rlctl.adapters.verl import asynchronous
-from rlctl.adapters.verl.parts import interval, micro
+from rlctl.adapters.verl.parts import micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
 from rlctl.documents.paths import KeyPath
 

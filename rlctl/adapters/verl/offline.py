@@ -28,6 +28,7 @@ from rlctl.adapters.rules import (
     dead,
 )
 from rlctl.adapters.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
+from rlctl.adapters.verl.output import RAY, unread
 from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD
 
 FOLDER = "rollout.responses_folder"
@@ -41,29 +42,11 @@ def mode(name: str) -> Dropped:
 
 def rest(why: str) -> list[Rule]:
     """What a program that only reads and writes files has no use for."""
-    sections = (
-        *(
-            "algorithm",
-            "rollout",
-            "reference",
-            "sync",
-            "buffer",
-            "service",
-            "profiling",
-            "reward_loop",
-            "run",
-            "placement",
-        ),
-        *("checkpoint", "environment", "critic", "data", "batch", "schedule", "train", "model"),
-    )
     return [
         Dropped("rlctl", "the schema's version"),
-        *[Dropped(f"{section}.**", why) for section in sections],
-        Dropped("critic", why, None),
+        *unread(why, "run", "data", "batch", "schedule", "train", "model"),
         Dropped("tracking", why, []),
         Dropped("tracking[].**", why),
-        Dropped("rewards", why),
-        Dropped("rewards[].**", why),
     ]
 
 
@@ -180,20 +163,7 @@ EVALUATION: list[Rule] = [
         _read_reward,
         _write_reward,
     ),
-    Key(
-        "ray_kwargs.ray_init.num_cpus",
-        "environment.ray.num_cpus",
-        None,
-        since="0.6",
-        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
-    ),
-    Key(
-        "ray_kwargs.timeline_json_file",
-        "profiling.ray_timeline",
-        None,
-        since="0.6",
-        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
-    ),
+    *RAY,
     *rest("verl's evaluation only scores the responses of a file"),
 ]
 

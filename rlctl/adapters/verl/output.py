@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, SAME, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Listed, Names
-from rlctl.adapters.verl.parts import interval
+from rlctl.adapters.values import Listed, Names, interval
 
 A = "actor_rollout_ref.actor"
 TRACKERS = ("console", "tensorboard", "swanlab", "wandb", "mlflow")
@@ -92,6 +91,16 @@ def _write_folder(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("trainer.default_local_dir"), folder, used, "derived", "folder / project / name")
 
 
+def unread(why: str, *more: str) -> list[Rule]:
+    """Entries for the sections of a config that only reinforcement learning reads, and for more."""
+    sections = (
+        *("algorithm", "rollout", "reference", "sync", "buffer", "service", "profiling", "reward_loop"),
+        *("placement", "checkpoint", "environment", "critic", "rewards[]"),
+    )
+    whole = [Dropped("critic", why, None), Dropped("rewards", why)]
+    return [*[Dropped(f"{section}.**", why) for section in (*sections, *more)], *whole]
+
+
 def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
     """What a checkpoint holds."""
     return [
@@ -174,6 +183,22 @@ GENERAL: list[Rule] = [
     ],
 ]
 
+RAY: list[Rule] = [
+    Key(
+        "ray_kwargs.timeline_json_file",
+        "profiling.ray_timeline",
+        None,
+        since="0.6",
+        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
+    ),
+    Key(
+        "ray_kwargs.ray_init.num_cpus",
+        "environment.ray.num_cpus",
+        None,
+        since="0.6",
+        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
+    ),
+]
 MODES = Names({False: "online", True: "evaluate_only"}, "verl rolls out, trains and evaluates, or evaluates only")
 RULES: list[Rule] = [
     *trainer("verl_examples", "gsm8k"),
@@ -222,20 +247,7 @@ RULES: list[Rule] = [
     Dropped("profiling.roles{}.enabled", "roles that verl does not have"),
     Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),
     Dropped("profiling.roles{}.ranks", "roles that verl does not have"),
-    Key(
-        "ray_kwargs.timeline_json_file",
-        "profiling.ray_timeline",
-        None,
-        since="0.6",
-        also=(K("ray_init.timeline_json_file", None, "0.4", "0.5"),),
-    ),
-    Key(
-        "ray_kwargs.ray_init.num_cpus",
-        "environment.ray.num_cpus",
-        None,
-        since="0.6",
-        also=(K("ray_init.num_cpus", None, "0.4", "0.5"),),
-    ),
+    *RAY,
     Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6"),
     Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6", but=("num_cpus", "address")),
     Key("trainer.ray_wait_register_center_timeout", "environment.ray.register_timeout", 300, since="0.4"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from rlctl.adapters.rules import (
@@ -22,7 +21,7 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import DTYPES, Listed, Names, Partly, Steps, offload
+from rlctl.adapters.values import DTYPES, Listed, Names, Partly, offload
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
 
 MEGATRON_TYPED = (
@@ -311,22 +310,6 @@ def micro(
     return Code(
         f"micro-batch {to}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write, "tokens a GPU x GPUs of a replica"
     )
-
-
-def interval(key: str, to: str) -> Code:
-    """How often something happens, in whole steps; what is counted otherwise is rounded to them."""
-    rule = Key(key, to, -1, Steps(-1))
-
-    def write(view: Writing) -> Iterator[Out]:
-        value = view.get(to)
-        for flow in rule.write(view):
-            if isinstance(value, Mapping) and isinstance(flow, Flow):
-                counted = ", ".join(f"{item} {name.replace('_', ' ')}" for name, item in value.items() if item)
-                yield replace(flow, how="derived", note=f"every {counted}: {flow.value} in whole steps")
-            else:
-                yield flow
-
-    return Code(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
 
 
 def _devices(view: Reading) -> int:

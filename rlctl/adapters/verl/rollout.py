@@ -175,16 +175,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
             (view.to("sync.every_optimizer_steps"), view.to("sync.every")),
             "derived",
         )
-        yield Flow(
-            view.path("trainer.v1.separate_async.num_warmup_batches"),
-            max(1, round(view.config.sync.ahead)),
-            (view.to("sync.ahead"),),
-        )
-        yield Flow(
-            view.path("trainer.v1.sampler.max_off_policy_threshold"),
-            view.config.sync.max_staleness or 8,
-            (view.to("sync.max_staleness"),),
-        )
+        yield from _pace(view, "separate_async")
         return
     note = f"verl runs every role on all {placement.nodes * each} devices in turn, instead of {own} for rollout alone"
     yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
@@ -192,20 +183,19 @@ def _write_split(view: Writing) -> Iterator[Out]:
     yield Lost(layout, note)
 
 
+def _pace(view: Writing, mode: str) -> Iterator[Out]:
+    """How far rollout may run ahead."""
+    sync, warm = view.config.sync, f"trainer.v1.{mode}.num_warmup_batches"
+    yield Flow(view.path(warm), max(1, round(sync.ahead)), (view.to("sync.ahead"),))
+    threshold = "trainer.v1.sampler.max_off_policy_threshold"
+    yield Flow(view.path(threshold), sync.max_staleness or 8, (view.to("sync.max_staleness"),))
+
+
 def _write_sync(view: Writing) -> Iterator[Out]:
     if view.config.sync.ahead and view.config.placement.layout == "colocated":
         if view.version >= (0, 9):
             yield Flow(view.path("trainer.v1.trainer_mode"), "colocate_async", (view.to("sync.ahead"),), always=True)
-            yield Flow(
-                view.path("trainer.v1.colocate_async.num_warmup_batches"),
-                max(1, round(view.config.sync.ahead)),
-                (view.to("sync.ahead"),),
-            )
-            yield Flow(
-                view.path("trainer.v1.sampler.max_off_policy_threshold"),
-                view.config.sync.max_staleness or 8,
-                (view.to("sync.max_staleness"),),
-            )
+            yield from _pace(view, "colocate_async")
         else:
             yield Lost((view.to("sync.ahead"),), "this version of verl is synchronous")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Off, Partly
+from rlctl.adapters.values import Off, Partly, interval
 from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
-from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer
-from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, interval, micro, offloads, precision, strategy
+from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer, unread
+from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICE
 from rlctl.adapters.verl.train import engines, memory, model
@@ -60,27 +60,7 @@ COMMON: list[Rule] = [
     Dropped("data.**", "verl's SFT trainer does not read it"),
     Dropped("batch.**", "verl's SFT trainer takes one optimizer step a step"),
     Dropped("schedule.**", "verl's SFT trainer has no such key"),
-    *[
-        Dropped(f"{section}.**", "not part of supervised training")
-        for section in [
-            "algorithm",
-            "rollout",
-            "reference",
-            "sync",
-            "buffer",
-            "service",
-            "profiling",
-            "reward_loop",
-            "run",
-            "placement",
-            "checkpoint",
-            "environment",
-            "critic",
-        ]
-    ],
-    Dropped("critic", "not part of supervised training", None),
-    Dropped("rewards", "not part of supervised training"),
-    Dropped("rewards[].**", "not part of supervised training"),
+    *unread("not part of supervised training", "run"),
     Dropped("train.**", "verl's SFT trainer has no such key"),
     Dropped("model.**", "verl's SFT trainer has no such key"),
 ]

@@ -1,0 +1,127 @@
+"""verl: which responses are left out, and what is taken off rewards of long ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+
+
+def _read_filters(view: Reading) -> Iterator[Flow]:
+    root = "algorithm.filter_groups"
+    used = (view.path(root),)
+    if not view.get(f"{root}.enable"):
+        yield Flow(view.to("algorithm.filters"), [], used)
+        return
+    metric = view.get(f"{root}.metric") or "reward"
+    found = {"name": "equal_groups", "metric": metric, "refill": True}
+    yield Flow(view.to("algorithm.filters"), [found], (view.path(f"{root}.enable"), view.path(f"{root}.metric")))
+    batches = view.get(f"{root}.max_num_gen_batches")
+    yield Flow(
+        view.to("rollout.over_rollout.max_generation_batches"),
+        batches or None,
+        (view.path(f"{root}.max_num_gen_batches"),),
+    )
+
+
+def _write_filters(view: Writing) -> Iterator[Out]:
+    root = "algorithm.filter_groups"
+    filters = view.get("algorithm.filters")
+    used = (view.to("algorithm.filters"),)
+    if not filters:
+        if view.version >= (0, 9):
+            yield Flow(view.path(f"{root}.enable"), False, used)
+        return
+    known = [item for item in filters if item["name"] == "equal_groups"]
+    if len(known) != len(filters) or len(known) != 1:
+        yield Lost(used, "verl leaves out equal groups only")
+    if known:
+        item = known[0]
+        if not item["refill"] or item["threshold"]:
+            yield Lost(used, "verl refills, and compares groups for equality")
+        yield Flow(view.path(f"{root}.enable"), True, used)
+        metric = None if item["metric"] == "reward" else item["metric"]
+        yield Flow(view.path(f"{root}.metric"), metric, used)
+        batches = view.get("rollout.over_rollout.max_generation_batches")
+        yield Flow(
+            view.path(f"{root}.max_num_gen_batches"),
+            batches or 0,
+            (view.to("rollout.over_rollout.max_generation_batches"),),
+        )
+
+
+OVERLONG = ("reward.reward_kwargs", "reward_model.reward_kwargs")
+SHAPING = "algorithm.reward_shaping.overlong_penalty"
+
+
+def _read_overlong(view: Reading) -> Iterator[Flow]:
+    for root in OVERLONG[:1] if view.version >= (0, 8) else OVERLONG[1:]:
+        cfg = f"{root}.overlong_buffer_cfg"
+        if not view.written(f"{cfg}.enable"):
+            continue
+        limit = view.path(f"{root}.max_resp_len")
+        if not view.get(f"{cfg}.enable"):
+            yield Flow(view.to(SHAPING), None, (view.path(cfg), limit), "mapped", "switched off")
+            return
+        yield Flow(view.to(SHAPING), {}, (view.path(f"{cfg}.enable"),))
+        yield Flow(view.to(f"{SHAPING}.buffer"), view.get(f"{cfg}.len"), (view.path(f"{cfg}.len"),), same=True)
+        yield Flow(
+            view.to(f"{SHAPING}.factor"),
+            view.get(f"{cfg}.penalty_factor", 1.0),
+            (view.path(f"{cfg}.penalty_factor"),),
+            same=True,
+        )
+        yield Flow(view.to(f"{SHAPING}.limit"), view.get(f"{root}.max_resp_len"), (limit,), same=True)
+        return
+    yield Flow(view.to(SHAPING), None, ())
+
+
+def _write_overlong(view: Writing) -> Iterator[Out]:
+    section = view.get(SHAPING)
+    if not isinstance(section, Mapping):
+        return
+    root = OVERLONG[0] if view.version >= (0, 8) else OVERLONG[1]
+    cfg = f"{root}.overlong_buffer_cfg"
+    places = {name: view.to(f"{SHAPING}.{name}") for name in section}
+    yield Flow(view.path(f"{cfg}.enable"), True, (view.to(SHAPING),))
+    yield Flow(view.path(f"{cfg}.len"), section["buffer"], (places["buffer"],), same=True)
+    yield Flow(view.path(f"{cfg}.penalty_factor"), section["factor"], (places["factor"],), same=True)
+    limit = section["limit"] or view.config.rollout.max_response_tokens
+    yield Flow(view.path(f"{root}.max_resp_len"), limit, (places["limit"],))
+    if section["clamp"]:
+        yield Lost((places["clamp"],), "verl's penalty goes on growing beyond the limit")
+
+
+RULES: list[Rule] = [
+    Code(
+        "filters",
+        (
+            K("algorithm.filter_groups.enable", False, "0.9"),
+            K("algorithm.filter_groups.metric", None, "0.9"),
+            K("algorithm.filter_groups.max_num_gen_batches", 0, "0.9"),
+        ),
+        (
+            "algorithm.filters",
+            *(f"algorithm.filters[].{name}" for name in ("metric", "refill", "threshold", "low", "high", "max_tokens")),
+            "rollout.over_rollout.max_generation_batches",
+        ),
+        _read_filters,
+        _write_filters,
+    ),
+    Code(
+        "overlong penalty",
+        tuple(
+            K(f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7")
+            for root in OVERLONG
+            for name in (
+                "overlong_buffer_cfg.enable",
+                "overlong_buffer_cfg.len",
+                "overlong_buffer_cfg.penalty_factor",
+                "max_resp_len",
+            )
+        ),
+        (SHAPING, *(f"{SHAPING}.{name}" for name in ("buffer", "factor", "limit", "clamp"))),
+        _read_overlong,
+        _write_overlong,
+    ),
+]
