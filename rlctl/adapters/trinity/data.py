@@ -23,7 +23,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.advice import answer_column
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.experiences import ORDERS, STORAGE, B, label
+from rlctl.adapters.trinity.experiences import STORAGE, B, label
 from rlctl.adapters.trinity.keys import model_temperature
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
@@ -152,27 +152,7 @@ def _read_train(view: Reading) -> Iterator[Flow]:
         yield from _source(inside, to, evaluation=False)
         if index:
             continue
-        selector = inside.get("data_selector.selector_type", "sequential")
-        yield Flow(
-            ("data", "curriculum", "order"),
-            ORDERS.get(str(selector), "sequential"),
-            (inside.path("data_selector.selector_type"),),
-        )
-        yield Flow(
-            ("data", "curriculum", "keys"),
-            inside.get("data_selector.feature_keys", []),
-            (inside.path("data_selector.feature_keys"),),
-        )
-        if isinstance(inside.get("data_selector.kwargs", None), Mapping):
-            yield Flow(
-                ("data", "curriculum", "args"),
-                dict(inside.get("data_selector.kwargs")),
-                (inside.path("data_selector.kwargs"),),
-            )
-        if inside.written("data_selector.seed"):
-            yield Flow(
-                ("data", "seed"), inside.get("data_selector.seed"), (inside.path("data_selector.seed"),), same=True
-            )
+        yield from experiences.read_order(inside)
     if len(tasksets(view)) > 1:
         yield Flow(("data", "mixing"), "weighted", ())
 
@@ -201,7 +181,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
         for index, source in enumerate(view.get("data.eval")):
             place, reason = ("data", "eval", index), "Trinity does not evaluate while it trains with sft or dpo"
             yield Lost(((*place, "path"),), reason)
-            yield Flow((), None, tuple((*place, field) for field in source if field != "path"), "mapped", reason)
+            yield Flow((), None, tuple((*place, field) for field in source if field != "path"), "derived", reason)
         return
     single = len(sources) == 1
     for index, source in enumerate(sources):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlctl.adapters.rules import Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.adapters.rules import ABSENT, Flow, How, K, Lost, Out, Reading, Writing
 
 B = "buffer.trainer_input.experience_buffer"
 STORAGE = {"file": "auto", "sql": "sql"}
@@ -84,11 +84,20 @@ def read(view: Reading) -> Iterator[Flow]:
             (inside.path("format.chat_template"),),
             same=True,
         )
-    selector = inside.get("data_selector.selector_type", "sequential")
-    order = ORDERS.get(str(selector), "sequential")
-    yield Flow(("data", "curriculum", "order"), order, (inside.path("data_selector.selector_type"),))
-    if inside.written("data_selector.seed"):
-        yield Flow(("data", "seed"), inside.get("data_selector.seed"), (inside.path("data_selector.seed"),), same=True)
+    yield from read_order(inside)
+
+
+def read_order(view: Reading) -> Iterator[Flow]:
+    """The order in which rows are drawn, with keys counted from what is drawn from."""
+    to, selector = ("data", "curriculum"), view.get("data_selector.selector_type", "sequential")
+    yield Flow((*to, "order"), ORDERS.get(str(selector), "sequential"), (view.path("data_selector.selector_type"),))
+    keys = view.path("data_selector.feature_keys")
+    yield Flow((*to, "keys"), view.get("data_selector.feature_keys", []), (keys,))
+    args = view.get("data_selector.kwargs", None)
+    if isinstance(args, Mapping):
+        yield Flow((*to, "args"), dict(args), (view.path("data_selector.kwargs"),))
+    if view.written("data_selector.seed"):
+        yield Flow(("data", "seed"), view.get("data_selector.seed"), (view.path("data_selector.seed"),), same=True)
 
 
 def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
@@ -195,5 +204,8 @@ KEYS = tuple(
         ("subset_name", None),
         ("data_selector.selector_type", "sequential"),
         ("data_selector.seed", 42),
+        ("data_selector.feature_keys", []),
+        ("data_selector.kwargs", {}),
+        ("data_selector.kwargs.**", ABSENT),
     )
 )
