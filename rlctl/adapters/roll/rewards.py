@@ -13,6 +13,18 @@ ROOT = "roll.pipeline.rlvr.rewards"
 MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"
 SANDBOX = f"{ROOT}.code_sandbox_reward_worker.CodeSandboxRewardWorker"
 JUDGE = f"{ROOT}.llm_judge_reward_worker.LLMJudgeRewardWorker"
+CHOICE = f"{ROOT}.multiple_choice_boxed_rule_reward_worker.MultipleChoiceBoxedRuleRewardWorker"
+CROSS_THINK = f"{ROOT}.crossthinkqa_rule_reward_worker.CrossThinkQARuleRewardWorker"
+IFEVAL = f"{ROOT}.ifeval_rule_reward_worker.GeneralRuleRewardWorker"
+RULES_OF: Mapping[str, tuple[str, dict[str, Any]]] = {
+    MATH: ("math", {"method": "roll"}),
+    CHOICE: ("multiple_choice", {"scores": "boxed"}),
+    CROSS_THINK: ("multiple_choice", {"repetition_penalty": 0.5}),
+    IFEVAL: ("ifeval", {"repetition_penalty": 0.5}),
+}
+"""Workers that a rule stands for, and its arguments."""
+CROSS_THINK_KEYS = {"reward_type": "scores", "response_length_penalty_coef": "length_weight"}
+JUDGED = "ROLL reads yes or no in the judge's answer, whatever it was asked"
 MATH_RULES = ("auto", "math", "boxed", "gsm8k", "number", "dapo_math")
 SECRET = "judge_api_key"
 FALLBACK = "math_rule"
@@ -34,9 +46,11 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
     to, place = ("rewards", index), (*view.path("rewards"), name)
     kind = settings.get("worker_cls")
     cls = (*place, "worker_cls")
-    if kind == MATH:
-        yield Flow((*to, "type"), "rule", (cls,))
-        yield Flow((*to, "rule"), "math", (cls,))
+    asked = kind == JUDGE and settings.get("judge_model_type") == "api"
+    if kind in RULES_OF:
+        yield from _read_rule(to, place, str(kind), settings)
+    elif asked:
+        yield from _read_judge(to, place, settings)
     else:
         yield Flow((*to, "type"), "external", (cls,))
         yield Flow((*to, "kind"), str(kind or "roll"), (cls,), same=True)
@@ -49,8 +63,32 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
     for key, value in settings.items():
         if key == "model_args" and value == {"model_name_or_path": view.get("pretrain")}:
             yield Flow((), None, ((*place, key),), "mapped", "the policy's tokenizer")
-        elif key not in taken:
+        elif key not in taken and kind not in RULES_OF and not asked:
             yield Flow((*to, "args", key), value, ((*place, key),), same=True)
+
+
+def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], kind: str, settings: Mapping[str, Any]) -> Iterator[Flow]:
+    """A worker that a rule stands for; what it is placed and fed by has no meaning elsewhere."""
+    cls, (rule, args) = (*place, "worker_cls"), RULES_OF[kind]
+    yield Flow((*to, "type"), "rule", (cls,))
+    yield Flow((*to, "rule"), rule, (cls,))
+    for name, value in args.items():
+        yield Flow((*to, "args", name), value, (cls,), "derived", "as ROLL's worker computes")
+    for key, name in CROSS_THINK_KEYS.items() if kind == CROSS_THINK else ():
+        if settings.get(key) is not None:
+            yield Flow((*to, "args", name), settings[key], ((*place, key),), same=True)
+
+
+def _read_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
+    cls = (*place, "worker_cls")
+    yield Flow((*to, "type"), "judge", (cls, (*place, "judge_model_type")))
+    yield Flow((*to, "scoring"), "yes_no", (cls,), "derived", JUDGED)
+    for key, name in (("judge_api_url", "base_url"), ("judge_model_name", "model")):
+        if settings.get(key) is not None:
+            yield Flow((*to, name), settings[key], ((*place, key),), same=True)
+    if settings.get("judge_prompt") is not None:
+        note = "a prompt of ROLL's by name; rlctl asks the same in words of its own: set 'prompt' to ask in others"
+        yield Flow((), None, ((*place, "judge_prompt"),), "mapped", note)
 
 
 def _write(view: Writing) -> Iterator[Out]:
@@ -106,10 +144,9 @@ def _write_class(
     if kind == "external" and ("." in reward["kind"] or reward["kind"] == "roll"):
         if reward["kind"] != "roll":
             yield Flow((*to, "worker_cls"), reward["kind"], used, always=True)
-    elif kind == "rule" and reward["rule"] in MATH_RULES:
-        exact = reward["rule"] == "math"
-        note = "" if exact else "ROLL reads and compares answers in its own way: scores may differ"
-        yield Flow((*to, "worker_cls"), MATH, used, "mapped" if exact else "derived", note, always=True)
+    elif kind == "rule" and _worker_of(reward):
+        yield from _write_rule(reward, place, to)
+        return
     elif kind == "sandbox":
         yield from _write_sandbox(reward, place, to)
     elif kind == "judge":
@@ -140,6 +177,33 @@ def _write_class(
         yield Flow((*to, key), value, ((*place, "args", key), (*place, "args")), same=True, always=True)
 
 
+def _worker_of(reward: Mapping[str, Any]) -> str:
+    """The worker that computes a rule, or the nearest; nothing where there is none."""
+    args = reward["args"]
+    for worker, (rule, own) in RULES_OF.items():
+        if rule == reward["rule"] and own.items() <= args.items():
+            return worker
+    nearest = {"multiple_choice": CHOICE, "ifeval": IFEVAL}
+    return MATH if reward["rule"] in MATH_RULES else nearest.get(reward["rule"], "")
+
+
+def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
+    worker = _worker_of(reward)
+    rule, own = RULES_OF[worker]
+    exact = rule == reward["rule"] and own.items() <= reward["args"].items()
+    note = "" if exact else "ROLL reads and compares answers in its own way: scores may differ"
+    used = ((*place, "type"), (*place, "rule"), *((*place, "args", name) for name in own if name in reward["args"]))
+    yield Flow((*to, "worker_cls"), worker, used, "mapped" if exact else "derived", note, always=True)
+    keys = {name: key for key, name in CROSS_THINK_KEYS.items()} if worker == CROSS_THINK else {}
+    for name, value in reward["args"].items():
+        if name in keys:
+            yield Flow((*to, keys[name]), value, ((*place, "args", name), (*place, "args")), same=True, always=True)
+        elif name not in own:
+            yield Lost(((*place, "args", name), (*place, "args")), f"ROLL's worker takes no {name}")
+    if own and not reward["args"]:
+        yield Flow((), None, ((*place, "args"),))
+
+
 def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
     yield Flow((*to, "worker_cls"), SANDBOX, ((*place, "type"),), "derived", "ROLL's own sandbox worker", always=True)
     yield Flow((*to, "use_local"), False, ((*place, "url"),), "derived", always=True)
@@ -153,7 +217,13 @@ def _write_judge(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[An
     yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
     kind = "api" if reward["base_url"] else "inference"
     yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
-    names = {"base_url": "judge_api_url", "model": "judge_model_name", "api_key": SECRET, "prompt": "judge_prompt"}
+    if reward["scoring"] == "yes_no":
+        yield Flow((), None, ((*place, "scoring"),), "mapped", JUDGED)
+    else:
+        yield Lost(((*place, "scoring"),), JUDGED)
+    if reward["prompt"]:
+        yield Lost(((*place, "prompt"),), "ROLL's judge takes the name of a prompt in its code, not a text")
+    names = {"base_url": "judge_api_url", "model": "judge_model_name", "api_key": SECRET}
     for field, key in names.items():
         if reward[field]:
             yield Flow((*to, key), reward[field], ((*place, field),), "derived", always=True)

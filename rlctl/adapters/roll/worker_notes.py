@@ -133,6 +133,11 @@ NOTES: tuple[Noted, ...] = (
     *carried("where a model's layers are put when it is loaded", *_all("model_args.device_map")),
     *carried("processes that load data", *_all("training_args.dataloader_num_workers")),
     *carried("a class of ROLL's", *_all("worker_cls")),
+    *carried(
+        "how a reward's worker is fed and placed",
+        *(f"rewards.*.{name}" for name in ("data_args.**", "model_args.**", "strategy_args.**", "generating_args.**")),
+        *(f"rewards.*.{name}" for name in ("device_mapping", "infer_batch_size", "reward_type", "format_pattern")),
+    ),
     *carried("calls that a worker answers at once", *_all("max_concurrency")),
     *carried("a role's wait for its peers, in minutes", *_all("backend_timeout")),
     *unsupported(

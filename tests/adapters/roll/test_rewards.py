@@ -1,0 +1,94 @@
+"""Workers of ROLL's that a rule or a judge stands for are that, with what they compute; the others stay named, for ROLL alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlctl.config import Loaded, to_plain
+from rlctl.documents import read_yaml
+from rlctl.plan import make_plan
+from rlctl.runtime.workers.reward import scorer_of
+from rlctl.translate import read_document, translate_loaded
+
+ROOT = "roll.pipeline.rlvr.rewards"
+TEXT = f"""
+exp_name: a
+pretrain: org/m
+max_steps: 10
+rewards:
+  math_rule:
+    worker_cls: {ROOT}.math_rule_reward_worker.MathRuleRewardWorker
+    data_args: {{template: qwen2_5}}
+    tag_included: [deepmath_103k]
+    world_size: 8
+    infer_batch_size: 1
+  crossthinkqa:
+    worker_cls: {ROOT}.crossthinkqa_rule_reward_worker.CrossThinkQARuleRewardWorker
+    reward_type: soft
+    response_length_penalty_coef: 0.1
+    tag_included: [crossthinkqa]
+  ifeval:
+    worker_cls: {ROOT}.ifeval_rule_reward_worker.GeneralRuleRewardWorker
+    tag_included: [ifeval]
+  choice:
+    worker_cls: {ROOT}.multiple_choice_boxed_rule_reward_worker.MultipleChoiceBoxedRuleRewardWorker
+    tag_included: [choice]
+  llm_judge:
+    worker_cls: {ROOT}.llm_judge_reward_worker.LLMJudgeRewardWorker
+    judge_model_type: api
+    judge_model_name: big
+    judge_api_url: http://host/v1
+    tag_included: [RLVR]
+  code_sandbox:
+    use_local: true
+    worker_cls: {ROOT}.code_sandbox_reward_worker.CodeSandboxRewardWorker
+    tag_included: [KodCode]
+actor_train:
+  data_args: {{file_name: [a.jsonl]}}
+"""
+
+
+def read(text: str) -> Loaded:
+    loaded, report = read_document(read_yaml(text, "roll.yaml"), dialect="roll", environment={})
+    assert loaded is not None, report.findings
+    return loaded
+
+
+def rewards(loaded: Loaded) -> dict[str, Any]:
+    return {reward["name"]: reward for reward in to_plain(loaded.config)["rewards"]}
+
+
+def test_workers_become_the_rules_they_compute() -> None:
+    loaded = read(TEXT)
+    found = rewards(loaded)
+    args = {
+        name: (reward.get("rule"), reward.get("args")) for name, reward in found.items() if reward["type"] == "rule"
+    }
+    assert args == {
+        "math_rule": ("math", {"method": "roll"}),
+        "crossthinkqa": ("multiple_choice", {"repetition_penalty": 0.5, "scores": "soft", "length_weight": 0.1}),
+        "ifeval": ("ifeval", {"repetition_penalty": 0.5}),
+        "choice": ("multiple_choice", {"scores": "boxed"}),
+    }
+    judge = found["llm_judge"]
+    assert (judge["type"], judge["base_url"], judge["model"], judge["scoring"]) == (
+        "judge",
+        "http://host/v1",
+        "big",
+        "yes_no",
+    )
+    assert found["code_sandbox"]["type"] == "external"
+    for reward in loaded.config.rewards[:-1]:
+        assert scorer_of(reward) is not None
+    assert make_plan(loaded.config).stages[0].role("reward") is not None
+
+
+def test_they_come_back() -> None:
+    first = read(TEXT)
+    loaded, report = read_document(read_yaml(TEXT, "roll.yaml"), dialect="roll", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, "roll")
+    assert made.text is not None
+    second = read(made.text)
+    assert rewards(second) == rewards(first)
+    assert first.config.extensions.roll.items() <= second.config.extensions.roll.items()
