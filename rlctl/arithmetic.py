@@ -293,6 +293,14 @@ def reference_is_base(config: Config) -> bool:
     return config.model.lora is not None and config.reference.model is None
 
 
+def reference_is_held(config: Config) -> bool:
+    """Whether the policy's workers hold the reference, as only its whole distributions are asked for (the full KL)."""
+    algorithm = config.algorithm
+    kl, reward = algorithm.kl_in_loss, algorithm.kl_in_reward
+    in_reward = reward is not None and reward.coefficient > 0
+    return kl is not None and kl.estimator == "full" and not in_reward and algorithm.objective.choice != "dpo"
+
+
 def needs_critic(config: Config) -> bool:
     """Whether values are estimated."""
     return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"

@@ -219,6 +219,10 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
     roles = _roles(config, device, notes)
+    if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
+        notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
+    if config.algorithm.distillation is not None:
+        notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
     if config.run.mode == "explore_only" and config.data.eval:
         notes.append("held-out prompts are not answered: the run only explores")
     return StagePlan(
@@ -260,7 +264,7 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         notes.append(
             "reference: the policy with its adapters off; reference.engine and reference.precision are not used"
         )
-    elif needs_reference(config):
+    elif needs_reference(config) and not arithmetic.reference_is_held(config):
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):
         roles.append(_train_role("critic", config, notes))

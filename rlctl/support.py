@@ -217,7 +217,8 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.loss_weights", "rl difficulty length"),
     refused("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
     honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
-    refused("algorithm", "distillation*", "no teacher is asked"),
+    honoured("algorithm", "distillation"),
+    honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
     honoured("algorithm", "sample_strategy sample_strategy_args"),
     refused("algorithm", "experience_operators", OPERATORS),
     refused("algorithm", "router_replay", "routing is not replayed"),
@@ -426,8 +427,9 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "data.train[].format": {"sql": "data sets are read from files and hubs"},
     "data.eval[].format": {"sql": "data sets are read from files and hubs"},
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
-    "algorithm.kl_in_loss.estimator": {"full": "only the log-probs of drawn tokens are compared"},
-    "algorithm.kl_in_reward.estimator": {"full": "only the log-probs of drawn tokens are compared"},
+    "algorithm.kl_in_reward.estimator": {
+        "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
+    },
     "buffer<memory>.auxiliary{}.format": dict.fromkeys(("sql", "queue"), "expert responses are read from files"),
     "placement.layout": dict.fromkeys(
         ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
@@ -436,6 +438,13 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
 
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "algorithm.sample_strategy": (("default", "mix"), BUFFER),
+    "algorithm.distillation.loss": (
+        (
+            *("adaptive_kl", "forward_kl", "js_divergence", "reverse_kl"),
+            *("skewed_forward_kl", "skewed_reverse_kl"),
+        ),
+        "this divergence is not computed",
+    ),
     "algorithm.advantage<other>.kind": (("asymre", "gpg", "rec"), "this estimator is not computed yet"),
     "algorithm.policy_loss<other>.kind": (
         ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "rec", "sft", "sppo"),

@@ -216,6 +216,7 @@ def objective_loss(config: Config) -> Any:
     tensors = {name: torch.tensor([-1.0, -0.5, -2.0, -0.1, -1.0, -0.6]) for name in columns}
     expert = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
     tensors |= {"log_probs": log_probs, "expert": expert, "lengths": torch.tensor([4, 2])}
+    tensors |= {"teacher_log_probs": torch.full((6,), -0.8), "divergence": torch.full((6,), 0.3)}
     loss = make_loss(config, number=3)(tensors, Totals(6, 2, 2, 1)).loss
     loss.backward()
     return loss.item(), log_probs.grad.tolist()
@@ -433,6 +434,7 @@ CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward
 KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.over_rollout"
 ADAPTIVE = {KL_IN_REWARD: {"estimator": "k2", "coefficient": 0.1, "adaptive": True, "horizon": 10}}
 ASYMRE, GEO_MEAN = {"name": "other", "kind": "asymre"}, {"name": "other", "kind": "geo_mean"}
+TAUGHT = "algorithm.distillation"
 REJECT = {"rejection": ["token_k2"], "rejection_bounds": ["0.1"]}
 OVERLONG = {"rollout.max_response_tokens": 4, SHAPING: {"overlong_penalty": {"buffer": 2}}}
 REFILL = {FILTERS: [{"name": "equal_groups"}], "batch": {"prompts_per_step": 2, "responses_per_prompt": 2}}
@@ -479,6 +481,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.objective<mix>.mu", 0.5, objective_loss, {}),
     ("algorithm.objective<mix>.expert_share", 0.5, plan, {}),
     ("algorithm.objective<mix>.args", {"mu_decay_steps": 9, "mu_peak": 0.9}, objective_loss, {}),
+    ("algorithm.distillation", {"teacher": "t"}, plan, {}),
+    ("algorithm.distillation.teacher", "other", plan, {TAUGHT: {"teacher": "t"}}),
+    ("algorithm.distillation.loss", "forward_kl", objective_loss, {TAUGHT: {"teacher": "t"}}),
+    ("algorithm.distillation.coefficient", 0.5, objective_loss, {TAUGHT: {"teacher": "t"}}),
+    ("algorithm.distillation.top_k", 4, objective_loss, {TAUGHT: {"teacher": "t"}}),
+    ("algorithm.distillation.args", {"with_rewards": False}, objective_loss, {TAUGHT: {"teacher": "t"}}),
     ("algorithm.kl_in_loss", {"coefficient": 0.1}, plan, {}),
     ("algorithm.kl_in_loss.coefficient", 0.0, plan, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
     ("algorithm.kl_in_reward", {"coefficient": 0.1}, plan, {}),

@@ -43,6 +43,7 @@ from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.preflight import check_section, check_training
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic, check_critic, section_of, told_of_critic
@@ -328,6 +329,8 @@ def _reference(config: Config, groups: Mapping[str, Group]) -> ReferencePolicy |
     """The reference: workers of its own, or the policy's without adapters."""
     if "reference" in groups:
         return ReferencePolicy(groups["reference"])
+    if arithmetic.reference_is_held(config):
+        return None
     if "policy" in groups and arithmetic.needs_reference(config) and arithmetic.reference_is_base(config):
         return ReferencePolicy(groups["policy"], Trainer.base_log_probs)
     return None
@@ -351,7 +354,9 @@ def _gather(
     if objective == "dpo" and reference is not None:
         return PairGather(stream, materials.tokenizer, reference)  # type: ignore[arg-type]
     if rollout is None or rewards is None or objective == "sft":
-        return DataGather(stream, materials.tokenizer)  # type: ignore[arg-type]
+        teaching = Teaching.of(stage.config)
+        on_prompt = teaching is not None and teaching.on_prompt
+        return DataGather(stream, materials.tokenizer, on_prompt)  # type: ignore[arg-type]
     copies = stage.config.rollout.responses_folder
     drawn = RolloutGather(
         config=stage.config,
@@ -377,7 +382,9 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     """
     algorithm = config.algorithm
     single = plan.batch.optimizer_steps_per_step == 1
-    read_before = algorithm.kl_in_reward is not None or corrects(algorithm)
+    teaching = Teaching.of(config)
+    taught = teaching is not None and teaching.policy_gradient
+    read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught
     return algorithm.old_log_probs == "recompute" and single and not read_before
 
 

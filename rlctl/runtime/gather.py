@@ -20,6 +20,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines, texts_of
 from rlctl.runtime.selection import needs_greedy
 from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
 from rlctl.runtime.value_model import ValueModel
 
@@ -73,10 +74,14 @@ class DataGather:
 
     stream: SftStream
     tokenizer: Any
+    on_prompt: bool = False
+    """Whether prompts are learnt too (distillation)."""
 
     def gather(self, step: int, phase: Phase) -> Gathered:
         with phase("data"):
             samples = self.stream.next_batch()
+        for sample in samples if self.on_prompt else ():
+            sample.mask = torch.arange(len(sample)) > 0
         shown = [self._shown(sample) for sample in samples[:SHOWN_SAMPLES]] if step == 1 else []
         return Gathered(samples, {"data/epoch": float(self.stream.epoch)}, shown)
 
@@ -155,8 +160,14 @@ class RolloutGather:
         if self.critic is not None:
             with phase("values"):
                 self.critic.add_values(samples)
+        teaching = Teaching.of(self.config)
+        if teaching is not None and not teaching.compares:
+            with phase("teacher"):
+                self.policy.add_teacher_log_probs(samples)
         with phase("advantages"):
             shaped = self.shaping.shape(samples, kept)
+            if teaching is not None and teaching.policy_gradient:
+                shaped |= into_advantages(teaching, samples)
             samples = self.shaping.redrawn(samples, kept, step=step)
         metrics = self._metrics(answered) | shaped
         if self.config.algorithm.filters:

@@ -50,6 +50,10 @@ class Policy:
         """Write the column ``old_log_probs``: the log-probs under the weights of now."""
         add_column(self._group, Trainer.log_probs, samples, "old_log_probs")
 
+    def add_teacher_log_probs(self, samples: Sequence[Sample]) -> None:
+        """Write the column ``teacher_log_probs``: those of the teacher that the policy's workers hold."""
+        add_column(self._group, Trainer.teacher_log_probs, samples, "teacher_log_probs")
+
     def train(self, samples: Sequence[Sample], *, step: int, old_is_current: bool) -> dict[str, float]:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
         parts = self._mini_batches(samples, step)

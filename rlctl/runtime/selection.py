@@ -46,6 +46,12 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     return chosen.kind, dict(chosen.args)
 
 
+def measures_whole(algorithm: Algorithm) -> bool:
+    """Whether the KL in the loss is that of whole distributions, for which the policy's workers hold the reference too."""
+    kl = algorithm.kl_in_loss
+    return kl is not None and kl.estimator == "full" and kl.coefficient > 0 and algorithm.objective.choice != "sft"
+
+
 def needs_greedy(algorithm: Algorithm) -> bool:
     """Whether each prompt is answered greedily too, for a baseline."""
     return ADVANTAGES[estimator_of(algorithm)[0]].needs_greedy

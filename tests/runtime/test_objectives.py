@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from datasets import Dataset
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.runtime.local import Seen, run_here
 
@@ -60,6 +62,17 @@ def mix(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
     )
 
 
+@pytest.fixture(scope="module")
+def teacher(task: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model of the same kind with other weights, which are larger, so that it is surer of what it says."""
+    folder = tmp_path_factory.mktemp("teacher")
+    config = AutoConfig.from_pretrained(task.folder / "model")
+    config.initializer_range = 0.3
+    torch.manual_seed(5)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return str(folder)
+
+
 def steps_of(seen: Seen) -> list[dict[str, float]]:
     return [event["metrics"] for event in seen if event["kind"] == "step"]
 
@@ -94,3 +107,65 @@ def test_mix_learns_from_experts_while_it_rolls_out(task: Any, rows: Path, tmp_p
     before, after = accuracies(seen)
     assert before < 0.2
     assert after > 0.8
+
+
+def on_policy(task: Any, teacher: str, folder: Path, *, steps: int, **distillation: Any) -> Any:
+    return task.config(
+        folder,
+        algorithm={"distillation": {"teacher": teacher, **distillation}},
+        batch={"prompts_per_step": 16, "responses_per_prompt": 2},
+        schedule={"total_steps": steps, "evaluate_every": None, "evaluate_first": False},
+        checkpoint={"every": None, "export": "never", "last": False},
+    )
+
+
+def test_a_teachers_distributions_are_learnt_on_the_policys_own_responses(
+    task: Any, teacher: str, tmp_path: Path
+) -> None:
+    wanted = on_policy(task, teacher, tmp_path, steps=5, loss="forward_kl", top_k=8, args={"with_rewards": False})
+    told = [step["policy/divergence"] for step in steps_of(run_here(wanted, tmp_path / "run"))]
+    assert told[-1] < 0.95 * told[0]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("policy_gradient", "name"), [(False, "policy"), (True, "distillation")])
+def test_a_teacher_is_learnt_from_by_the_tokens_drawn(
+    policy_gradient: bool, name: str, task: Any, teacher: str, tmp_path: Path
+) -> None:
+    """One token a response says little: many steps, and means over them."""
+    args = {"policy_gradient": policy_gradient, "with_rewards": False, "estimator": "k1" if policy_gradient else "k2"}
+    wanted = on_policy(task, teacher, tmp_path, steps=60, loss="reverse_kl", args=args)
+    told = [step[f"{name}/divergence"] for step in steps_of(run_here(wanted, tmp_path / "run"))]
+    assert sum(told[-10:]) < 0.9 * sum(told[:10])
+
+
+def test_a_teacher_is_learnt_from_beside_the_data_sets_answers(task: Any, teacher: str, tmp_path: Path) -> None:
+    wanted = task.config(
+        tmp_path,
+        objective="sft",
+        algorithm={
+            "objective": "sft",
+            "distillation": {
+                "teacher": teacher, "loss": "forward_kl", "coefficient": 0.9, "args": {"distill_on_prompt": True}
+            },
+        },
+        schedule={"total_steps": 4},
+        checkpoint={"every": None, "export": "never", "last": False},
+    )  # fmt: skip
+    seen = run_here(wanted, tmp_path / "run")
+    steps = steps_of(seen)
+    assert steps[-1]["policy/divergence"] < 0.95 * steps[0]["policy/divergence"]
+    (shown,) = [event["samples"] for event in seen if event["kind"] == "samples"]
+    assert len(shown[0]["trained_on"]) > len("<assistant>") + 8  # the prompt too
+
+
+def test_the_full_kl_to_the_reference_needs_no_workers_of_its_own(task: Any, tmp_path: Path) -> None:
+    wanted = task.config(
+        tmp_path,
+        algorithm={"kl_in_loss": {"estimator": "full", "coefficient": 0.05}},
+        schedule={"total_steps": 2, "evaluate_every": None, "evaluate_first": False},
+        checkpoint={"every": None, "export": "never", "last": False},
+    )
+    steps = steps_of(run_here(wanted, tmp_path / "run"))
+    assert steps[0]["policy/kl_loss"] == pytest.approx(0, abs=1e-6)
+    assert steps[1]["policy/kl_loss"] > 1e-5

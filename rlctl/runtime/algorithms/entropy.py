@@ -40,7 +40,7 @@ def log_probs_and_entropy(
     worked on, and the results returned, in float32. A logit of -inf is a token that cannot be drawn.
     Both results are differentiable once.
     """
-    log_probs, entropy = _LogProbs.apply(logits, targets, temperature, _rows(logits, chunk), upcast, True)
+    log_probs, entropy = _LogProbs.apply(logits, targets, temperature, rows_at_once(logits, chunk), upcast, True)
     return log_probs, entropy
 
 
@@ -48,7 +48,7 @@ def log_probs(
     logits: Tensor, targets: Tensor, *, temperature: float = 1.0, chunk: int | None = None, upcast: bool = True
 ) -> Tensor:
     """Return the log-probs of ``log_probs_and_entropy`` without the work of the entropy. [N]."""
-    result, _ = _LogProbs.apply(logits, targets, temperature, _rows(logits, chunk), upcast, False)
+    result, _ = _LogProbs.apply(logits, targets, temperature, rows_at_once(logits, chunk), upcast, False)
     return result
 
 
@@ -80,7 +80,8 @@ def compile_rows() -> None:
     _slope = torch.compile(_slope_rows, dynamic=True)
 
 
-def _rows(logits: Tensor, chunk: int | None) -> int:
+def rows_at_once(logits: Tensor, chunk: int | None = None) -> int:
+    """Rows of [N, V] that are worked on at a time: ``chunk``, or as many as suit the device."""
     elements = CPU_CHUNK_ELEMENTS if logits.device.type == "cpu" else CHUNK_ELEMENTS
     return chunk or max(1, elements // max(1, logits.shape[-1]))
 

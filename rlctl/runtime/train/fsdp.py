@@ -8,7 +8,7 @@ What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export
 from rlctl.runtime.train.head import Head
-from rlctl.runtime.train.interface import LossFunction, Role
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
@@ -164,6 +164,7 @@ class FsdpEngine:
         temperature: float,
         totals: Totals,
         together: int = 1,
+        compare: Mapping[str, Comparison] = NOTHING,
     ) -> dict[str, float]:
         """See ``TrainEngine``."""
         assert self.optimizer is not None, "a reference is never updated"
@@ -172,16 +173,45 @@ class FsdpEngine:
         sums: dict[str, Tensor] = {}
         for members in self._micro_batches(samples, micro, together):
             batch = self._collate(samples, members, loss.columns)
-            terms = self._backward(batch, loss, temperature, totals)
+            others = {name: each.model.logits(samples, members) for name, each in compare.items()}
+            terms = self._backward(batch, loss, temperature, totals, compare, others)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value
         return {**self._sum_over_replicas(sums), **self._step(self.optimizer)}
 
-    def _backward(self, batch: MicroBatch, loss: LossFunction, temperature: float, totals: Totals) -> dict[str, Tensor]:
+    def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
+        """The logits of a frozen model, [N, V], at the counted tokens of those of ``samples`` that ``members`` names."""
+        self._bring(optimizer=False)
+        self.model.eval()
+        batch = self._collate(samples, members, ())
+        with torch.no_grad():
+            found = self._head.logits(batch.inputs, batch.select)
+        self.offload()
+        return found
+
+    def _backward(
+        self,
+        batch: MicroBatch,
+        loss: LossFunction,
+        temperature: float,
+        totals: Totals,
+        compare: Mapping[str, Comparison],
+        others: Mapping[str, Tensor],
+    ) -> dict[str, Tensor]:
         tensors = {**batch.columns, "lengths": batch.lengths}
         with self._kept():
             if self.role == "critic":
                 tensors["values"] = self._values(batch)
+            elif compare and self._sequence is not None:
+                raise PlanError(
+                    "whole distributions are not compared where workers share sequences",
+                    hint="set train.engine.sequence_parallel to 1",
+                )
+            elif compare:
+                logits = self._head.logits(batch.inputs, batch.select)
+                drawn = log_probs_and_entropy(logits, batch.targets, temperature=temperature)
+                tensors["log_probs"], tensors["entropy"] = drawn
+                tensors |= {name: each.divergence(logits, others[name]) for name, each in compare.items()}
             else:
                 tensors["log_probs"], tensors["entropy"] = self._drawn(batch, temperature, with_entropy=True)
         terms = loss(tensors, totals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -46,6 +46,26 @@ class LossFunction(Protocol):
         ...
 
 
+class Frozen(Protocol):
+    """A model that is not trained, in the same workers as the one that is."""
+
+    def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
+        """Return logits [N, V] at the counted tokens of those of ``samples`` that ``members`` names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the whole distributions of the trained model are compared with, and how."""
+
+    model: Frozen
+    divergence: Callable[[Tensor, Tensor], Tensor]
+    """Logits [N, V] of the trained model and of the other to [N], with a gradient to the first."""
+
+
+NOTHING: Mapping[str, Comparison] = {}
+
+
 class TrainEngine(Protocol):
     """One worker's part of a model that is spread over workers.
 
@@ -77,10 +97,12 @@ class TrainEngine(Protocol):
         temperature: float,
         totals: Totals,
         together: int = 1,
+        compare: Mapping[str, Comparison] = NOTHING,
     ) -> dict[str, float]:
         """Take one optimizer step: gradients summed over micro-batches and workers, then clipped.
 
-        So many neighbours as ``together`` says are always in one micro-batch, in their order.
+        So many neighbours as ``together`` says are always in one micro-batch, in their order. What ``compare`` says of
+        the distributions is under its names among the loss's tensors, [N] each, with gradient.
 
         The schedule does not move. Where the norm of the gradient is not finite the weights and the optimizer stay as
         they are, and ``skipped_updates`` is 1.

@@ -43,6 +43,9 @@ class Weights:
         return aggregate(values, weights, lengths)
 
 
+WHOLE_KL = "whole_kl"
+"""The tensor that holds KL(policy || reference) over the whole vocabulary, which the engine compares (``Comparison``)."""
+
 TOKEN_MEAN = Weights("token_mean")
 """How metrics are reduced that are no losses: indicators become fractions of all tokens."""
 
@@ -104,7 +107,7 @@ class Regularizers:
             ConfigError: no such estimator.
         """
         kl = algorithm.kl_in_loss
-        if kl is not None:
+        if kl is not None and kl.estimator != "full":
             lookup(KL_ESTIMATORS, kl.estimator, "KL estimator")
         return cls(
             weights=weights,
@@ -116,19 +119,25 @@ class Regularizers:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a sample that they read."""
-        return ("reference_log_probs",) if self.kl_estimator else ()
+        return ("reference_log_probs",) if self.kl_estimator and self.kl_estimator != "full" else ()
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metric: kl_loss, without its coefficient."""
         log_probs, lengths = tensors["log_probs"], tensors["lengths"]
         loss, metrics = log_probs.new_zeros(()), {}
         if self.kl_estimator is not None:
-            reference, old = tensors["reference_log_probs"], tensors.get("old_log_probs")
-            kl = self.weights.total(estimate_kl(self.kl_estimator, log_probs, reference, old), lengths, totals)
+            kl = self.weights.total(self._kl(tensors), lengths, totals)
             loss, metrics["kl_loss"] = loss + self.kl_coefficient * kl, kl.detach()
         if self.entropy_coefficient != 0:
             loss = loss - self.entropy_coefficient * self.weights.total(tensors["entropy"], lengths, totals)
         return LossTerms(loss, metrics)
+
+    def _kl(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Of every token, [N]: of the whole distributions, or an estimate from the token drawn."""
+        if self.kl_estimator is None or self.kl_estimator == "full":
+            return tensors[WHOLE_KL]
+        reference, old = tensors["reference_log_probs"], tensors.get("old_log_probs")
+        return estimate_kl(self.kl_estimator, tensors["log_probs"], reference, old)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,14 +13,18 @@ import torch
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
 from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, LearningRateSchedule
 from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.selection import measures_whole
+from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
-from rlctl.runtime.train.interface import LossFunction, TrainEngine
-from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
+from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
 from rlctl.runtime.transport import NamedTensors, TensorTuple
 from rlctl.runtime.types import Sample
@@ -68,6 +73,7 @@ class Trainer:
         self._temperature = training_temperature(config)
         enter(config, place)
         self._engine = make_engine(config, model_path, place.device, total_ticks)
+        self._teacher, self._compare = _compared(config, model_path, place.device)
 
     def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the weights of now: float32 [T] a sample."""
@@ -79,6 +85,12 @@ class Trainer:
         micro = self._config.reference.micro or self._config.batch.log_prob_micro or self._config.batch.micro
         found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
         return TensorTuple(found)
+
+    def teacher_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
+        """Log-probs of the counted tokens under the teacher, at temperature 1: float32 [T] a sample."""
+        assert self._teacher is not None, "algorithm.distillation names a teacher"
+        micro = self._config.batch.log_prob_micro or self._config.batch.micro
+        return TensorTuple(self._teacher.log_probs(samples, temperature=1.0, micro=micro))
 
     def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
         """Train on one step's samples: one optimizer step a share, in order; then or in between the schedule ticks.
@@ -101,6 +113,7 @@ class Trainer:
             micro=self._config.batch.micro,
             temperature=self._temperature,
             together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
+            compare=self._compare,
         )
 
     def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
@@ -149,10 +162,11 @@ def take_steps(
     micro: Micro,
     temperature: float = 1.0,
     together: int = 1,
+    compare: Mapping[str, Comparison] = NOTHING,
 ) -> list[dict[str, float]]:
     """Take one optimizer step a share, in order; the schedule ticks after each, or once after all. Metrics of each step.
 
-    ``loss(index)`` is that of the share at ``index``; ``together`` as for ``TrainEngine.update``.
+    ``loss(index)`` is that of the share at ``index``; ``together`` and ``compare`` as for ``TrainEngine.update``.
     """
     ticks_inside = schedule.tick == "optimizer_step"
     metrics = []
@@ -164,6 +178,7 @@ def take_steps(
             temperature=temperature,
             totals=share.totals,
             together=together,
+            compare=compare,
         )
         metrics.append(found)
         if ticks_inside:
@@ -207,12 +222,43 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
     )
 
 
+def _compared(config: Config, model_path: str, device: Device) -> tuple[FsdpEngine | None, Mapping[str, Comparison]]:
+    """The teacher, and what whole distributions are compared with: frozen models, in the policy's own workers."""
+    teaching, compared = Teaching.of(config), {}
+    teacher = None if teaching is None else _frozen(config, config.model, teaching.teacher, device)
+    if teaching is not None and teacher is not None and teaching.compares:
+        compared["divergence"] = Comparison(teacher, teaching.of_logits)
+    if measures_whole(config.algorithm):
+        reference = config.reference.model or config.model
+        path = reference.path if config.reference.model else model_path
+        engine = _frozen(config, reference, path, device)
+        compared[WHOLE_KL] = Comparison(engine, partial(whole_kl, temperature=training_temperature(config)))
+    return teacher, compared
+
+
+def _frozen(config: Config, model: Model, path: str, device: Device) -> FsdpEngine:
+    """A model that is not trained, spread as the policy is."""
+    return FsdpEngine(
+        dataclasses.replace(model, path=path, lora=None, freeze=()),
+        dataclasses.replace(config.train, compile=False),
+        role="reference",
+        seed=config.run.seed,
+        device=device,
+    )
+
+
 def make_loss(config: Config, *, old_is_current: bool = False, number: int = 1) -> LossFunction:
-    """The loss that the config names, for the ``number``-th mini-batch of the stage.
+    """The loss that the config names, for the ``number``-th mini-batch of the stage, with what a teacher adds to it.
 
     Raises:
         PlanError: no function computes it.
     """
+    if measures_whole(config.algorithm):
+        check_comparable(config)
+    return distilled(config, _own_loss(config, old_is_current=old_is_current, number=number))
+
+
+def _own_loss(config: Config, *, old_is_current: bool, number: int) -> LossFunction:
     longest = config.rollout.max_response_tokens
     objective = config.algorithm.objective
     if isinstance(objective, SftObjective):

@@ -13,19 +13,22 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.train.checkpoint import state_of
+from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
-from rlctl.runtime.train.interface import LossFunction, Role
+from rlctl.runtime.train.interface import Comparison, LossFunction, Role
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.offloading import OffloadedActivations
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.sharding import split_pairs
+from rlctl.runtime.workers.trainer import make_loss
 
 FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
 FLOAT64 = PrecisionSettings(parameters="float64", compute="float64", reduce="float64")  # type: ignore[arg-type]
@@ -135,6 +138,24 @@ def pair_updates(
     split = split_pairs([len(sample) for sample in pairs], dist.get_world_size(), balance=True)
     mine = [pairs[index] for index in split[dist.get_rank()]]
     found = engine.update(mine, loss, micro=micro, temperature=1.0, totals=totals_of(pairs), together=PAIR)
+    return gathered(engine), [found]
+
+
+def distilled_updates(
+    folder: Path, teacher: Path, train: Train, samples: Sequence[Sample], config: Config, micro: Micro
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Take one optimizer step with a teacher's distributions; weights and metrics."""
+    engine, frozen = engine_of(folder, train), engine_of(teacher, train, "reference")
+    teaching = Teaching.of(config)
+    assert teaching is not None
+    found = engine.update(
+        share(samples),
+        make_loss(config),
+        micro=micro,
+        temperature=1.0,
+        totals=totals_of(samples),
+        compare={"divergence": Comparison(frozen, teaching.of_logits)},
+    )
     return gathered(engine), [found]
 
 
@@ -324,23 +345,14 @@ def scaled_logits(folder: Path, samples: Sequence[Sample]) -> tuple[list[Tensor]
     return found, expected
 
 
-def offloaded_gradients(folder: Path, samples: Sequence[Sample]) -> tuple[int, int, list[tuple[Tensor, Tensor]]]:
-    """Tensors that were moved, with small ones and without, and each gradient with and without moving."""
-    train = with_memory(settings(), recompute_activations=True)
-    moved, gradients = [], []
-    for least in (0, None):
+def offloaded_activations(
+    folder: Path, samples: Sequence[Sample]
+) -> tuple[list[int], list[tuple[dict[str, Tensor], list[dict[str, float]]]]]:
+    """Tensors that were moved, with small ones and without; weights and metrics after an update with either."""
+    train, moved, results = with_memory(settings(), recompute_activations=True), [], []
+    for keeper in (OffloadedActivations(least_bytes=0), OffloadedActivations()):
         engine = engine_of(folder, train)
-        keeper = OffloadedActivations(least_bytes=0) if least == 0 else OffloadedActivations()
         engine._kept = lambda keeper=keeper: keeper  # type: ignore[method-assign, misc]
-        batch = engine._collate(samples, range(len(samples)), ())
-        engine.model.train()
-        engine._backward(batch, SftLoss(), 1.0, totals_of(samples))
+        results.append(gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1))
         moved.append(keeper.moved)
-        gradients.append([full_gradient(p) for p in engine.model.parameters()])
-    return moved[0], moved[1], list(zip(gradients[0], gradients[1], strict=True))
-
-
-def full_gradient(parameter: Any) -> Tensor:
-    assert parameter.grad is not None
-    found: Tensor = parameter.grad.full_tensor()
-    return found
+    return moved, results

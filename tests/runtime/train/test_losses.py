@@ -217,9 +217,17 @@ def test_a_kl_that_counts_nothing_asks_for_no_reference() -> None:
     assert "reference_log_probs" not in PolicyLoss.of(config.algorithm, max_response_tokens=8).columns
 
 
-def test_a_kl_estimator_that_is_not_computed_is_refused() -> None:
+def test_the_full_kl_is_what_the_engine_compares() -> None:
+    loss = loss_of(kl_in_loss=KlInLoss(estimator="full", coefficient=0.1))
+    assert "reference_log_probs" not in loss.columns
+    terms = loss(tensors() | {"whole_kl": torch.tensor([0.5, 1.0, 1.5])}, TOTALS)
+    assert terms.metrics["kl_loss"].item() == pytest.approx(3.0 / 6)
+    assert terms.loss.item() == pytest.approx((-1.2 + 0.1 * 3.0) / 6)
+
+
+def test_a_kl_estimator_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="KL estimator"):
-        loss_of(kl_in_loss=KlInLoss(estimator="full"))
+        loss_of(kl_in_loss=KlInLoss(estimator="k9"))  # type: ignore[arg-type]
 
 
 def test_totals_count_sequences_without_tokens_too() -> None:
