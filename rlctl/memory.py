@@ -3,13 +3,15 @@
 Bytes on one device, N parameters, S devices that share them, T tokens of a micro-batch on one device:
 
     fsdp2      parameters p N/S, gradients p N/S, AdamW 2 p N/S      p: bytes of train.precision.parameters
+               adapters: parameters p N/S; theirs, their gradients and AdamW in 4 bytes, r (in + out) numbers a linear layer
                gathered: 2 of the largest layers (or embeddings)     in train.precision.compute
     megatron   parameters 2, gradients 4, optimizer 12 bytes a parameter, over tensor x pipeline devices, experts over
                expert x expert_tensor x pipeline, the optimizer over replicas too (Megatron-LM's table of its distributed
                optimizer: 6 + 12 / d)
     activations   34 h T bytes a layer at 16 bit; recomputed: 2 h T a layer and one layer whole (Korthikanti et al.,
                   arXiv:2205.05198, equation 2 without the attention matrix, which flash attention never holds)
-    logits        T x vocabulary and their gradient, in the compute type
+    logits        T x vocabulary and their gradient, in the compute type; a chunk of them in 4 bytes where they are never
+                  whole (train.fused_kernels.enabled, and passes without gradient), and the head's gradient in 4 bytes
     rollout       weights over tensor x pipeline devices; cache: 2 x layers x kv heads x head size numbers a token
 
 Arithmetic of a forward pass: 2 operations a parameter and token, and 2 x sequence x attention width a layer and token
@@ -24,11 +26,14 @@ from rlctl import arithmetic
 from rlctl.arithmetic import Cluster, Device
 from rlctl.config import Config
 from rlctl.config.sections.batch import Batch, Micro
+from rlctl.config.sections.model import Lora
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, Train
 from rlctl.model_shape import ModelShape, read_shape
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+CHUNK_ELEMENTS = 2**26
+"""Logits that the training engine works on at a time on a GPU."""
 ROWS_AT_ONCE = 256
 """Responses decoded at once where the config names no number: the default of vLLM and of the built-in engine."""
 TRAINING_UTILISATION = 0.4
@@ -114,7 +119,7 @@ def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimat
     found = [_trained("policy", config, config.train, policy)]
     if arithmetic.needs_rollout(config):
         found.append(_rollout(config, policy, device))
-    if arithmetic.needs_reference(config):
+    if arithmetic.needs_reference(config) and not arithmetic.reference_is_base(config):
         model = config.reference.model
         shape = read_shape(model.path) if model is not None and model.path else policy
         found += [] if shape is None else [_reference(config, shape)]
@@ -147,7 +152,9 @@ def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> Memo
     parts = [*_states(config, train, shape), ("activations", _activations(train, shape, tokens, compute))]
     if not critic:
         split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
-        parts.append(("logits", 2 * compute * tokens * shape.vocabulary / split))
+        whole = 2 * compute * tokens * shape.vocabulary / split
+        chunks = 2 * _chunk_bytes(tokens, shape) + 4 * shape.vocabulary * shape.hidden
+        parts.append(("logits", min(whole, chunks) if train.fused_kernels.enabled else whole))
     return _estimate(role, parts)
 
 
@@ -161,8 +168,32 @@ def _states(config: Config, train: Train, shape: ModelShape) -> list[tuple[str, 
         return [("parameters", 2 * held), ("gradients", 4 * held), ("optimizer", 12 * held / over)]
     if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
         return [("gathered", _gathered(train, shape))]
-    each = BYTES[train.precision.parameters] * count / _shared_by(config, train)
+    shared = _shared_by(config, train)
+    each = BYTES[train.precision.parameters] * count / shared
+    lora = None if isinstance(train, Critic) else config.model.lora
+    if lora is not None:
+        trained = 4 * adapter_parameters(lora, shape) / shared
+        held = [("parameters", each + trained), ("gradients", trained), ("optimizer", 2 * trained)]
+        return [*held, ("gathered", _gathered(train, shape))]
     return [("parameters", each), ("gradients", each), ("optimizer", 2 * each), ("gathered", _gathered(train, shape))]
+
+
+def adapter_parameters(lora: Lora, shape: ModelShape) -> int:
+    """Numbers of a model's adapters: rank x (in + out) for each linear layer that has one, the experts' aside."""
+    hidden, width, kv = shape.hidden, shape.attention_width, shape.kv_heads * shape.head_dim
+    attention = {"q_proj": hidden + width, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": width + hidden}
+    mlp = dict.fromkeys(("gate_proj", "up_proj", "down_proj"), hidden + shape.intermediate)
+    everything = lora.target_modules == ("all-linear",)
+
+    def chosen(sides: dict[str, int]) -> int:
+        names = set(sides) if everything else set(sides) & set(lora.target_modules)
+        return sum(sides[name] for name in names - set(lora.exclude_modules))
+
+    return lora.rank * (shape.layers * chosen(attention) + shape.dense_layers * chosen(mlp))
+
+
+def _chunk_bytes(tokens: float, shape: ModelShape) -> float:
+    return 4 * min(CHUNK_ELEMENTS, tokens * shape.vocabulary)
 
 
 def _shared_by(config: Config, train: Train) -> int:
@@ -201,7 +232,7 @@ def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
         [
             ("parameters", held),
             ("gathered", _gathered(config.train, shape)),
-            ("logits", compute * tokens_each * shape.vocabulary),
+            ("logits", min(compute * tokens_each * shape.vocabulary, 2 * _chunk_bytes(tokens_each, shape))),
         ],
     )
 
@@ -254,7 +285,7 @@ def forward_flops(shape: ModelShape, *, tokens: int, length: int) -> float:
 
 def _training_passes(config: Config) -> float:
     """Training of one step in forward passes over its tokens."""
-    update = _update_passes(config.train, config.batch)
+    update = _update_passes(config.train, config.batch, adapted=config.model.lora is not None)
     if config.algorithm.objective.choice == "sft":
         return update
     old = config.algorithm.old_log_probs == "recompute"
@@ -263,8 +294,10 @@ def _training_passes(config: Config) -> float:
     return update + old + arithmetic.needs_reference(config) + needs_critic * critic
 
 
-def _update_passes(train: Train, batch: Batch) -> int:
-    return (4 if train.memory.recompute_activations else 3) * batch.ppo_epochs
+def _update_passes(train: Train, batch: Batch, *, adapted: bool = False) -> int:
+    """Forward, twice as much backward, and once more forward; without weights to train, backward is once as much."""
+    backward = 1 if adapted else 2
+    return (1 + backward + train.memory.recompute_activations) * batch.ppo_epochs
 
 
 def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:

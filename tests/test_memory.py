@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from
-from rlctl.memory import GIB, cost_of, forward_flops, known_gpu, memory_of, micro_tokens
+from rlctl.config.sections.model import Lora
+from rlctl.memory import (
+    GIB,
+    adapter_parameters,
+    cost_of,
+    forward_flops,
+    known_gpu,
+    memory_of,
+    micro_tokens,
+)
 from rlctl.model_shape import ModelShape, read_shape
 
 PARAMETERS = 1_543_714_304
@@ -152,3 +164,50 @@ def test_time_is_estimated_for_known_gpus_only(folder: str) -> None:
 def test_gpus_are_known_by_a_word_of_their_name(name: str | None, tflops: float | None) -> None:
     gpu = known_gpu(name)
     assert (gpu.tflops if gpu else None) == tflops
+
+
+ALL_LINEAR: tuple[str, ...] = ("all-linear",)
+
+
+@pytest.mark.parametrize(
+    ("targets", "excluded"), [(ALL_LINEAR, ()), (ALL_LINEAR, ("q_proj",)), (("v_proj", "down_proj"), ())]
+)
+def test_adapters_are_as_large_as_pefts(folder: str, targets: tuple[str, ...], excluded: tuple[str, ...]) -> None:
+    lora = Lora(rank=4, target_modules=targets, exclude_modules=excluded)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        names = "all-linear" if targets == ALL_LINEAR else list(targets)
+        made = LoraConfig(r=4, target_modules=names, exclude_modules=list(excluded) or None)
+        inject_adapter_in_model(made, model)
+    count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert adapter_parameters(lora, shape_in(folder)) == count
+
+
+def test_with_adapters_only_they_have_gradients_and_there_is_no_second_copy(folder: str) -> None:
+    """8 devices; the base stays, in float32; 3 passes of training, recomputation among them, and none for weights."""
+    kl = {"kl_in_loss": {"coefficient": 0.01}}
+    whole = memory_of(config_for(folder, algorithm=kl))
+    config = config_from({"model": {"path": folder, "lora": {"rank": 16}}, "algorithm": kl})
+    found = memory_of(config)
+    assert [each.role for each in whole] == ["policy", "rollout", "reference"]
+    assert [each.role for each in found] == ["policy", "rollout"]
+    assert config.model.lora is not None
+    adapters = 4 * adapter_parameters(config.model.lora, shape_in(folder)) / 8 / GIB
+    assert found[0].part("gradients") == pytest.approx(adapters)
+    assert found[0].part("optimizer") == pytest.approx(2 * adapters)
+    assert found[0].part("parameters") == pytest.approx(whole[0].part("parameters") + adapters)
+    costs = [cost_of(each) for each in (config_for(folder, algorithm=kl), config)]
+    assert None not in costs
+    one = forward_flops(shape_in(folder), tokens=1024 * 1024, length=1024)
+    assert costs[0].flops - costs[1].flops == pytest.approx(one)  # type: ignore[union-attr]
+
+
+def test_logits_that_are_never_whole_take_a_chunk_and_the_gradient_of_the_head(folder: str) -> None:
+    micro = {"micro": {"by": "tokens", "per_replica": 65_536}}
+    whole, fused = (
+        memory_of(config_for(folder, batch=micro, train={"fused_kernels": {"enabled": enabled}}))[0].part("logits")
+        for enabled in (False, True)
+    )
+    shape = shape_in(folder)
+    assert whole == pytest.approx(2 * 2 * 65_536 * shape.vocabulary / GIB)
+    assert fused == pytest.approx((2 * 4 * 2**26 + 4 * shape.vocabulary * shape.hidden) / GIB)

@@ -162,7 +162,9 @@ def test_a_model_that_goes_on_with_its_logits_gets_them_whole(one: Workers, mode
 
 
 def test_activations_that_wait_elsewhere_are_the_same(one: Workers, models: dict[str, Path]) -> None:
-    [(moved, kept, gradients)] = one.run(jobs.offloaded_gradients, models["qwen2"], make_samples(3))
-    assert moved > kept == 0
-    for mine, theirs in gradients:
-        assert torch.equal(mine, theirs)
+    [(moved, ((weights, metrics), (expected, plain)))] = one.run(
+        jobs.offloaded_activations, models["qwen2"], make_samples(3)
+    )
+    assert moved[0] > moved[1] == 0
+    assert metrics == plain
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
