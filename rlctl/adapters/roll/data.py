@@ -8,7 +8,7 @@ from typing import Any
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import Partly
+from rlctl.adapters.values import NullReads, Partly
 from rlctl.documents.paths import KeyPath
 
 D = "actor_train.data_args"
@@ -457,7 +457,7 @@ DPO: list[Rule] = [
         {"chosen_key": ("chosen_key", "chosen"), "rejected_key": ("rejected_key", "rejected")},
         {"prompt_key": "instruction", "prompt_type": "text"},
     ),
-    WORKERS,
+    Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1), always=True),
     Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
     Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
     Dropped("data.curriculum.order", "ROLL's DPO shuffles", "shuffle"),

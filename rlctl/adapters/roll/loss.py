@@ -128,7 +128,8 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     if name == "other":
         variant = yield from _write_other(view, loss, agentic)
     if name == "sapo":
-        yield Lost(((*to, "name"),), "ROLL has no soft gate; its clipped loss is written")
+        places = tuple((*to, field) for field in ("name", "tau_positive", "tau_negative"))
+        yield Lost(places, "ROLL has no soft gate; its clipped loss is written")
     if variant is not None:
         yield Flow(view.path(CLASS), PG_WORKERS[agentic], used, always=True)
         how: How = "derived" if variant == "topr" else "mapped"

@@ -73,7 +73,7 @@ def _conversations(view: Writing, sources: Sequence[DataSource]) -> Iterator[Fin
             f"ROLL reads one prompt and one response a row; '{shaped[0].path}' has conversations in "
             f"'{shaped[0].messages_key}'"
         )
-        hint = "write a row for each response, with the columns that prompt_key and response_key name"
+        hint = "write a row for each response; prompt_key and response_key name its columns, 'instruction' and 'output' unasked"
         yield _warning("data-columns", FILE, message, hint)
 
 

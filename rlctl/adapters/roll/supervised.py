@@ -17,8 +17,10 @@ from rlctl.adapters.roll.batch import (
     mini_rule,
     split,
 )
+from rlctl.adapters.roll.workers import data_parallel, ranks
 from rlctl.adapters.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.documents.paths import KeyPath
+from rlctl.errors import PlanError
 
 
 def _read_rows(view: Reading) -> Iterator[Flow]:
@@ -131,6 +133,40 @@ def _read_steps(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("schedule.total_steps"), kept, (view.path("max_steps"),), same=kept == steps)
 
 
+SCHEDULE = "train.learning_rate_schedule"
+TOTAL_TICKS = f"{SCHEDULE}.total_ticks"
+
+
+def _shorter(steps: Any, count: int | None) -> int | None:
+    """The length of the schedule of ROLL's DPO, which divides the steps by the ranks; None where it is that of the run."""
+    whole = steps if isinstance(steps, int) and 0 < steps < NO_END else None
+    return max(1, whole // count) if whole and count and count > 1 else None
+
+
+def _read_length(view: Reading) -> Iterator[Flow]:
+    steps, count = view.get("max_steps"), data_parallel(view)
+    ticks = _shorter(steps, count)
+    if ticks is not None and view.get(f"{T}.lr_scheduler_type") not in ("constant", "constant_with_warmup"):
+        note = f"ROLL's DPO gives its schedule {steps} steps / {count} ranks"
+        yield Flow(view.to(TOTAL_TICKS), ticks, (view.path(f"{T}.lr_scheduler_type"),), "derived", note)
+
+
+def _write_length(view: Writing) -> Iterator[Out]:
+    steps, own = view.config.schedule.total_steps, view.get(TOTAL_TICKS)
+    try:
+        ticks = _shorter(steps, ranks(view))
+    except PlanError:
+        return  # told with the batch
+    if view.get(f"{SCHEDULE}.name") == "constant" or ticks == own:
+        yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")
+    else:
+        shown = f"{ticks} of {steps} steps" if ticks else "the run"
+        reason = (
+            f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; constant has no end"
+        )
+        yield Lost((view.to(f"{SCHEDULE}.name"), view.to(TOTAL_TICKS)), reason)
+
+
 NO_END = 1_000_000
 BOTH: list[Rule] = [
     Code("epochs", (K(f"{T}.num_train_epochs", 1.0),), ("schedule.total_epochs",), _read_both, _write_both),
@@ -142,5 +178,6 @@ BOTH: list[Rule] = [
         _write_steps,
         "the first of steps and epochs",
     ),
+    Code("length of the schedule", (), (TOTAL_TICKS,), _read_length, _write_length, "max_steps / ranks"),
 ]
 """ROLL's DPO ends at the first of steps and epochs."""

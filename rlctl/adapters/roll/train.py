@@ -7,6 +7,7 @@ differs from the policy.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     K,
     Key,
     Lost,
@@ -73,11 +75,28 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             yield Flow(view.path(switch), True, used[:1])
             yield Flow(view.path(tokens), micro["per_replica"], used[1:], same=True)
         else:
-            count = responses_of(view, micro)
-            yield Flow(view.path(size), count, used, same=count == micro["per_replica"], always=True)
+            count, most = responses_of(view, micro), _most(view, worker)
+            note = (
+                ""
+                if count <= most
+                else f"{most} a rank: ROLL's DPO stops where the reference takes more than a step has"
+            )
+            how: How = "derived" if note else "mapped"
+            kept = min(count, most)
+            yield Flow(view.path(size), kept, used, how, note, same=kept == micro["per_replica"], always=True)
 
     own = (K(size, 16), K(switch, False), K(tokens, None))
     return Code(f"passes of {worker}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write)
+
+
+def _most(view: Writing, worker: str) -> int:
+    """The pairs of a step that a rank of the reference gets, which ROLL's DPO wants at least a pass of; no limit elsewhere."""
+    if worker != REF or view.config.algorithm.objective.choice != "dpo":
+        return sys.maxsize
+    try:
+        return max(1, view.config.batch.prompts_per_step // ranks(view, "reference"))
+    except PlanError:
+        return 1
 
 
 def _is_there(view: Reading, worker: str) -> bool:

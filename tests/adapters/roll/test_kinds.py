@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from rlctl.adapters.roll import ROLL
+from rlctl.config import Loaded, Source, config_from
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket
-from rlctl.translate import convert, read_document
+from rlctl.report import Bucket, Report
+from rlctl.translate import convert, read_document, write
 
 from .texts import AGENTIC, RLVR, bucket, read, written
 
@@ -224,3 +225,41 @@ def test_sft_names_the_column_that_is_learnt(columns: dict[str, str], expected: 
     assert values.get("response_key") == expected
     told = {entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED}
     assert any(key.endswith("messages_key") for key in told) is (expected is None)
+
+
+DPO_TREE: dict[str, Any] = {
+    "model": {"path": "org/model"},
+    "data": {"train": [{"path": "a.jsonl", "prompt_key": "instruction", "prompt_type": "text"}]},
+    "batch": {"prompts_per_step": 64},
+    "schedule": {"total_steps": 100},
+    "algorithm": {"objective": {"name": "dpo"}},
+    "placement": {"devices_per_node": 8},
+}
+
+
+def _dpo(**schedule: Any) -> tuple[dict[str, Any], Report]:
+    tree = {**DPO_TREE, "train": {"learning_rate_schedule": schedule}}
+    said = {("train", "learning_rate_schedule", name): Source("file", f"schedule.{name}") for name in schedule}
+    text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none"})
+    assert text is not None
+    return dict(read_yaml(text, "written.yaml").values), report
+
+
+def test_dpo_is_written_as_its_loaders_take_it() -> None:
+    """Files as a list, a number of processes, and no more pairs for a pass of the reference than a step has for a rank."""
+    values, _ = _dpo(name="constant")
+    assert values["actor_train"]["data_args"]["file_name"] == ["a.jsonl"]
+    assert values["actor_train"]["data_args"]["preprocessing_num_workers"] == 1
+    assert values["reference"]["infer_batch_size"] == 8  # 64 pairs / 8 ranks; the policy's passes take 16
+
+
+def test_the_schedule_of_rolls_dpo_is_shorter_by_the_ranks() -> None:
+    _, report = _dpo(name="cosine")
+    told = next(item for item in report.accounting if item.key == "schedule.name")
+    assert told.bucket is Bucket.UNSUPPORTED
+    assert "12 of 100 steps" in told.note
+    values, report = _dpo(name="cosine", total_ticks=12)
+    assert next(item for item in report.accounting if item.key == "schedule.name").bucket is Bucket.MAPPED
+    loaded, _ = read_document(read_yaml(yaml.safe_dump(values), "roll.yaml"), dialect="roll", environment={})
+    assert loaded is not None
+    assert loaded.config.train.learning_rate_schedule.total_ticks == 12
