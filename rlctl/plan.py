@@ -294,7 +294,9 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
     if role == "critic" and config.critic is not None:
         engine = config.critic.engine
     if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
-        notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here")
+        notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here{_zero(engine)}")
+    if role == "policy" and config.model.attention != "auto":
+        notes.append(f"policy: {config.model.attention} attention computes padded rows; auto lays sequences end to end")
     count = arithmetic.train_devices(config)
     first = 0 if config.placement.layout != "split" else arithmetic.rollout_devices(config)
     devices = tuple(range(first, first + count))
@@ -302,6 +304,15 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
         devices = config.placement.roles["policy"].devices
     each = arithmetic.devices_per_replica(engine) if isinstance(engine, (Fsdp2, Megatron)) else 1
     return RolePlan(role, engine.choice, count, count // each, devices, config.placement.cpus_per_worker)
+
+
+def _zero(engine: Fsdp2) -> str:
+    """What the settings of FSDP2 mean in DeepSpeed's words, for configs of its."""
+    if engine.source != "deepspeed":
+        return ""
+    if engine.reshard_after_forward:
+        return ": weights are gathered for each pass, as by ZeRO 3"
+    return ": weights stay gathered until the backward pass, which is nearest to ZeRO 1 and 2"
 
 
 def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:

@@ -98,9 +98,28 @@ def test_a_cluster_without_what_the_config_asks_for_is_refused() -> None:
         plan({"placement": {"nodes": 2}}, cluster=Cluster(1, 8, "cuda"))
 
 
-def test_other_engines_run_as_fsdp2_and_the_plan_says_so() -> None:
-    (stage,) = plan({"train": {"engine": {"name": "fsdp2", "source": "deepspeed"}}}).stages
-    assert "policy: deepspeed runs as FSDP2, its equivalent here" in stage.notes
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ({"source": "fsdp"}, "fsdp runs as FSDP2, its equivalent here"),
+        ({"source": "deepspeed"}, "its equivalent here: weights are gathered for each pass, as by ZeRO 3"),
+        ({"source": "deepspeed", "reshard_after_forward": False}, "which is nearest to ZeRO 1 and 2"),
+    ],
+)
+def test_other_engines_run_as_fsdp2_and_the_plan_says_so(engine: dict[str, Any], told: str) -> None:
+    (stage,) = plan({"train": {"engine": {"name": "fsdp2", **engine}}}).stages
+    assert any(note.startswith("policy: ") and note.endswith(told) for note in stage.notes)
+
+
+def test_the_plan_says_what_pads_and_what_the_reference_is() -> None:
+    (stage,) = plan({"model": {"attention": "sdpa"}}).stages
+    assert any("sdpa attention computes padded rows" in note for note in stage.notes)
+    kl = {"kl_in_loss": {"coefficient": 0.1}}
+    (whole,) = plan({"algorithm": kl}).stages
+    (adapted,) = plan({"algorithm": kl, "model": {"lora": {"rank": 4}}}).stages
+    (apart,) = plan({"algorithm": kl, "model": {"lora": {}}, "reference": {"model": {"path": "a"}}}).stages
+    assert [stage.role("reference") is None for stage in (whole, adapted, apart)] == [False, True, False]
+    assert any("the policy with its adapters off" in note for note in adapted.notes)
 
 
 AGREEING: dict[str, Any] = {
