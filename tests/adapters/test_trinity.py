@@ -439,7 +439,7 @@ actor_infer: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name:
 rewards:
   mine: {worker_cls: WORKER, tag_included: [math], further: 1}
 """
-WORKERS = ["roll.pipeline.rlvr.rewards.ifeval_rule_reward_worker.GeneralRuleRewardWorker", "own.module.OwnRewardWorker"]
+WORKERS = ["roll.pipeline.rlvr.rewards.detection_reward_worker.DetectionRewardWorker", "own.module.OwnRewardWorker"]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
@@ -451,7 +451,7 @@ def test_a_reward_class_of_roll_is_never_one_of_trinitys(worker: str) -> None:
     entry = next(item for item in report.accounting if item.key == "rewards.mine.worker_cls")
     assert entry.bucket is Bucket.UNSUPPORTED
     assert "registered names" in entry.note
-    assert "its own external 'mine'" in found["other-data-and-reward"]
+    assert "the source scores" in found["other-data-and-reward"]
 
 
 def test_a_reward_of_the_users_own_stays_trinitys() -> None:

@@ -108,23 +108,26 @@ def _rows(data: Data) -> Iterator[str]:
 def _scores(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
     """That the rewards are not those of the source."""
     routed = any(item.source_key or item.tag_key for item in config.data.train)
-    if _said(values, "default_reward_fn_type") is None and (routed or not _by_rule(config)):
+    if _said(values, "default_reward_fn_type") is None and (routed or not _routed(config)):
         yield (
             "math_workflow puts a system prompt before it that asks for <think> and <answer> tags, and rewards a right "
             f"answer with 1 and this form with 0.1 (-0.1 without); the source {_scored(config)}"
         )
 
 
-def _by_rule(config: Config) -> bool:
-    return len(config.rewards) == 1 and config.rewards[0].choice == "rule"
+def _routed(config: Config) -> bool:
+    """Whether the rule goes by each row's data source."""
+    return not config.rewards or (len(config.rewards) == 1 and getattr(config.rewards[0], "rule", "") == "auto")
 
 
 def _scored(config: Config) -> str:
+    if _routed(config):
+        return "picks a reward by each row's data_source"
     if len(config.rewards) > 1:
         return f"scores with {len(config.rewards)} rewards: " + ", ".join(item.name for item in config.rewards)
-    if not config.rewards or _by_rule(config):
-        return "picks a reward by each row's data_source"
-    return f"scores with its own {config.rewards[0].choice} '{config.rewards[0].name}'"
+    one = config.rewards[0]
+    rule = getattr(one, "rule", "")
+    return f"scores by the rule {rule}" if rule else f"scores with its own {one.choice} '{one.name}'"
 
 
 def answer_column(key: str | None) -> str:

@@ -271,9 +271,9 @@ def _write_filters(view: Writing) -> Iterator[Out]:
     ]
     grouped = chosen_type(view) in TYPES and TYPES[chosen_type(view)].advantage == "grpo"
     if len(plain) != len(filters) or len(filters) > 1 or not grouped:
-        yield Lost(
-            used, "Trinity leaves out groups of equal reward (std_threshold of grpo) without refilling the batch"
-        )
+        names = ", ".join(item["name"] for item in filters)
+        reason = "Trinity's grpo leaves out groups of equal reward (std_threshold) without refilling the batch; not so"
+        yield Lost(used, f"{reason}: {names}. Operators in data_processor.experience_pipeline can do more")
 
 
 # Rewards

@@ -384,9 +384,9 @@ RULES: list[Rule] = [
     Dropped(
         "data.last_batch", "Trinity carries a last batch that is not full into the next epoch", "carry", matters=True
     ),
-    Dropped("data.loader_workers", "Trinity reads its data itself"),
-    Dropped("data.filter_workers", "Trinity drops no prompts"),
-    Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole sets"),
+    Dropped("data.loader_workers", "Trinity reads its data itself", idle=True),
+    Dropped("data.filter_workers", "Trinity drops no prompts", idle=True),
+    Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole sets", idle=True),
     Dropped("data.sequence_truncation", "Trinity cuts sequences at max_model_len"),
     Key(
         f"{B}.format.enable_concatenated_multi_turn",
@@ -395,10 +395,10 @@ RULES: list[Rule] = [
         Partly({False: "last_assistant", True: "all_assistant"}),
         quiet=True,
     ),
-    Dropped("data.pack_sequences", "Trinity packs by its trainer's remove_padding"),
+    Dropped("data.pack_sequences", "Trinity packs by its trainer's remove_padding", idle=True),
     Dropped("data.custom", "Trinity's readers are plug-ins", None),
     Dropped("data.custom.**", "Trinity's readers are plug-ins"),
-    Dropped("data.stage_in_shared_memory", "Trinity reads data where it is"),
+    Dropped("data.stage_in_shared_memory", "Trinity reads data where it is", idle=True),
     Dropped("data.trust_remote_code", "Trinity decides it"),
     *[
         Key(f"data_processor.task_pipeline.{key}", f"data.task_pipeline.{field}")

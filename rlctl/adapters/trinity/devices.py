@@ -72,7 +72,7 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
     yield Flow(
         view.to("placement.rollout_devices"),
         None if alone else own,
-        (*used, view.path(f"{ROLL}.tensor_parallel_size")),
+        used,
         "derived",
         f"{engines} engines x {width} devices, and those of further models",
     )
@@ -126,9 +126,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
         yield Lost(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
     if placement.layout == "explicit":
-        yield Lost(
-            (view.to("placement.roles"), *layout), "Trinity places an explorer and a trainer, not roles on devices"
-        )
+        reason = f"Trinity places no roles on devices: {count * wide} are the explorer's, the others the trainer's"
+        yield Lost((view.to("placement.roles"), *layout), reason)
 
 
 def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:

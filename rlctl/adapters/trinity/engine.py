@@ -168,11 +168,11 @@ ENGINE: list[Rule] = [
         for key, field in VLLM.items()
     ],
     *[
-        Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine")
+        Dropped(f"rollout.memory.{name}", "Trinity leaves it to the engine", idle=True)
         for name in ["load_format", "log_statistics"]
     ],
-    Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps"),
-    Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps"),
+    Dropped("rollout.memory.sleep", "Trinity's explorer has devices of its own and never sleeps", idle=True),
+    Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps", idle=True),
     Key(f"{ROLL}.enable_openai_api", "rollout.openai_server.enabled", False),
     Key(f"{ROLL}.enable_auto_tool_choice", "rollout.openai_server.tool_choice", False),
     Key(f"{ROLL}.tool_call_parser", "rollout.openai_server.tool_parser", None),

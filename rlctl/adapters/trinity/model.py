@@ -258,6 +258,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
     if folder is not None:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
         yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
+        yield Lost((view.to("run.folder"),), "Trinity has one folder, that of the checkpoints", idle=True)
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:

@@ -152,10 +152,8 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
         if tracker["name"] == "console":
             yield Flow((), None, (place, (*place, "name")), "mapped", "Trinity always logs to the console")
         elif index != chosen:
-            yield Lost(
-                (place, (*place, "name")),
-                f"Trinity has one monitor; {trackers[chosen]['name'] if chosen is not None else 'tensorboard'} is kept",
-            )
+            kept = trackers[chosen]["name"] if chosen is not None else "tensorboard"
+            yield Lost((place, (*place, "name")), f"Trinity has one monitor; {kept} is kept", idle=True)
     if chosen is None:
         note = "Trinity always has a monitor; TensorBoard only writes files"
         yield Flow(view.path("monitor.monitor_type"), "tensorboard", (view.to("tracking"),), "derived", note)
@@ -174,7 +172,7 @@ def _write_monitor(view: Writing) -> Iterator[Out]:
     known = ("name", "args", *MONITOR_ARGS[tracker["name"]].values())
     for field, value in tracker.items():
         if field not in known and value not in (None, "online", "cloud"):
-            yield Lost(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}")
+            yield Lost(((*place, field),), f"Trinity's {tracker['name']} monitor takes no {field}", idle=True)
 
 
 class Kept(Off):
@@ -280,7 +278,7 @@ OUTPUT: list[Rule] = [
     ),
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None, until="0.5"),
     Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False, until="0.5"),
-    Dropped("checkpoint.delete_previous", "Trinity keeps checkpoints by their number"),
+    Dropped("checkpoint.delete_previous", "Trinity keeps checkpoints by their number", idle=True),
     Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None, until="0.5"),
     Dropped("checkpoint.resume_path", "Trinity goes on from the run's own folder only", None),
     Key(
@@ -311,7 +309,7 @@ OUTPUT: list[Rule] = [
     ),
     Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
     *[
-        Dropped(f"profiling.{name}", "Trinity has no profiler but Ray's timeline")
+        Dropped(f"profiling.{name}", "Trinity has no profiler but Ray's timeline", idle=True)
         for name in ("tool", "steps", "continuous", "folder", "roles", "roles{}.**", "controller_args", "worker_args")
     ],
     Key(
@@ -331,15 +329,18 @@ OUTPUT: list[Rule] = [
     Key("ignore_validator_suggestions", "environment.device_memory_check", False, Partly({True: False, False: True})),
     Key("cluster.ray_address", "environment.ray.address", "auto"),
     *[
-        Dropped(f"environment.{name}", "Trinity leaves it to Ray")
+        Dropped(f"environment.{name}", "Trinity hands on only explorer.env_vars: set it where Ray starts")
+        for name in ("variables", "variables.**", "role_variables", "role_variables.**")
+    ],
+    *[
+        Dropped(f"environment.{name}", "Trinity leaves it to Ray", idle=True)
         for name in (
-            "variables",
-            "role_variables",
             "log_folder",
             "log_every",
             "plugins",
             "ray.num_cpus",
             "ray.init_args",
+            "ray.init_args.**",
             "ray.rpc_timeout",
             "ray.register_timeout",
             "ray.backend_timeout",

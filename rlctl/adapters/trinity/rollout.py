@@ -184,15 +184,12 @@ EXPLORER: list[Rule] = [
         lambda view: _write_models(view),
     ),
     *[
-        Dropped(f"rollout.{name}", "Trinity has no such key")
-        for name in (
-            "max_running_prompts",
-            "environments.**",
-            "evaluation_environments.**",
-            "log_evaluation_responses",
-            "responses_folder",
-            "evaluation_folder",
-        )
+        Dropped(f"rollout.{name}", "Trinity's explorer keeps what it generates in its own buffers", idle=True)
+        for name in ("max_running_prompts", "log_evaluation_responses", "responses_folder", "evaluation_folder")
+    ],
+    *[
+        Dropped(f"rollout.{name}.**", "a workflow of Trinity's has settings of its own, in workflow_args")
+        for name in ("environments", "evaluation_environments")
     ],
     Dropped("rollout.environments", "Trinity's environments belong to workflows", None),
     Dropped("rollout.evaluation_environments", "Trinity's environments belong to workflows", None),

@@ -504,13 +504,13 @@ TRAINER: list[Rule] = [
     Key(f"{ACTOR}.entropy_from_logits_with_chunking", "train.memory.entropy_chunked", False),
     Key(f"{ACTOR}.entropy_checkpointing", "train.memory.entropy_recompute", False),
     *[
-        Dropped(name, "Trinity decides it")
+        Dropped(name, "Trinity decides it", idle=True)
         for name in (
             "train.memory.recompute_reentrant",
             "train.memory.empty_cache",
             "train.fused_kernels.liger",
             "train.fused_kernels.prefix_grouping",
-            "train.seed",
         )
     ],
+    Dropped("train.seed", "Trinity decides it"),
 ]
