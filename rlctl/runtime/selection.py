@@ -14,7 +14,7 @@ from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 
-FURTHER_ESTIMATORS = ("asymre", "gpg", "rec")
+FURTHER_ESTIMATORS = ("asymre", "gpg", "none", "rec", "reward")
 """Kinds of the advantage ``other`` that are computed."""
 
 _NOT_OPTIONS = {"whiten", "kl_order"}

@@ -36,6 +36,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "opmd": {"advantage": "opmd", "policy_loss": {"name": "other", "kind": "opmd"}},
     "grpo_passk": {"advantage": "grpo_passk"},
     "gpg": {"advantage": {"name": "other", "kind": "gpg"}, "policy_loss": "policy_gradient"},
+    "reward": {"advantage": {"name": "other", "kind": "reward"}},
     "gspo": {"policy_loss": {"name": "gspo", "clip_low": 0.1, "clip_high": 0.1}, **SEQUENCES},
     "cispo": {"policy_loss": "cispo"},
     "topr": {"policy_loss": "topr"},

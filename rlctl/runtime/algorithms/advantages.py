@@ -156,6 +156,22 @@ def rec(
     return centered.to(rewards.dtype)
 
 
+def reward_alone(rewards: Tensor) -> Tensor:
+    """Return A = r: no baseline, no discount, no statistics. [B].
+
+    Source: ``reward`` of verl's guide to its config; its code has no estimator of the name.
+    """
+    return rewards
+
+
+def no_estimate(token_rewards: Tensor) -> Tensor:
+    """Return A_t = r_t: a token's own reward, of which nothing goes back to the tokens before it. [N].
+
+    Source: ``none`` of verl's guide to its config; its code has no estimator of the name.
+    """
+    return token_rewards
+
+
 def reinforce(token_rewards: Tensor, lengths: Tensor, *, gamma: float = 1.0) -> Tensor:
     """Return the discounted return A_t = sum_k gamma^k r_{t+k}, no baseline. [N].
 
@@ -219,6 +235,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "gpg": Estimator(gpg),
     "grpo": Estimator(grpo),
     "grpo_passk": Estimator(grpo_passk),
+    "none": Estimator(no_estimate),
     "opmd": Estimator(opmd),
     "opo": Estimator(opo),
     "rec": Estimator(rec),
@@ -226,6 +243,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "reinforce_plus_plus": Estimator(reinforce, whiten=True),
     "reinforce_plus_plus_baseline": Estimator(reinforce_plus_plus_baseline, whiten=True),
     "remax": Estimator(remax),
+    "reward": Estimator(reward_alone),
     "rloo": Estimator(rloo),
 }
 

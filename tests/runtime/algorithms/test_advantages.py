@@ -313,3 +313,12 @@ def test_statistics_may_leave_tokens_out() -> None:
         "reinforce", tensor(1, 2, 9), torch.tensor([1, 1, 1]), whiten=True, trained=torch.tensor([1, 1, 0]) > 0
     )
     assert_close(result.tokens, tensor(-0.5, 0.5, 7.5) / math.sqrt(0.5), rtol=1e-6, atol=0)
+
+
+def test_the_reward_alone_and_no_estimate_at_all() -> None:
+    """Rewards 3 and -1 at the last tokens, each token's penalty taken off: 2.25 and -1 in all, or where they come."""
+    lengths, penalties = torch.tensor([2, 1]), tensor(0.5, 0.25, 0)
+    alone = estimate("reward", tensor(3, -1), lengths, token_penalties=penalties)
+    assert_close(alone.tokens, tensor(2.25, 2.25, -1))
+    own = estimate("none", tensor(3, -1), lengths, token_penalties=penalties)
+    assert_close(own.tokens, tensor(-0.5, 2.75, -1))

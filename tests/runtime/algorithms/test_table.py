@@ -23,6 +23,8 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
         "asymre": (False, False, True, False),
         "gae": (True, True, False, False),
         "gpg": (False, False, True, False),
+        "none": (True, False, False, False),
+        "reward": (False, False, False, False),
         "grpo": (False, False, True, False),
         "grpo_passk": (False, False, True, False),
         "opmd": (False, False, True, False),
