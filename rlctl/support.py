@@ -445,7 +445,10 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         ),
         "this divergence is not computed",
     ),
-    "algorithm.advantage<other>.kind": (("asymre", "gpg", "none", "rec", "reward"), "this estimator is not computed yet"),
+    "algorithm.advantage<other>.kind": (
+        ("asymre", "gpg", "none", "rec", "reward"),
+        "this estimator is not computed yet",
+    ),
     "algorithm.policy_loss<other>.kind": (
         ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "rec", "sft", "sppo"),
         "this loss is not computed yet",
