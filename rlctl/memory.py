@@ -173,8 +173,8 @@ def _states(config: Config, train: Train, shape: ModelShape) -> list[tuple[str, 
     lora = None if isinstance(train, Critic) else config.model.lora
     if lora is not None:
         trained = 4 * adapter_parameters(lora, shape) / shared
-        held = [("parameters", each + trained), ("gradients", trained), ("optimizer", 2 * trained)]
-        return [*held, ("gathered", _gathered(train, shape))]
+        adapted = [("parameters", each + trained), ("gradients", trained), ("optimizer", 2 * trained)]
+        return [*adapted, ("gathered", _gathered(train, shape))]
     return [("parameters", each), ("gradients", each), ("optimizer", 2 * each), ("gathered", _gathered(train, shape))]
 
 
