@@ -480,6 +480,12 @@ def test_a_schedule_of_an_endless_run_is_told(key: str, total: int | None) -> No
     )
 
 
+def test_an_algorithm_that_no_release_has_is_told() -> None:
+    _, report = read_with("0.6", **{"algorithm.algorithm_type": "grpoo"})
+    (found,) = [finding for finding in report.findings if finding.code == "unknown-algorithm"]
+    assert "grpo" in found.hint
+
+
 @pytest.mark.parametrize("source", ["trinity", "verl"])
 def test_trinitys_gate_of_sapo_is_told(source: str) -> None:
     text = "algorithm.adv_estimator=grpo\nactor_rollout_ref.actor.policy_loss.loss_mode=sapo"

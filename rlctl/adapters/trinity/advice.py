@@ -7,9 +7,11 @@ from typing import Any
 
 from rlctl.adapters.rules import ABSENT, Version
 from rlctl.adapters.tree import find
+from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.writing import Given
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
+from rlctl.errors import nearest
 from rlctl.report import Finding, Level
 
 INPUT = ("buffer", "explorer_input")
@@ -38,6 +40,10 @@ def on_written(given: Given, values: Mapping[str, Any], version: Version) -> lis
 def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list[Finding]:
     """What Trinity does with a file that its keys do not let expect."""
     found = [*_on_sapo(config)]
+    named = find(values, ("algorithm", "algorithm_type"))
+    if isinstance(named, str) and "${" not in named and named not in TYPES:
+        message = f"no release of Trinity that is known here has algorithm_type '{named}'; it is read as grpo"
+        found.append(_warning("unknown-algorithm", "algorithm.algorithm_type", message, nearest(named, TYPES)))
     if version >= (0, 6) and config.run.mode in ("online", "train_only"):
         own = f"{ADDED}; elsewhere it is one mean over the mini-batch"
         found.append(Finding("micro-batches-added", Level.NOTE, own, "trainer.max_token_len_per_gpu"))
@@ -128,11 +134,6 @@ def _scored(config: Config) -> str:
     one = config.rewards[0]
     rule = getattr(one, "rule", "")
     return f"scores by the rule {rule}" if rule else f"scores with its own {one.choice} '{one.name}'"
-
-
-def answer_column(key: str | None) -> str:
-    """The column of the answer: Trinity reads columns of the row itself, not what is inside them."""
-    return (key or "ground_truth").rsplit(".", 1)[-1]
 
 
 def _on_sapo(config: Config) -> Iterator[Finding]:

@@ -21,10 +21,9 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity import experiences
-from rlctl.adapters.trinity.advice import answer_column
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
-from rlctl.adapters.trinity.keys import model_temperature
+from rlctl.adapters.trinity.keys import answer_column, model_temperature
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
 E = "buffer.explorer_input"

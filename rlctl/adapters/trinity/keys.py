@@ -35,3 +35,8 @@ def train_places(view: Writing) -> list[KeyPath]:
     if count == 1 or (not count and view.config.rollout.environments is not None):
         return [view.path(f"{root}.taskset")]
     return [(*view.path(f"{root}.tasksets"), index) for index in range(count)]
+
+
+def answer_column(key: str | None) -> str:
+    """The column of the answer: Trinity reads columns of the row itself, not what is inside them."""
+    return (key or "ground_truth").rsplit(".", 1)[-1]
