@@ -217,7 +217,7 @@ def _write_judge(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[An
     yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
     kind = "api" if reward["base_url"] else "inference"
     yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
-    if reward["scoring"] == "yes_no":
+    if reward["scoring"] == "yes_no" and reward["base_url"]:
         yield Flow((), None, ((*place, "scoring"),), "mapped", JUDGED)
     else:
         yield Lost(((*place, "scoring"),), JUDGED)

@@ -11,13 +11,21 @@ from rlctl.adapters.trinity.data import E, tasksets
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.values import REWARD_FIELDS
 
-REWARDS = {
-    "math_reward": "math",
-    "math_boxed_reward": "boxed",
-    "math_dapo_reward": "dapo_math",
-    "countdown_reward": "countdown",
-    "format_reward": "format",
-    "accuracy_reward": "number",
+FORMAT = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
+REWARDS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "math_reward": ("math", {"method": "trinity"}),
+    "math_boxed_reward": ("boxed", {}),
+    "math_dapo_reward": ("dapo_math", {}),
+    "countdown_reward": ("countdown", {}),
+    "format_reward": ("format", {"pattern": FORMAT, "whole": False}),
+    "accuracy_reward": ("math", {"method": "open_r1"}),
+}
+"""Rewards that a rule stands for, and its arguments."""
+SCORES = {"format_reward": (0.1, -0.1)}
+"""Of right and wrong, where they are not 1 and 0."""
+ABOUT = {
+    "math_boxed_reward": "Trinity also leaves out units and reads number words before it compares: few scores differ",
+    "math_dapo_reward": "Trinity grades the last box as PRIME does, here the text after 'Answer:' as verl does: scores differ",
 }
 RULE_NAMES = {
     "math": "math_reward",
@@ -49,8 +57,13 @@ def _read_rewards(view: Reading) -> Iterator[Flow]:
         yield Flow((*to, "rule"), "auto", ())
         return
     if name in REWARDS:
+        rule, given = REWARDS[name]
         yield Flow((*to, "type"), "rule", used)
-        yield Flow((*to, "rule"), REWARDS[name], used)
+        yield Flow((*to, "rule"), rule, used, "derived" if name in ABOUT else "mapped", ABOUT.get(name, ""))
+        for key, value in given.items():
+            yield Flow((*to, "args", key), value, used)
+        for key, score in zip(("score_right", "score_wrong"), SCORES.get(name, ()), strict=False):
+            yield Flow((*to, key), score, used)
     else:
         yield Flow((*to, "type"), "external", used)
         yield Flow((*to, "kind"), name, used, same=True)
@@ -59,8 +72,8 @@ def _read_rewards(view: Reading) -> Iterator[Flow]:
     overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
     args = inside.get("reward_fn_args", None)
     rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
-    if rest:
-        yield Flow((*to, "args"), rest, tuple((*inside.path("reward_fn_args"), key) for key in rest))
+    for key, value in rest.items():
+        yield Flow((*to, "args", key), value, ((*inside.path("reward_fn_args"), key),))
 
 
 def _write_rewards(view: Writing) -> Iterator[Out]:
@@ -87,6 +100,13 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
             yield Lost(((*place, "args"),), "Trinity's own math reward takes no arguments")
         yield from _plain_reward(place, reward)
         return
+    elif kind == "rule" and _exact(reward):
+        name = _exact(reward)
+        own = tuple((*place, "args", key) for key in REWARDS[name][1])
+        own += tuple((*place, key) for key in ("score_right", "score_wrong") if name in SCORES)
+        yield Flow(target, name, (*used, *own), always=True)
+        rest = {key: value for key, value in reward["args"].items() if key not in REWARDS[name][1]}
+        reward = {**reward, "args": rest, "score_right": 1.0, "score_wrong": 0.0}
     elif kind == "rule" and reward["rule"] in RULE_NAMES:
         yield Flow(target, RULE_NAMES[reward["rule"]], used, always=True)
     elif kind == "rule" and reward["rule"] in NEAREST:
@@ -112,6 +132,15 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         return
     yield from _write_args(view, place, reward)
     yield from _plain_reward(place, reward)
+
+
+def _exact(reward: Mapping[str, Any]) -> str:
+    """The reward of Trinity's that computes what a rule does; nothing where there is none."""
+    for name, (rule, own) in REWARDS.items():
+        same = rule == reward["rule"] and own.items() <= reward["args"].items() and (own or rule == "countdown")
+        if same and SCORES.get(name, (1.0, 0.0)) == (reward["score_right"], reward["score_wrong"]):
+            return name
+    return ""
 
 
 ARGUMENTS = {"math_boxed_reward": None, "math_dapo_reward": ()}
