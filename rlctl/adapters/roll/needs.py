@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlctl.adapters.roll.data import ANSWER, SEEN, D, shows
-from rlctl.adapters.roll.rewards import FALLBACK
+from rlctl.adapters.roll.rewards import FALLBACK, domains
 from rlctl.adapters.rules import Writing
 from rlctl.config.sections.data import DataSource
 from rlctl.report import Finding, Level
@@ -62,7 +62,13 @@ def _prompts(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:
             + "".join(f"'{column}', " for column in more)
             + f"and '{ANSWER}' (what the reward compares with); '{first.path}' was made for another framework"
         )
-        hint = f"rewrite the data with these columns; rows whose tag no reward includes are scored by {FALLBACK}"
+        tags = [tag for reward in view.get("rewards") for tag in reward["applies_to"] or ()]
+        where = (
+            f"rows whose tag no reward includes are scored by {FALLBACK}"
+            if FALLBACK in domains(view)
+            else f"each row's tag is one of {', '.join(tags)}"
+        )
+        hint = f"rewrite the data with these columns; {where}"
         yield _warning("data-columns", FILE, message, hint)
 
 

@@ -98,10 +98,10 @@ def _write(view: Writing) -> Iterator[Out]:
 
 
 def domain_name(reward: Mapping[str, Any], index: int, taken: set[str]) -> str:
-    """The domain of a reward: its name, told apart from the others; a rule for all rows is ROLL's fallback."""
+    """The domain of a reward: its name, told apart from the others; the first for all rows is ROLL's fallback."""
     name = str(reward["name"])
-    if name == "reward":
-        name = FALLBACK if reward["type"] == "rule" else "reward"
+    if not reward["applies_to"] and FALLBACK not in taken:
+        name = FALLBACK
     name = name if name not in taken else f"{name}_{index}"
     taken.add(name)
     return name
