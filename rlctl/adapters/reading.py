@@ -371,6 +371,7 @@ class Reader:
 
     def _restore(self) -> None:
         """Put back what the text keeps: other dialects' keys, and canonical values that this dialect could not say."""
+        restored: list[str] = []
         for dialect, keys in self.restored.items():
             for key, value in keys.items():
                 target = parse_dotted(key) if dialect == "rlctl" else ("extensions", dialect, key)
@@ -379,8 +380,12 @@ class Reader:
                 put(self.tree, target, value)
                 self.sources[target] = Source("file", key, Location(self.document.name))
                 if dialect == "rlctl":
-                    message = f"'{key}' is taken from the keys kept at the end of the file"
-                    self.findings.append(Finding("restored", Level.NOTE, message, key, Location(self.document.name)))
+                    restored.append(key)
+        if restored:
+            values = f"{len(restored)} values are" if len(restored) > 1 else "a value is"
+            message = f"{values} taken from the keys kept at the end of the file: {', '.join(restored)}"
+            at = Location(self.document.name)
+            self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
 
     def _said(self, target: KeyPath) -> bool:
         """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""

@@ -114,7 +114,8 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
         return Done(path, None, error.message)
     except RlctlError as error:
         skipped = isinstance(error, DocumentError) and path.suffix in SCRIPT_ENDINGS and not _launches(path)
-        why = "a script that starts none of the frameworks" if skipped else str(error).partition("\n")[0]
+        why = str(error).partition("\n")[0].removeprefix(f"{path}:").lstrip()
+        why = "a script that starts none of the frameworks" if skipped else why
         return Done(path, None if skipped else ExitCode.FAILED, why)
     return Done(path, ExitCode.FINDINGS if made.report.loses else ExitCode.OK, "", target, made.report)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from rlctl.adapters.tree import find
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import parse_dotted, read_yaml
 from rlctl.rendering import write_out
-from rlctl.report import Bucket
-from rlctl.translate import read_document
+from rlctl.report import Bucket, Report
+from rlctl.translate import read as read_file
+from rlctl.translate import read_document, translate_loaded
 
 from .corpus import ROWS, Example, examples
-from .test_verl import A, bucket, read, written
+from .test_verl import A, R, bucket, read, written
 
 
 @pytest.mark.parametrize(("version", "mode"), [("0.7", "seq_mean_token_mean"), ("0.9", "token_mean")])
@@ -100,3 +102,62 @@ def _same(keys: list[str], before: Any, after: Any) -> bool:
 
 def _text(loaded: Loaded, target: str) -> str:
     return write_out(loaded, target, {}).text()
+
+
+def test_devices_that_do_not_divide_a_mini_batch_are_warned_of() -> None:
+    """verl's check before it trains: a mini-batch must divide by the replicas."""
+    loaded, report = read(
+        "data.train_batch_size=96", f"{A}.ppo_mini_batch_size=96", f"{R}.n=5", "trainer.n_gpus_per_node=7"
+    )
+    told = written(loaded, report, "verl")[1].findings
+    assert [item.hint for item in told if item.code == "devices-uneven"] == ["take 6 devices, or 8"]
+
+
+def canonical(text: str, *, target: str = "verl", **options: str) -> tuple[dict[str, Any], Report]:
+    loaded, report = read_document(read_yaml(f"rlctl: 1\n{text}", "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None, report.findings
+    made = translate_loaded(loaded, report, target, options={"carried": "none", **options})
+    assert made.text is not None
+    return read_yaml(made.text, "written").values, made.report
+
+
+DATA = "model: {path: org/model}\ndata: {train: [{path: a.parquet}], eval: [{path: b.parquet}]}\n"
+
+
+def test_a_linear_decay_becomes_the_cosine_that_ends_where_it_does() -> None:
+    values, report = canonical(
+        f"{DATA}train: {{learning_rate_schedule: {{name: linear}}}}\nschedule: {{total_steps: 9}}\n"
+    )
+    assert values["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "cosine"
+    assert bucket(report, "train.learning_rate_schedule.name") is Bucket.UNSUPPORTED
+
+
+@pytest.mark.parametrize(("mini", "warmup", "told"), [(64, 10, True), (128, 10, False), (64, 0, False)])
+def test_ticks_within_a_step_are_told_only_where_the_rate_moves_in_it(mini: int, warmup: int, told: bool) -> None:
+    batch = f"batch: {{prompts_per_step: 16, responses_per_prompt: 8, mini_batch_responses: {mini}}}\n"
+    rate = f"train: {{learning_rate_schedule: {{tick: optimizer_step, warmup: {{ticks: {warmup}}}}}}}\n"
+    _, report = canonical(f"{DATA}{batch}{rate}schedule: {{total_steps: 100}}\n")
+    lost = bucket(report, "train.learning_rate_schedule.tick") is Bucket.UNSUPPORTED
+    assert lost is told
+
+
+def test_names_that_nobody_gave_are_left_to_verl() -> None:
+    values, _ = canonical(DATA)
+    assert not {"project_name", "experiment_name"} & set(values["trainer"])
+
+
+def test_what_no_result_hangs_on_is_carried() -> None:
+    _, report = canonical(f"{DATA}sync: {{timeout: 77.0}}\nrun: {{group: night}}\n")
+    assert {bucket(report, key) for key in ("sync.timeout", "run.group")} == {Bucket.CARRIED}
+
+
+def test_kept_values_are_told_in_one_line(tmp_path: Path) -> None:
+    text = f"rlctl: 1\n{DATA}buffer: {{name: memory, replay: {{enabled: true, cooldown: 4}}}}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, "verl")
+    assert made.text is not None
+    (tmp_path / "verl.yaml").write_text(made.text)
+    _, told = read_file(tmp_path / "verl.yaml", environment={})
+    (line,) = [item.message for item in told.findings if item.code == "restored"]
+    assert line.startswith("2 values are taken from the keys kept at the end of the file: ")

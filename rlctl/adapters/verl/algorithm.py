@@ -206,6 +206,7 @@ def _write_preset(view: Writing) -> Iterator[Out]:
     )
 
 
+PRESET = Code("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
 P = "algorithm.preference_feedback"
 RULES: list[Rule] = [
     ChosenOrNearest(
@@ -349,7 +350,7 @@ RULES: list[Rule] = [
         since="0.7",
         write_when=lambda view: view.version < (0, 9),
     ),
-    Code("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written"),
+    PRESET,
     Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),
     Dropped("algorithm.sample_strategy_args", "verl trains on what it rolled out"),
     Dropped("algorithm.experience_operators", "verl has no operators on experiences"),

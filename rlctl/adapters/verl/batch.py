@@ -10,7 +10,9 @@ from rlctl.adapters.values import interval, rows
 from rlctl.adapters.verl import asynchronous
 from rlctl.adapters.verl.parts import micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
+from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
+from rlctl.report import Finding, Level
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"
@@ -156,6 +158,27 @@ def total_rules(default_epochs: int) -> list[Rule]:
         ),
         Code("rest of an epoch", (), ("data.last_batch",), _read_rest, _write_rest, "the rest of an epoch is dropped"),
     ]
+
+
+def rollout_nodes(config: Config) -> int:
+    """Nodes of rollout's own, where the devices are split by whole nodes; else verl's roles share all devices."""
+    own, each = arithmetic.rollout_devices(config), config.placement.devices_per_node
+    whole = own % each == 0 and own < arithmetic.devices(config)
+    return own // each if config.placement.layout == "split" and whole else 0
+
+
+def needs(config: Config) -> list[Finding]:
+    """What verl asks of the numbers of a step: a mini-batch must divide by the replicas."""
+    mini, devices, own = arithmetic.mini_batch_responses(config), arithmetic.devices(config), rollout_nodes(config)
+    devices -= own * config.placement.devices_per_node
+    each = arithmetic.devices_per_replica(config.train.engine)
+    if config.placement.layout == "explicit" or devices % each or mini % (devices // each) == 0:
+        return []
+    message = f"verl stops at a mini-batch of {mini} responses on {devices // each} replicas, which do not divide it"
+    fewer = next((each * n for n in range(devices // each - 1, 0, -1) if mini % n == 0), each)
+    more = next((each * n for n in range(devices // each + 1, mini + 1) if mini % n == 0), None)
+    hint = f"take {fewer} devices" + (f", or {more}" if more else "")
+    return [Finding("devices-uneven", Level.WARNING, message, "trainer.n_gpus_per_node", None, hint)]
 
 
 ACTOR_MICRO = micro(

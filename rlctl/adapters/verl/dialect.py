@@ -101,7 +101,7 @@ class Verl(Dialect):
         """Write a config; what it asks of the data is told where the data is not verl's."""
         written = super().write_one(given, version, options)
         if self.kind_for(given.config, version) == "ppo":
-            written.findings += data.needs(given.config)
+            written.findings += [*data.needs(given.config), *batch.needs(given.config)]
         return written
 
     def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:

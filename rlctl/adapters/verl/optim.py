@@ -159,6 +159,9 @@ def _write_fsdp_shape(prefix: str, to: str) -> Any:
         key = f"{prefix}.{'lr_scheduler_type' if view.version >= (0, 6) else 'warmup_style'}"
         if name in FSDP_SCHEDULES.names.values():
             yield Flow(view.path(key), name, (view.to(to),), same=True)
+        elif name in ("linear", "polynomial"):
+            yield Flow(view.path(key), "cosine", (view.to(to),), "derived", always=True)
+            yield Lost((view.to(to),), f"verl's FSDP has no {name} decay; cosine ends where it does")
         elif not isinstance(name, Absent):
             yield Lost((view.to(to),), FSDP_SCHEDULES.missing)
 
@@ -172,6 +175,24 @@ def fsdp_shape(prefix: str, to: str) -> Code:
         K(f"{prefix}.warmup_style", By({"0.3": "constant", "0.6": None})),
     )
     return Code(f"shape of {prefix}", own, (to,), _read_fsdp_shape(prefix, to), _write_fsdp_shape(prefix, to))
+
+
+def ticks_of(schedule: str) -> Code:
+    """What moves the rate: verl's step; within a step of several optimizer steps, it stays."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(f"{schedule}tick"), "step", ())
+
+    def write(view: Writing) -> Iterator[Out]:
+        tick, used = view.get(f"{schedule}tick"), (view.to(f"{schedule}tick"),)
+        warms = any(view.get(f"{schedule}warmup.{name}") for name in ("ticks", "ratio"))
+        moves = warms or view.get(f"{schedule}name") != "constant"
+        if tick == "optimizer_step" and moves and arithmetic.optimizer_steps_per_step(view.config) > 1:
+            yield Lost(used, "verl moves the schedule once a step; the ticks are divided")
+        elif not isinstance(tick, Absent):
+            yield Flow((), None, used, "mapped", "a step is one optimizer step, or the rate stays")
+
+    return Code(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once a step")
 
 
 def lowest(key: str, schedule: str) -> Code:
@@ -231,5 +252,5 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
         ),
         Key(f"{o}lr_warmup_steps_ratio", f"{c}warmup.ratio", ratio, Off(0.0)),
         Key(f"{o}total_training_steps", f"{c}total_ticks", -1, Off(-1)),
-        Dropped(f"{c}tick", "verl moves the schedule once a step; the ticks are divided", "step", matters=True),
+        ticks_of(c),
     ]

@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, SAME, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.rules import (
+    ABSENT,
+    SAME,
+    By,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Like,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
 from rlctl.adapters.values import Listed, Names, interval
 
 A = "actor_rollout_ref.actor"
@@ -98,7 +114,7 @@ def unread(why: str, *more: str) -> list[Rule]:
         *("placement", "checkpoint", "environment", "critic", "rewards[]"),
     )
     whole = [Dropped("critic", why, None), Dropped("rewards", why)]
-    return [*[Dropped(f"{section}.**", why) for section in (*sections, *more)], *whole]
+    return [*[Dropped(f"{section}.**", why, idle=True) for section in (*sections, *more)], *whole]
 
 
 def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
@@ -118,7 +134,13 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
                 ),
             ),
         ),
-        Key(f"{root}.load_contents", "checkpoint.load_contents", ABSENT, Listed(empty=[]), since="0.5"),
+        Key(
+            f"{root}.load_contents",
+            "checkpoint.load_contents",
+            Like(f"{root}.save_contents"),
+            Listed(empty=[]),
+            since="0.5",
+        ),
         Key(f"{root}.async_save", "checkpoint.asynchronous", False, since="0.6"),
     ]
 
@@ -126,8 +148,8 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
 def trainer(project: str, name: str) -> list[Rule]:
     """The ``trainer`` keys that PPO and SFT share."""
     return [
-        Key("trainer.project_name", "run.project", project, always=True),
-        Key("trainer.experiment_name", "run.name", name, always=True),
+        Key("trainer.project_name", "run.project", project, quiet=True),
+        Key("trainer.experiment_name", "run.name", name, quiet=True),
         Code(
             "trackers",
             (K("trainer.logger", ["console", "wandb"]),),
@@ -164,21 +186,21 @@ def trainer(project: str, name: str) -> list[Rule]:
 
 GENERAL: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
-    Dropped("run.group", "verl has no groups of runs"),
+    Dropped("run.group", "verl has no groups of runs", idle=True),
     Dropped("run.seed", "verl has a seed for each part"),
     Code("run folder", (), ("run.folder",), _read_nothing, _write_folder, "default_local_dir = folder/project/name"),
     *[
-        Dropped(f"run.{name}", "verl leaves it to the launcher")
+        Dropped(f"run.{name}", "verl leaves it to the launcher", idle=name.startswith("on_") or name == "max_restarts")
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
     ],
     Dropped("environment.variables", "verl takes environment variables from the shell"),
     Dropped("environment.role_variables", "verl takes environment variables from the shell"),
     *[
-        Dropped(f"environment.{name}", "verl leaves it to Ray and Hydra")
+        Dropped(f"environment.{name}", "verl leaves it to Ray and Hydra", idle=name.startswith("log"))
         for name in ["log_level", "log_folder", "logs_by_node", "log_every", "plugins", "device_memory_check"]
     ],
     *[
-        Dropped(f"environment.ray.{name}", "verl leaves it to Ray")
+        Dropped(f"environment.ray.{name}", "verl leaves it to Ray", idle=True)
         for name in ["namespace", "rpc_timeout", "backend_timeout"]
     ],
 ]
@@ -248,7 +270,7 @@ RULES: list[Rule] = [
     Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),
     Dropped("profiling.roles{}.ranks", "roles that verl does not have"),
     *RAY,
-    Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6"),
+    Key("ray_kwargs.ray_init.address", "environment.ray.address", ABSENT, since="0.6", quiet=True),
     Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6", but=("num_cpus", "address")),
     Key("trainer.ray_wait_register_center_timeout", "environment.ray.register_timeout", 300, since="0.4"),
 ]

@@ -24,6 +24,7 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly
 from rlctl.adapters.verl import asynchronous
+from rlctl.adapters.verl.batch import rollout_nodes
 
 R = "actor_rollout_ref.rollout"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
@@ -220,10 +221,7 @@ def _write_replicas(view: Writing) -> Iterator[Out]:
 
 def _is_separate(view: Writing) -> bool:
     """Whether a split of the devices is written as one: by whole nodes, since 0.9."""
-    placement = view.config.placement
-    own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
-    whole = own % each == 0 and own < each * placement.nodes
-    return placement.layout == "split" and view.version >= (0, 9) and whole
+    return view.version >= (0, 9) and rollout_nodes(view.config) > 0
 
 
 def _shares(view: Writing) -> bool:
@@ -474,7 +472,9 @@ RULES: list[Rule] = [
         also=(K(f"{R}.update_weights_bucket_megabytes", 512, "0.5", "0.7"),),
     ),
     Tree(f"{R}.checkpoint_engine.engine_kwargs", "sync.args", since="0.8"),
-    *[Dropped(f"sync.{name}", "verl decides it") for name in ("style", "timeout", "in_flight")],
+    *[Dropped(f"sync.{name}", "verl decides it") for name in ("style", "in_flight")],
+    Dropped("sync.timeout", "verl waits as long as it takes", idle=True),
+    *[Dropped(f"buffer.{name}", "verl has no buffer to name", idle=True) for name in ("label", "log_path")],
     Dropped("buffer.**", "verl has no buffer between rollout and training"),
     Dropped("service.**", "verl has no helper services"),
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
 from rlctl.adapters.values import Off, Partly, interval
+from rlctl.adapters.verl.algorithm import PRESET
 from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
@@ -41,6 +42,7 @@ def _write_plain_micro(view: Writing) -> Iterator[Out]:
 OBJECTIVE = Dropped("algorithm.objective.name", "verl's SFT trainer imitates only", "sft")
 COMMON: list[Rule] = [
     OBJECTIVE,
+    PRESET,
     Key("data.train_batch_size", "batch.prompts_per_step", 256, always=True),
     Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
     Key("data.truncation", "data.sequence_truncation", "error"),

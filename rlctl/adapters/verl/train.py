@@ -330,9 +330,15 @@ CRITIC: list[Rule] = [
         default=32768,
         role=CRITIC_ROLE,
     ),
-    Key(f"{C}.forward_micro_batch_size_per_gpu", f"{C}.forward_micro.per_replica", ABSENT, until="0.7"),
-    Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values"),
-    Dropped(f"{C}.forward_micro", "verl no longer has a batch of its own for values", None),
+    Key(
+        f"{C}.forward_micro_batch_size_per_gpu",
+        f"{C}.forward_micro.per_replica",
+        ABSENT,
+        until="0.7",
+        write_when=lambda view: view.version < (0, 8),
+    ),
+    Dropped(f"{C}.forward_micro.**", "verl no longer has a batch of its own for values", idle=True),
+    Dropped(f"{C}.forward_micro", "verl no longer has a batch of its own for values", None, idle=True),
     Code(
         "critic model",
         (K(f"{C}.model.path", ABSENT),),
