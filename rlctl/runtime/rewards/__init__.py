@@ -2,9 +2,13 @@
 
     routing.py    which rewards apply to a prompt, and their weighted sum
     rules.py      the built-in rules, plain functions on text; boxed.py, dapo.py: how two of them compare
-    scorers.py    a reward of the config as something that can be called: a rule, or a function of the user's
+                  maths.py, choices.py, instructions.py: rules of their own files
+    scorers.py    what a process computes: a rule, or a function of the user's
+    function.py   loading a function; signatures.py: how it is called; outcome.py: what it returned or raised
     pool.py       calls in child processes with a time limit for each; child.py is what runs there
+    service.py    requests to services over HTTP, many at once; judge.py, sandbox.py: what is asked
 
+Reward models are workers: ``rlctl/runtime/workers/reward_model.py``.
 A child process imports ``interface``, ``scorers`` and what they need, so these load no torch.
 To add a rule: a function in ``rules.py`` and a line in its table.
 """
