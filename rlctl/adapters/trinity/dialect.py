@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,43 +89,17 @@ class Trinity(Dialect):
     ) -> Read:
         """Read a file; one with stages becomes a config with stages, each with its blocks replaced whole."""
         document, moves = layout.wrapped(document) if taken.version != "0.5" else (document, {})
-        read = self._read_wrapped(document, taken, environment, options, restored)
+        whole = super().read
+
+        def one(part: Document, kept: Mapping[str, Mapping[str, Any]]) -> Read:
+            read = whole(part, taken, environment=environment, options=options, restored=kept)
+            if read.config is not None:
+                found = advice.on_read(read.config, part.values, version_of(taken.version))
+                read.report.findings += [replace(item, at=part.at(split(item.key))) for item in found]
+            return read
+
+        read = _read_stages(document, restored, one)
         return layout.as_written(read, moves) if moves else read
-
-    def _read_wrapped(
-        self,
-        document: Document,
-        taken: Taken,
-        environment: Mapping[str, str] | None,
-        options: Mapping[str, str],
-        restored: Mapping[str, Mapping[str, Any]],
-    ) -> Read:
-        stages = document.values.get("stages")
-        named = isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)
-        if not named or not stages:
-            return self._read_one(document, taken, environment, options, restored)
-        parts = []
-        for index, stage in enumerate(stages):
-            name = str(stage.get("stage_name", f"stage{index + 1}"))
-            part = stage_document(document, index)
-            kept = _of_stage(restored, index)
-            parts.append((name, self._read_one(part, taken, environment, options, kept)))
-        return joined_stages(document, parts, stage_key=_stage_key)
-
-    def _read_one(
-        self,
-        document: Document,
-        taken: Taken,
-        environment: Mapping[str, str] | None,
-        options: Mapping[str, str],
-        restored: Mapping[str, Mapping[str, Any]],
-    ) -> Read:
-        """A file without stages, or one stage, with what Trinity does that its keys do not say."""
-        read = super().read(document, taken, environment=environment, options=options, restored=restored)
-        if read.config is not None:
-            found = advice.on_read(read.config, document.values, version_of(taken.version))
-            read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
-        return read
 
     def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
         """As any dialect; where nothing is explored, the explorer's defaults are left out."""
@@ -164,6 +138,20 @@ class Trinity(Dialect):
             comments.update(moved)
         values = self.ordered({**base, "stages": stages})
         return File(values, comments, [(index, part) for index, _, part in written])
+
+
+def _read_stages(
+    document: Document,
+    restored: Mapping[str, Mapping[str, Any]],
+    one: Callable[[Document, Mapping[str, Mapping[str, Any]]], Read],
+) -> Read:
+    """Each stage by itself, joined; a file without stages as it is."""
+    stages = document.values.get("stages")
+    if not isinstance(stages, list) or not stages or not all(isinstance(stage, dict) for stage in stages):
+        return one(document, restored)
+    names = [str(stage.get("stage_name", f"stage{index + 1}")) for index, stage in enumerate(stages)]
+    parts = [(name, one(stage_document(document, at), _of_stage(restored, at))) for at, name in enumerate(names)]
+    return joined_stages(document, parts, stage_key=_stage_key)
 
 
 def _forget_explorer(written: Written) -> None:

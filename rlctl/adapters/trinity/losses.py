@@ -365,7 +365,12 @@ def _write_kl_reward(view: Writing) -> Iterator[Out]:
         name = "k1"
     yield Flow(view.path(f"{X}kl_penalty_fn"), name, (places["estimator"], *used), always=True)
     for key, field in PENALTY.items():
-        yield Flow(view.path(f"{X}kl_penalty_fn_args.{key}"), section[field], (places[field],), same=True, always=True)
+        if field == "coefficient" or section["adaptive"]:
+            yield Flow(
+                view.path(f"{X}kl_penalty_fn_args.{key}"), section[field], (places[field],), same=True, always=True
+            )
+        else:
+            yield Flow((), None, (places[field],), "mapped", "a fixed coefficient")
 
 
 def _read_entropy(view: Reading) -> Iterator[Flow]:

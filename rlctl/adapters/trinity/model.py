@@ -259,6 +259,8 @@ def _write_folder(view: Writing) -> Iterator[Out]:
         root = folder.removesuffix(inner) if folder.endswith(inner) else folder
         yield Flow(key, root or "/", used, "derived", f"Trinity adds {inner} itself", always=True)
         yield Lost((view.to("run.folder"),), "Trinity has one folder, that of the checkpoints", idle=True)
+        if not folder.endswith(inner):
+            yield Lost(used, f"Trinity puts checkpoints under {root}{inner}", idle=True)
     elif view.explicit("run.folder"):
         yield Flow(key, run.folder, (view.to("run.folder"),), same=True, always=True)
     else:
