@@ -265,7 +265,10 @@ class FsdpEngine:
             if self._max_grad_norm is not None:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(rate)  # torchao's are compiled, and see a new number only so
+                else:
+                    group["lr"] = rate
                 if self.decay.style != "constant":
                     group["weight_decay"] = self.decay.at(self.ticks)
             optimizer.step()
