@@ -60,7 +60,7 @@ class Failure:
 
 Score = Callable[[Call], Outcome]
 """Scores one response; whatever it raises is a failure of this response."""
-BatchScore = Callable[[Sequence[Call]], Sequence[Outcome]]
+BatchScore = Callable[[Sequence[Call]], "Sequence[Outcome | Failure]"]
 """Scores responses together; whatever it raises is a failure of all of them."""
 
 

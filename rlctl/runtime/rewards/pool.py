@@ -45,6 +45,9 @@ LOAD_SECONDS = 300.0
 MAX_CALLS_A_MESSAGE = 32
 """Few enough that processes finish together, many enough that messages cost nothing."""
 
+TOGETHER_SECONDS = 2.0
+"""More for a scorer that scores responses together: it may time them itself."""
+
 UNANSWERED = Failure("not scored, because another call failed", unanswered=True)
 
 
@@ -159,7 +162,7 @@ class CallPool:
             if child.loading or child.pending or not batch.waiting:
                 continue
             child.pending.extend(batch.waiting.popleft() for _ in range(min(size, len(batch.waiting))))
-            child.deadline = time.monotonic() + self._timeout
+            child.deadline = time.monotonic() + self._timeout + (TOGETHER_SECONDS if self._together else 0.0)
             try:
                 child.connection.send([batch.calls[i] for i in child.pending])
             except OSError:

@@ -85,6 +85,8 @@ class FunctionScorer:
     function: str
     args: dict[str, Any] = field(default_factory=dict)
     signature: str = "auto"
+    timeout: float = 30.0
+    """Seconds of one call of a coroutine function; other calls are timed by the pool."""
 
     def load(self) -> Loaded:
         """Return what scores.
@@ -92,4 +94,4 @@ class FunctionScorer:
         Raises:
             RunError: it cannot be loaded, or cannot be called in the form of its signature.
         """
-        return bind(load_function(self.path, self.function), self.signature, self.args, self.path)
+        return bind(load_function(self.path, self.function), self.signature, self.args, self.path, self.timeout)

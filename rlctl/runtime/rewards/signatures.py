@@ -3,13 +3,15 @@
     form      arguments, by name                                                    result
     rlctl     those it takes of prompt, response, answer, source, tag, extra,       number, or mapping with ``score``
               messages, tokens, truncated
-    verl      data_source, solution_str, ground_truth, extra_info                   the same; a coroutine is run
+    verl      data_source, solution_str, ground_truth, extra_info                   the same
     verl      data_sources, solution_strs, ground_truths, extra_infos: all          a list of those
     (batch)   responses of a step in one call
     trinity   a class with ``__call__``: response, truth, prompt, response_token;   mapping of numbers, whose sum is the
               the reward's ``args`` make the object                                 score
     roll      those it takes of prompt, response, ground_truth, tag                 number, mapping with ``score``, or
                                                                                     (answer, score, format, correct)
+
+A coroutine function scores all responses of a step at the same time, as in verl.
 
 Sources: verl's reward managers ``naive`` and ``batch``; ``SimpleWorkflow.run`` of Trinity's workflows; ROLL's plain functions in
 roll/pipeline/rlvr/rewards.
@@ -24,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.interface import Call, Loaded, Outcome, Score
-from rlctl.runtime.rewards.outcome import as_outcome, is_number
+from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome
+from rlctl.runtime.rewards.outcome import as_outcome, failure_of, is_number
 
 Function = Callable[..., Any]
 VERL_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
@@ -59,7 +61,37 @@ class _Takes:
         return ", ".join([*sorted(self.names), *(["**kwargs"] if self.anything else [])])
 
 
-def bind(function: Function, signature: str, args: Mapping[str, Any], path: str) -> Loaded:
+@dataclass(frozen=True)
+class _Form:
+    """A function, the values it is called with, and how its result is read."""
+
+    function: Function
+    takes: _Takes
+    values: Callable[[Call], dict[str, Any]]
+    args: Mapping[str, Any]
+    read: Callable[[Any], Outcome] = as_outcome
+
+    def loaded(self, seconds: float) -> Loaded:
+        """Responses are scored one by one; of a coroutine function all at once, each within ``seconds``."""
+        if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(type(self.function).__call__):
+            return Loaded(together=lambda calls: asyncio.run(self._all(calls, seconds)))
+        return Loaded(one=lambda call: self.read(_run(self._start(call))))
+
+    def _start(self, call: Call) -> Any:
+        return self.function(**{**self.takes.select(self.values(call)), **self.args, **call.args})
+
+    async def _all(self, calls: Sequence[Call], seconds: float) -> list[Outcome | Failure]:
+        return await asyncio.gather(*(self._attempt(call, seconds) for call in calls))
+
+    async def _attempt(self, call: Call, seconds: float) -> Outcome | Failure:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return self.read(await self._start(call))
+        except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+            return Failure(f"the call took longer than {seconds:g} s") if limit.expired() else failure_of(error)
+
+
+def bind(function: Function, signature: str, args: Mapping[str, Any], path: str, seconds: float) -> Loaded:
     """Make a scorer of a function.
 
     Args:
@@ -67,23 +99,26 @@ def bind(function: Function, signature: str, args: Mapping[str, Any], path: str)
         signature: ``auto`` or a form of the table above.
         args: of the reward.
         path: where the function is from, for messages.
+        seconds: longest time of one coroutine; others are timed from outside.
 
     Raises:
         RunError: it cannot be called so.
     """
     takes = _Takes.of(function)
     form = _form_of(function, takes, path) if signature == "auto" else signature
-    if form == "trinity":
-        return Loaded(one=_trinity(function, args, path))
     if form == "verl" and "solution_strs" in takes.names:
         _check_takes(takes, BATCH_ARGUMENTS, path)
         return Loaded(together=lambda calls: _call_batch(function, calls, args))
-    if form == "verl":
-        _check_takes(takes, VERL_ARGUMENTS, path)
-        return Loaded(one=lambda call: call_verl(function, call, args))
-    _check_takes(takes, ("response",), path)
-    values, read = (_own_values, as_outcome) if form == "rlctl" else (_roll_values, _roll_outcome)
-    return Loaded(one=lambda call: read(_run(function(**{**takes.select(values(call)), **args, **call.args}))))
+    if form == "trinity":
+        made, rest = (_made(function, args, path), {}) if inspect.isclass(function) else (function, args)
+        return _Form(made, _Takes.of(made), _trinity_values, rest, _summed).loaded(seconds)
+    _check_takes(takes, VERL_ARGUMENTS if form == "verl" else ("response",), path)
+    values, read = {
+        "verl": (_verl_values, as_outcome),
+        "rlctl": (_own_values, as_outcome),
+        "roll": (_roll_values, _roll_outcome),
+    }[form]
+    return _Form(function, takes, values, args, read).loaded(seconds)
 
 
 def _form_of(function: Function, takes: _Takes, path: str) -> str:
@@ -141,20 +176,18 @@ def _roll_outcome(result: Any) -> Outcome:
     return as_outcome(result)
 
 
-def call_verl(function: Function, call: Call, args: Mapping[str, Any]) -> Outcome:
-    """Call a function with verl's arguments; a coroutine is run to its end.
+def _verl_values(call: Call) -> dict[str, Any]:
+    values = (call.source, call.response, call.answer, call.extra)
+    return dict(zip(VERL_ARGUMENTS, values, strict=True))
 
-    Raises:
-        TypeError: its result is neither a number nor a mapping with a numeric ``score``.
-    """
-    result = function(
-        data_source=call.source,
-        solution_str=call.response,
-        ground_truth=call.answer,
-        extra_info=call.extra,
-        **{**args, **call.args},
-    )
-    return as_outcome(_run(result))
+
+def _trinity_values(call: Call) -> dict[str, Any]:
+    return {
+        "response": call.response,
+        "truth": call.answer,
+        "prompt": call.prompt,
+        "response_token": range(call.tokens),  # Trinity's own functions take its length only
+    }
 
 
 def _call_batch(function: Function, calls: Sequence[Call], args: Mapping[str, Any]) -> list[Outcome]:
@@ -171,23 +204,6 @@ def _call_batch(function: Function, calls: Sequence[Call], args: Mapping[str, An
     if len(found) != len(calls):
         raise ValueError(f"the function returned {len(found)} scores for {len(calls)} responses")
     return found
-
-
-def _trinity(function: Function, args: Mapping[str, Any], path: str) -> Score:
-    """An object of the class, or the function itself; the reward is the sum of what it returns."""
-    scoring, rest = (_made(function, args, path), {}) if inspect.isclass(function) else (function, dict(args))
-    takes = _Takes.of(function)
-
-    def score(call: Call) -> Outcome:
-        values = {
-            "response": call.response,
-            "truth": call.answer,
-            "prompt": call.prompt,
-            "response_token": range(call.tokens),  # Trinity's own functions take its length only
-        }
-        return _summed(_run(scoring(**{**takes.select(values), **rest, **call.args})))
-
-    return score
 
 
 def _made(function: Function, args: Mapping[str, Any], path: str) -> Function:

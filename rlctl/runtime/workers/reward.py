@@ -174,7 +174,7 @@ def scorer_of(reward: Reward) -> Scorer:
         rule.check()
         return rule
     if isinstance(reward, FunctionReward):
-        return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature)
+        return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature, reward.timeout)
     if isinstance(reward, SandboxReward):
         return Sandbox(reward.url, reward.timeout, reward.memory_limit_mb, reward.continuous)
     if isinstance(reward, JudgeReward):

@@ -38,7 +38,7 @@ def test_arguments_of_the_source_go_over_those_of_the_reward(tmp_path: Path) -> 
 
 def test_coroutines_are_run(tmp_path: Path) -> None:
     text = "import asyncio\nasync def compute_score(**kwargs):\n    await asyncio.sleep(0)\n    return 1"
-    assert scorer(tmp_path, text).load().one(CALL).score == 1.0
+    assert scorer(tmp_path, text).load().together([CALL, CALL]) == [Outcome(1.0), Outcome(1.0)]
 
 
 def test_mappings_bring_metrics() -> None:

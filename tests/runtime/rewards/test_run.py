@@ -14,8 +14,8 @@ from tests.runtime.rewards.servers import completion, serve
 pytestmark = pytest.mark.ray
 
 BREAKS = """
-def reward(response, answer, tokens):
-    if tokens % 2:
+def reward(response, answer):
+    if sum(map(ord, response)) % 2:
         raise ValueError("odd")
     return 0.25
 """

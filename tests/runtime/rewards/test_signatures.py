@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.interface import Call, Outcome
+from rlctl.runtime.rewards.interface import Call, Failure, Outcome
+from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.scorers import FunctionScorer
 
 CALL = Call(
@@ -33,7 +35,26 @@ def score(response, answer, *, prompt, source, tag, extra, messages, tokens, tru
     return {"score": tokens * k * weight, "acc": 1}
 """
     assert outcome(tmp_path, text, weight=0.5) == Outcome(7.0, correct=True, metrics={"acc": 1.0})
-    assert outcome(tmp_path, "async def score(response, k): return len(response)").score == 4.0
+
+
+def test_coroutines_run_at_the_same_time_each_within_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("""
+import asyncio
+async def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    if solution_str == "bad": raise ValueError("mine")
+    await asyncio.sleep(float(solution_str))
+    return {"score": 1, "acc": 1}
+""")
+    scorer = FunctionScorer(str(tmp_path / "mine.py"), "compute_score", timeout=1.0)
+    with CallPool(scorer, processes=1, timeout=1.0) as pool:
+        began = time.monotonic()
+        found = pool.map([Call("s", text) for text in ("0.5", "bad", "30", *["0.5"] * 20)])
+        assert time.monotonic() - began < 3
+    assert found[0] == Outcome(1.0, correct=True, metrics={"acc": 1.0})
+    assert isinstance(found[1], Failure)
+    assert found[1].message.endswith("ValueError: mine")
+    assert found[2] == Failure("the call took longer than 1 s")
+    assert found[3:] == [found[0]] * 20
 
 
 TRINITY = """
