@@ -450,7 +450,10 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "this estimator is not computed yet",
     ),
     "algorithm.policy_loss<other>.kind": (
-        ("dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "opmd", "rec", "sft", "sppo"),
+        (
+            *("clip_cov", "dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "kl_cov"),
+            *("opmd", "rec", "sft", "sft_is", "sft_phi", "sppo"),
+        ),
         "this loss is not computed yet",
     ),
 }

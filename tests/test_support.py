@@ -48,7 +48,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
     ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
-    ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_cov"}}}, "algorithm.policy_loss.kind"),
+    ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"run": {"mode": "train_only"}}, "run.mode"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),

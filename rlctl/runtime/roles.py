@@ -85,7 +85,7 @@ class Policy:
         split = (split_pairs if paired else split_over_replicas)(
             costs, len(self._group), balance=self._config.batch.balance
         )
-        return [Share(SampleTuple(samples[index] for index in part), totals, number) for part in split]
+        return [Share(SampleTuple(samples[index] for index in part), totals, part, number) for part in split]
 
     def weights(self) -> Any:
         """A handle on the weights in Hugging Face names, for ``RolloutEngines.load_weights``."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from rlctl.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.policy_losses import bounded_log_ratio, ratio_metrics
+from rlctl.runtime.algorithms.supervised import weighted_by_doubt, weighted_by_probability
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 
 PROBABILITY_MARGIN = 1e-8
@@ -214,14 +215,93 @@ def sft(log_probs: Tensor) -> PerTokenLoss:
     return PerTokenLoss(-log_probs)
 
 
+def clip_cov(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    chosen: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> PerTokenLoss:
+    """Return max(-A r, -A clip(r, 1 - low, 1 + high)), and 0 without a gradient for the tokens that are ``chosen``.
+
+    ``covers_for_clip`` chooses them: tokens whose covariance of log-prob and advantage is high, which cost entropy most.
+
+    Source: Cui et al., The entropy mechanism of RL, arXiv:2505.22617, Clip-Cov; as in verl's core_algos.py.
+    """
+    log_ratio = log_probs - old_log_probs
+    ratio = log_ratio.exp()
+    plain = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    values = torch.maximum(plain, clipped) * (chosen == 0)
+    return PerTokenLoss(values, ratio_metrics(log_ratio, ratio, chosen != 0))
+
+
+def covers_for_clip(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    generator: torch.Generator,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    ratio: float = 0.0002,
+    low: float = 1.0,
+    high: float = 5.0,
+) -> Tensor:
+    """Return which tokens of a whole mini-batch ``clip_cov`` leaves out, bool [N].
+
+    Out of those with ``low`` < covariance < ``high`` that the ratio does not clip, a share ``ratio`` of all tokens, at least
+    one, is drawn. The covariance of a token is (A - mean A) (log p - mean log p).
+    """
+    moved = (log_probs - old_log_probs).exp()
+    clipped = -advantages * moved.clamp(1 - clip_low, 1 + clip_high) > -advantages * moved
+    covariance = (advantages - advantages.mean()) * (log_probs - log_probs.mean())
+    candidates = ((covariance > low) & (covariance < high) & ~clipped).nonzero().flatten()
+    order = torch.randperm(len(candidates), generator=generator)[: max(int(ratio * len(log_probs)), 1)]
+    chosen = torch.zeros(len(log_probs), dtype=torch.bool)
+    chosen[candidates[order]] = True
+    return chosen
+
+
+def kl_cov(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, chosen: Tensor, *, ppo_kl_coef: float = 1.0
+) -> PerTokenLoss:
+    """Return -A r, and for the tokens that are ``chosen`` (``covers_for_kl``) ``ppo_kl_coef`` * |log r| on top.
+
+    Source: Cui et al., arXiv:2505.22617, KL-Cov; as in verl's core_algos.py.
+    """
+    log_ratio = log_probs - old_log_probs
+    ratio = log_ratio.exp()
+    values = -advantages * ratio + ppo_kl_coef * log_ratio.abs() * (chosen != 0)
+    return PerTokenLoss(values, ratio_metrics(log_ratio, ratio, chosen != 0))
+
+
+def covers_for_kl(log_probs: Tensor, advantages: Tensor, *, ratio: float = 0.0002) -> Tensor:
+    """Return which tokens of a whole mini-batch ``kl_cov`` holds back, bool [N].
+
+    The share ``ratio`` of all tokens, at least one, whose covariance (see ``covers_for_clip``) is the highest.
+    """
+    covariance = (advantages - advantages.mean()) * (log_probs - log_probs.mean())
+    most = min(max(1, int(ratio * len(log_probs))), len(log_probs))
+    chosen = torch.zeros(len(log_probs), dtype=torch.bool)
+    chosen[covariance.topk(most).indices] = True
+    return chosen
+
+
 FURTHER_LOSSES: dict[str, Algorithm] = {
+    "clip_cov": Algorithm(clip_cov),
     "dppo_kl": Algorithm(dppo_kl),
     "dppo_tv": Algorithm(dppo_tv),
     "dro": Algorithm(dro),
     "geo_mean": Algorithm(geo_mean),
     "kimi15": Algorithm(kimi15),
+    "kl_cov": Algorithm(kl_cov),
     "opmd": Algorithm(opmd),
     "rec": Algorithm(rec),
     "sft": Algorithm(sft),
+    "sft_is": Algorithm(weighted_by_probability),
+    "sft_phi": Algorithm(weighted_by_doubt),
     "sppo": Algorithm(sppo),
 }

@@ -199,7 +199,8 @@ class PolicyLoss:
     def columns(self) -> tuple[str, ...]:
         """The columns of a sample that it reads."""
         old = () if self.old_is_current else ("old_log_probs",)
-        weights = ("policy_weights",) if self.has_token_weights else ()
+        weights: tuple[str, ...] = ("policy_weights",) if self.has_token_weights else ()
+        weights += ("chosen",) if "chosen" in self.function.reads else ()
         return ("advantages", "rollout_log_probs", *old, *self.regularizers.columns, *weights)
 
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:

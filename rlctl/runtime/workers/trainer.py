@@ -20,6 +20,7 @@ from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.selection import measures_whole
+from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join, leave
 from rlctl.runtime.train.fsdp import FsdpEngine
@@ -49,6 +50,8 @@ class Share:
     samples: Sequence[Sample]
     totals: Totals
     """Of the whole mini-batch."""
+    places: Sequence[int] = ()
+    """Where each sample stands in the mini-batch."""
     number: int = 1
     """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time goes by it."""
 
@@ -106,15 +109,27 @@ class Trainer:
         return take_steps(
             self._engine,
             shares,
-            lambda index: make_loss(
-                self._config, old_is_current=old_is_current and index == 0, number=shares[index].number
-            ),
+            lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
             self._config.train.learning_rate_schedule,
             micro=self._config.batch.micro,
             temperature=self._temperature,
             together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
             compare=self._compare,
         )
+
+    def _loss(self, share: Share, *, old_is_current: bool) -> LossFunction:
+        """The loss of a mini-batch, after what it has to know of it all before."""
+        if chooses(self._config):
+            mark(
+                self._engine,
+                share.samples,
+                share.places,
+                self._config,
+                number=share.number,
+                temperature=self._temperature,
+                old_is_current=old_is_current,
+            )
+        return make_loss(self._config, old_is_current=old_is_current, number=share.number)
 
     def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
         """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""

@@ -13,11 +13,15 @@ from torch.testing import assert_close
 from rlctl.errors import ConfigError
 from rlctl.runtime.algorithms.further_losses import (
     FURTHER_LOSSES,
+    clip_cov,
+    covers_for_clip,
+    covers_for_kl,
     dppo_kl,
     dppo_tv,
     dro,
     geo_mean,
     kimi15,
+    kl_cov,
     opmd,
     rec,
     sft,
@@ -133,7 +137,7 @@ def test_rec_refuses_what_it_does_not_know() -> None:
         rec(new, old, tensor(1, 1, -1, -1), torch.tensor([2, 2]), clip_mode="both")
 
 
-@pytest.mark.parametrize("name", sorted(set(FURTHER_LOSSES) - {"sft", "opmd"}))
+@pytest.mark.parametrize("name", sorted(set(FURTHER_LOSSES) - {"sft", "sft_is", "sft_phi", "opmd"}))
 def test_on_policy_they_have_the_policy_gradient(name: str) -> None:
     old = tensor(-0.3, -2.0, -1.0)
     new = old.clone().requires_grad_()
@@ -141,8 +145,58 @@ def test_on_policy_they_have_the_policy_gradient(name: str) -> None:
         "log_probs": new,
         "old_log_probs": old,
         "advantages": tensor(1, -0.5, 0),
+        "chosen": torch.zeros(3),
         "lengths": torch.ones(3, dtype=torch.int64),
     }
     loss = FURTHER_LOSSES[name](tensors, **({"dro_beta": 0.1} if name == "dro" else {}))
     assert_close(gradient(loss.values, new), -tensors["advantages"])
     assert all(not metric.requires_grad and metric.shape == (3,) for metric in loss.metrics.values())
+
+
+def test_clip_cov_leaves_out_what_is_chosen_and_kl_cov_holds_it_back() -> None:
+    """Ratios 2 (clipped at 1.2), 1/2 and 1; the second token is chosen."""
+    old = tensor(-1.0, -1.0, -1.0)
+    new = (old + tensor(2, 0.5, 1).log()).requires_grad_()
+    advantages, chosen = tensor(1, 1, -1), tensor(0, 1, 0)
+    assert_close(clip_cov(new, old, advantages, chosen).values, tensor(-1.2, 0, 1))
+    assert_close(gradient(clip_cov(new, old, advantages, chosen).values, new), tensor(0, 0, 1))
+    held = kl_cov(new, old, advantages, chosen, ppo_kl_coef=0.5).values
+    assert_close(held, tensor(-2, -0.5 + 0.5 * math.log(2), 1))
+    assert_close(gradient(held, new), tensor(-2, -0.5 - 0.5, 1))
+
+
+def test_the_tokens_that_covariance_chooses() -> None:
+    """Log-probs -1, -2, -3, -4 around -2.5, advantages 2, 1, -1, -2 around 0: covariances 3, 0.5, 0.5, 3."""
+    log_probs, advantages = tensor(-1, -2, -3, -4), tensor(2, 1, -1, -2)
+    assert covers_for_kl(log_probs, advantages, ratio=0.5).tolist() == [True, False, False, True]
+    assert covers_for_kl(log_probs, advantages * tensor(1.1, 1, 1, 1), ratio=0.01).tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+    def drawn(old: Tensor, seed: int = 0, **options: float) -> list[bool]:
+        generator = torch.Generator().manual_seed(seed)
+        return covers_for_clip(log_probs, old, advantages, generator, **options).tolist()
+
+    assert drawn(log_probs, ratio=1.0) == [True, False, False, True]
+    assert drawn(log_probs, ratio=1.0, low=0.1, high=1.0) == [False, True, True, False]
+    moved = log_probs - tensor(1, 0, 0, 0)  # the first token's ratio is e: clipped already
+    assert drawn(moved, ratio=1.0) == [False, False, False, True]
+    one = {tuple(drawn(log_probs, seed)) for seed in range(20)}
+    assert one == {(True, False, False, False), (False, False, False, True)}
+    assert drawn(log_probs, low=7.0) == [False] * 4
+
+
+def test_imitation_weighted_by_probability_and_by_doubt() -> None:
+    """p = 1/2 and 1/4; the weights are constants."""
+    new = tensor(0.5, 0.25).log().requires_grad_()
+    for name, weights in (("sft_is", (0.5, 0.25)), ("sft_phi", (0.25, 0.1875))):
+        values = FURTHER_LOSSES[name]({"log_probs": new}).values
+        assert_close(values, -tensor(*weights) * new.detach())
+        assert_close(gradient(values, new), -tensor(*weights))
+    cut = FURTHER_LOSSES["sft_phi"]({"log_probs": new}, cutoff_prob=0.4).values
+    assert_close(gradient(cut, new), tensor(0, -0.1875))
+    with pytest.raises(ConfigError, match="cutoff_prob is 0"):
+        FURTHER_LOSSES["sft_phi"]({"log_probs": new}, cutoff_prob=0.0)

@@ -120,7 +120,7 @@ def test_sft_is_the_mean_negative_log_likelihood() -> None:
 @pytest.mark.parametrize(
     ("choice", "wrong"),
     [
-        (OtherLoss(kind="clip_cov"), "kind 'clip_cov'; expected one of dppo_kl"),
+        (OtherLoss(kind="clip_kl"), "kind 'clip_kl'; expected one of clip_cov"),
         (OtherLoss(), "kind ''; expected"),
         (OtherLoss(kind="opmd", args={"tua": 1}), "no argument tua"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config import Config
-from rlctl.config.sections.algorithm import Algorithm, DpoObjective, SftObjective
+from rlctl.config.sections.algorithm import Algorithm, DpoObjective, OtherLoss, SftObjective
 from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.rollout import Rollout, SamplingSettings
 from rlctl.config.sections.train import (
@@ -25,6 +26,7 @@ from rlctl.config.sections.train import (
 )
 from rlctl.errors import PlanError
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
+from rlctl.runtime.train.objectives import DpoLoss
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share, make_engine, make_loss, training_temperature
@@ -84,7 +86,7 @@ def shares_of(samples: Sequence[Sample], config: Config, workers: int, *, balanc
     for members in mini_batches(len(samples), config.batch, seed=1, step=1):
         batch = [samples[index] for index in members]
         for rank, part in enumerate(split_over_replicas([len(each) for each in batch], workers, balance=balance)):
-            shares[rank].append(Share([batch[index] for index in part], totals_of(batch)))
+            shares[rank].append(Share([batch[index] for index in part], totals_of(batch), part))
     return shares
 
 
@@ -114,6 +116,27 @@ def test_how_samples_are_shared_does_not_change_a_step(two: Workers, model: Path
         torch.testing.assert_close(tensor, balanced[name], rtol=1e-5, atol=5e-6)
 
 
+@pytest.mark.parametrize("kind", ["clip_cov", "kl_cov"])
+def test_tokens_chosen_by_covariance_are_the_same_however_a_step_is_split(two: Workers, model: Path, kind: str) -> None:
+    """One in four tokens, over mini-batches of four, which workers and micro-batches share in two ways."""
+    args = {"clip_cov_ratio": 0.25, "clip_cov_lb": 0.05, "kl_cov_ratio": 0.25, "clip_low": 9.0, "clip_high": 9.0}
+    chosen = Algorithm(policy_loss=OtherLoss(kind=kind, args=args))
+    config, samples = dataclasses.replace(make_config(), algorithm=chosen), make_samples(8)
+    found = []
+    for balance, size in ((True, 64), (False, 16)):
+        batch = dataclasses.replace(config.batch, micro=Micro(per_replica=size))
+        cut = dataclasses.replace(config, batch=batch)
+        (weights, metrics), _ = two.run(jobs.train, cut, model, [shares_of(samples, cut, 2, balance=balance)], False)
+        found.append((weights, metrics[0]))
+    (one, first), (other, second) = found
+    assert 0.1 < first[0]["clip_fraction"] < 0.3
+    for mine, theirs in zip(first, second, strict=True):
+        assert mine["clip_fraction"] == pytest.approx(theirs["clip_fraction"])
+        assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], rtol=1e-4, atol=1e-5)
+
+
 def test_the_first_mini_batch_may_take_the_current_policy_for_the_old_one(two: Workers, model: Path) -> None:
     """As if the log-probs had been computed before the step; the second mini-batch needs them, and says so."""
     config, samples = make_config(), make_samples(4)
@@ -141,8 +164,7 @@ def test_the_reference_stays_where_the_policy_began(two: Workers, model: Path) -
 def test_the_loss_is_that_of_the_objective() -> None:
     assert isinstance(make_loss(Config()), PolicyLoss)
     assert isinstance(make_loss(Config(algorithm=Algorithm(objective=SftObjective()))), SftLoss)
-    with pytest.raises(PlanError, match="objective dpo"):
-        make_loss(Config(algorithm=Algorithm(objective=DpoObjective())))
+    assert isinstance(make_loss(Config(algorithm=Algorithm(objective=DpoObjective()))), DpoLoss)
 
 
 def test_an_engine_that_is_not_here_is_refused() -> None:
