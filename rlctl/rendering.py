@@ -11,6 +11,7 @@ from rlctl.adapters.carried import block
 from rlctl.adapters.dialect import Dialect, File, stage_parts
 from rlctl.adapters.rules import Absent
 from rlctl.adapters.tree import find
+from rlctl.adapters.writing import without_defaults
 from rlctl.config import Loaded
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
 from rlctl.errors import UsageError
@@ -136,7 +137,7 @@ def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
         for path in written.lost_paths(given.is_explicit):
             if path and not isinstance(value := find(given.plain, path), Absent):
                 prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
-                found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
+                found[f"{prefix}{dotted(path)}"] = _symbolic(without_defaults(value, path), path, given.expressions)
     return found
 
 

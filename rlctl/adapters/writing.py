@@ -445,6 +445,16 @@ def _default_at(path: KeyPath) -> Any:
     return _field_defaults().get(".".join(str(part) for part in path if not isinstance(part, int)), ABSENT)
 
 
+def without_defaults(value: Any, path: KeyPath) -> Any:
+    """Sources of data without what they have by default; anything else as it is, as an option's default may be its own."""
+    if path not in (("data", "train"), ("data", "eval")) or not isinstance(value, list):
+        return value
+    return [
+        {name: inner for name, inner in item.items() if name == "path" or inner != _default_at((*path, name))}
+        for item in value
+    ]
+
+
 @cache
 def _field_defaults() -> dict[str, Any]:
     return {key.path.replace("[]", "").replace("{}", ""): to_plain(key.info.default) for key in walk(Config)}

@@ -312,3 +312,21 @@ def test_an_interval_that_is_rounded_to_whole_steps_is_derived() -> None:
     entry = next(entry for entry in report.accounting if entry.key == "trainer.save_interval")
     assert entry.bucket is Bucket.DERIVED
     assert "100 optimizer steps: 1 in whole steps" in entry.note
+
+
+DAPO = [f"reward_model.overlong_buffer.{item}" for item in ("enable=true", "len=512", "penalty_factor=0.5")]
+
+
+def test_the_penalty_of_the_dapo_recipe_is_read_where_the_recipe_has_it() -> None:
+    """Until 0.7 recipe.dapo took it from the reward model's block, which it has without a reward model."""
+    document = read_yaml("", "overrides", allow_empty=True)
+    groups = ["algorithm.filter_groups.enable=true", "data.gen_batch_size=1536", "reward_model.reward_manager=dapo"]
+    loaded, report = read_document(document, dialect="verl", overrides=[*BASE, *DAPO, *groups], environment={})
+    assert loaded is not None
+    penalty = loaded.config.algorithm.reward_shaping.overlong_penalty
+    assert penalty is not None
+    assert (penalty.buffer, penalty.factor, penalty.limit) == (512, 0.5, None)
+    assert bucket(report, "reward_model.overlong_buffer.len") is Bucket.MAPPED
+    values, _ = written(loaded, report, "verl@0.9")
+    reward = values["reward"]["reward_kwargs"]
+    assert reward == {"overlong_buffer_cfg": {"enable": True, "len": 512, "penalty_factor": 0.5}, "max_resp_len": 512}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rlctl.adapters.carried import kept_in
 from rlctl.adapters.tree import find
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import parse_dotted, read_yaml
@@ -161,3 +162,12 @@ def test_kept_values_are_told_in_one_line(tmp_path: Path) -> None:
     _, told = read_file(tmp_path / "verl.yaml", environment={})
     (line,) = [item.message for item in told.findings if item.code == "restored"]
     assert line.startswith("2 values are taken from the keys kept at the end of the file: ")
+
+
+def test_of_a_source_only_what_differs_is_kept() -> None:
+    text = f"rlctl: 1\n{DATA}".replace("{path: a.parquet}", "{path: a.parquet, split: test}")
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None
+    made = translate_loaded(loaded, report, "verl")
+    assert made.text is not None
+    assert kept_in(made.text) == {"rlctl": {"data.train": [{"path": "a.parquet", "split": "test"}]}}

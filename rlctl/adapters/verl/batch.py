@@ -239,7 +239,7 @@ RULES: list[Rule] = [
         "critic_warmup - 1, counted from 1",
     ),
     When(
-        (Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None, since="0.9"),),
+        (Key("data.gen_batch_size", "rollout.over_rollout.generation_batch_prompts", None),),
         lambda view: not asynchronous.is_fully(view),
         lambda view: True,
         "prompts are drawn one by one",

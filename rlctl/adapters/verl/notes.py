@@ -215,6 +215,7 @@ UNSUPPORTED = [
         "the overlong penalty as a metric of its own",
         "reward.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.reward_kwargs.overlong_buffer_cfg.log",
+        "reward_model.overlong_buffer.log",
     ),
     *unsupported(
         "a script of verl's: give the composed config instead", "--config-name", "--config-path", "--config-dir"

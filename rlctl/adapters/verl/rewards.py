@@ -150,6 +150,7 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
                     "reward_loop_class_name",
                     "launch_reward_fn_async",
                     "use_reward_loop",
+                    "overlong_buffer",
                 )
             ]
             if other:

@@ -54,26 +54,34 @@ OVERLONG = ("reward.reward_kwargs", "reward_model.reward_kwargs")
 SHAPING = "algorithm.reward_shaping.overlong_penalty"
 
 
+RECIPE = "reward_model.overlong_buffer"
+"""Where the recipe ``dapo`` had it until 0.7; the limit is the response length."""
+
+
+def _settings(view: Reading) -> tuple[str, str]:
+    """The block that is written, and the key of its limit; empty where there is none."""
+    if view.version < (0, 8) and view.written(f"{RECIPE}.enable"):
+        return RECIPE, ""
+    root = OVERLONG[0] if view.version >= (0, 8) else OVERLONG[1]
+    block = f"{root}.overlong_buffer_cfg"
+    return (block, f"{root}.max_resp_len") if view.written(f"{block}.enable") else ("", "")
+
+
 def _read_overlong(view: Reading) -> Iterator[Flow]:
-    for root in OVERLONG[:1] if view.version >= (0, 8) else OVERLONG[1:]:
-        cfg = f"{root}.overlong_buffer_cfg"
-        if not view.written(f"{cfg}.enable"):
-            continue
-        limit = view.path(f"{root}.max_resp_len")
-        if not view.get(f"{cfg}.enable"):
-            yield Flow(view.to(SHAPING), None, (view.path(cfg), limit), "mapped", "switched off")
-            return
-        yield Flow(view.to(SHAPING), {}, (view.path(f"{cfg}.enable"),))
-        yield Flow(view.to(f"{SHAPING}.buffer"), view.get(f"{cfg}.len"), (view.path(f"{cfg}.len"),), same=True)
-        yield Flow(
-            view.to(f"{SHAPING}.factor"),
-            view.get(f"{cfg}.penalty_factor", 1.0),
-            (view.path(f"{cfg}.penalty_factor"),),
-            same=True,
-        )
-        yield Flow(view.to(f"{SHAPING}.limit"), view.get(f"{root}.max_resp_len"), (limit,), same=True)
+    block, limit = _settings(view)
+    if not block:
+        yield Flow(view.to(SHAPING), None, ())
         return
-    yield Flow(view.to(SHAPING), None, ())
+    limits = (view.path(limit),) if limit else ()
+    if not view.get(f"{block}.enable"):
+        yield Flow(view.to(SHAPING), None, (view.path(block), *limits), "mapped", "switched off")
+        return
+    yield Flow(view.to(SHAPING), {}, (view.path(f"{block}.enable"),))
+    for name, field, usual in (("len", "buffer", None), ("penalty_factor", "factor", 1.0)):
+        key = f"{block}.{name}"
+        yield Flow(view.to(f"{SHAPING}.{field}"), view.get(key, usual), (view.path(key),), same=True)
+    if limit:
+        yield Flow(view.to(f"{SHAPING}.limit"), view.get(limit), limits, same=True)
 
 
 def _write_overlong(view: Writing) -> Iterator[Out]:
@@ -96,9 +104,9 @@ RULES: list[Rule] = [
     Code(
         "filters",
         (
-            K("algorithm.filter_groups.enable", False, "0.9"),
-            K("algorithm.filter_groups.metric", None, "0.9"),
-            K("algorithm.filter_groups.max_num_gen_batches", 0, "0.9"),
+            K("algorithm.filter_groups.enable", False),
+            K("algorithm.filter_groups.metric", None),
+            K("algorithm.filter_groups.max_num_gen_batches", 0),
         ),
         (
             "algorithm.filters",
@@ -110,15 +118,16 @@ RULES: list[Rule] = [
     ),
     Code(
         "overlong penalty",
-        tuple(
-            K(f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7")
-            for root in OVERLONG
-            for name in (
-                "overlong_buffer_cfg.enable",
-                "overlong_buffer_cfg.len",
-                "overlong_buffer_cfg.penalty_factor",
-                "max_resp_len",
-            )
+        (
+            *(K(f"{RECIPE}.{name}", ABSENT, until="0.7") for name in ("enable", "len", "penalty_factor")),
+            *(
+                K(f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7")
+                for root in OVERLONG
+                for name in (
+                    *(f"overlong_buffer_cfg.{key}" for key in ("enable", "len", "penalty_factor")),
+                    "max_resp_len",
+                )
+            ),
         ),
         (SHAPING, *(f"{SHAPING}.{name}" for name in ("buffer", "factor", "limit", "clamp"))),
         _read_overlong,
