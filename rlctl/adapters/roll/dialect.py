@@ -30,11 +30,13 @@ from rlctl.adapters.roll.needs import needs
 from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
 from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.table import Table, joined
+from rlctl.adapters.tree import find, put
 from rlctl.adapters.values import Names
 from rlctl.adapters.writing import ConfigView, Given, Written
 from rlctl.config import Config
-from rlctl.documents import Document
+from rlctl.documents import Document, parse_dotted
 from rlctl.errors import TranslationError
+from rlctl.report import Origin, OriginEntry
 
 ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", "reference": "teacher"}
 MIXED_ROLES = {"reference": "teacher"}
@@ -177,6 +179,14 @@ def _as_worker(value: Any) -> Any:
     return {key: value[key] for key in sorted(value, key=lambda key: rank.get(key, len(rank)))}
 
 
+MODEL = ("model_args", "model_name_or_path")
+
+
+def _is_of(key: str, names: Sequence[str]) -> bool:
+    """Whether a key belongs to a teacher with a name."""
+    return any(key.startswith(f"teacher.{name}.") for name in names)
+
+
 WORKER = (
     "worker_cls",
     "pg_variant",
@@ -228,9 +238,28 @@ class Roll(Dialect):
     def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
         """Write a config; what ROLL asks of its data is told where the data was made for another framework."""
         written = super().write_one(given, version, options)
+        self._name_teachers(written, given)
         view = ConfigView(given, version_of(version), options)
         written.findings += needs(view, self.kind_for(given.config, version))
         return written
+
+    def _name_teachers(self, written: Written, given: Given) -> None:
+        """Put the first of several teachers, which came with their names, among the others instead of beside them."""
+        block = written.values.get("teacher")
+        table = self.tables["opd"]
+        known = (*table.index, *(note.path for note in table.notes))
+        fields = {path[1] for path in known if path[0] in ("teacher", "*") and len(path) > 1}
+        kept = [parse_dotted(key) for key in given.config.extensions.roll if key.startswith("teacher.")]
+        names = [str(path[1]) for path in kept if len(path) > 2 and path[1] not in fields]
+        if not names or not isinstance(block, dict):
+            return
+        path = find(block, MODEL)
+        for key in [key for key in block if key not in names]:
+            del block[key]
+        put(block, (names[0], *MODEL), path)
+        place = f"teacher.{names[0]}.{'.'.join(MODEL)}"
+        own = [entry for entry in written.origins if not entry.key.startswith("teacher.") or _is_of(entry.key, names)]
+        written.origins[:] = [*own, OriginEntry(place, Origin.DERIVED, path, "the first of several teachers")]
 
     def ordered(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """As any dialect, and the keys of each worker in the order of ROLL's examples."""

@@ -84,9 +84,17 @@ OFFLINE: list[Rule] = [
 
 ESTIMATORS = {"kl": "kl", "k1": "kl", "abs": "abs", "mse": "mse", "k2": "mse", "full": "full"}
 PATH, WEIGHT = "reference.model_args.model_name_or_path", "reference.opd_kl_coef"
+STUDENTS = ("actor_train.model_args.model_name_or_path", "actor_infer.model_args.model_name_or_path")
+"""Where one of them names no model ROLL gives all roles ``pretrain``, the teacher too."""
 
 
 def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
+    if any(view.get(key) is None for key in STUDENTS):
+        note = "ROLL gives the teacher pretrain, too, as not each student's block names a model"
+        yield Flow(
+            (*to, "teacher"), view.get("pretrain") or "", (view.path(PATH), view.path("pretrain")), "derived", note
+        )
+        return
     if view.get(PATH):
         yield Flow((*to, "teacher"), view.get(PATH), (view.path(PATH),), same=True)
         return
@@ -122,6 +130,9 @@ def _write_online(view: Writing) -> Iterator[Out]:
     places = ((*to, "args", "with_rewards"), (*to, "args", "policy_gradient"), to)
     yield Flow(view.path("use_opd" if mixed else "is_pure_opd"), True, places, always=True)
     yield Flow(view.path(PATH), section["teacher"], ((*to, "teacher"),), same=True, always=True)
+    for key in STUDENTS:
+        note = "ROLL would give the teacher pretrain, too, if not each role named its model"
+        yield Flow(view.path(key), "${pretrain}", (view.to("model.path"),), "derived", note, always=True)
     yield Flow(view.path(WEIGHT), section["coefficient"], ((*to, "coefficient"),), same=True, always=True)
     if section["loss"] != "reverse_kl":
         yield Lost(((*to, "loss"),), f"ROLL's on-policy distillation takes the reverse KL, not {section['loss']}")
@@ -143,7 +154,14 @@ def _write_online(view: Writing) -> Iterator[Out]:
 ONLINE: list[Rule] = [
     Code(
         "on-policy distillation",
-        (K(PATH, None), K(WEIGHT, None), K("kl_penalty", "kl"), K("use_opd", False), K("is_pure_opd", False)),
+        (
+            K(PATH, None),
+            *(K(key, None) for key in STUDENTS),
+            K(WEIGHT, None),
+            K("kl_penalty", "kl"),
+            K("use_opd", False),
+            K("is_pure_opd", False),
+        ),
         (D, *(f"{D}.{name}" for name in FIELDS)),
         _read_online,
         _write_online,

@@ -59,8 +59,10 @@ teacher:
   strategy_args: {strategy_name: fsdp2_infer}
   device_mapping: list(range(0,8))
 """
+NAMED = "\n  model_args: {model_name_or_path: org/model}"
+"""Each student names its model: else ROLL gives the teacher ``pretrain``, too."""
 STUDENT = (
-    RLVR.replace("actor_train:", "student_train:").replace("actor_infer:", "student_infer:")
+    RLVR.replace("actor_train:", f"student_train:{NAMED}").replace("actor_infer:", f"student_infer:{NAMED}")
     + """
 teacher:
   model_args: {model_name_or_path: org/teacher}
@@ -263,3 +265,38 @@ def test_the_schedule_of_rolls_dpo_is_shorter_by_the_ranks() -> None:
     loaded, _ = read_document(read_yaml(yaml.safe_dump(values), "roll.yaml"), dialect="roll", environment={})
     assert loaded is not None
     assert loaded.config.train.learning_rate_schedule.total_ticks == 12
+
+
+def test_a_teacher_is_pretrain_where_a_student_names_no_model() -> None:
+    loaded, report = read(STUDENT.replace(NAMED, ""))
+    distillation = loaded.config.algorithm.distillation
+    assert distillation is not None
+    assert distillation.teacher == "org/model"
+    assert "pretrain" in next(item for item in report.accounting if item.key.startswith("teacher.model")).note
+
+
+def test_a_written_teacher_stays_the_teacher() -> None:
+    """ROLL gives every role ``pretrain`` unless each of them names a model, the teacher's block included."""
+    values, _ = written(read(STUDENT)[0])
+    for role in ("student_train", "student_infer"):
+        assert values[role]["model_args"]["model_name_or_path"] == "${pretrain}"
+    assert values["teacher"]["model_args"]["model_name_or_path"] == "org/teacher"
+
+
+def test_several_teachers_come_back_by_their_names() -> None:
+    block = """
+teacher:
+  maths:
+    model_args: {model_name_or_path: org/maths}
+    strategy_args: {strategy_name: megatron_infer}
+    device_mapping: list(range(0,8))
+    tag_included: [math]
+  code:
+    model_args: {model_name_or_path: org/code}
+    strategy_args: {strategy_name: fsdp2_infer}
+    device_mapping: list(range(0,8))
+    tag_included: [code]
+"""
+    text = STUDENT.partition("teacher:")[0] + block.lstrip()
+    values, _ = written(read(text)[0])
+    assert values["teacher"] == yaml.safe_load(block)["teacher"]
