@@ -470,6 +470,44 @@ def test_a_linear_decay_becomes_the_cosine_that_ends_with_it() -> None:
     assert any("no linear decay" in finding.message for finding in report.findings)
 
 
+def test_a_lowest_learning_rate_becomes_a_share_of_the_peak() -> None:
+    lines = ["model_engine=megatron", "algorithm.adv_estimator=grpo", "trainer.total_training_steps=100"]
+    lines += [f"actor_rollout_ref.actor.optim.{key}" for key in ("lr=1e-5", "min_lr=1e-6", "lr_decay_style=cosine")]
+    assert told("\n".join(lines), "verl")[0]["algorithm"]["optimizer"]["min_lr_ratio"] == 0.1
+
+
+def test_what_verl_takes_of_its_own_is_handed_on() -> None:
+    actor = "actor_rollout_ref.actor"
+    lines = ["model_engine=megatron", "algorithm.adv_estimator=grpo", f"{actor}.megatron.use_mbridge=true"]
+    lines += [f"{actor}.megatron.vanilla_mbridge=false", f"{actor}.use_torch_compile=false"]
+    lines += [f"+{actor}.megatron.override_transformer_config.moe_router_dtype=fp32"]
+    lines += ["actor_rollout_ref.rollout.max_num_seqs=64"]
+    values, _, report = told("\n".join(lines), "verl")
+    own = values["trainer"]["trainer_config"]["actor_rollout_ref"]["actor"]
+    assert own["use_torch_compile"] is False
+    assert own["megatron"]["vanilla_mbridge"] is False
+    assert own["megatron"]["override_transformer_config"]["moe_router_dtype"] == "fp32"
+    assert values["explorer"]["rollout_model"]["extra_engine_args"] == {"max_num_seqs": 64}
+    assert not [entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED]
+
+
+def test_what_the_critic_has_anyway_is_not_called_lost() -> None:
+    lines = [
+        "algorithm.adv_estimator=gae",
+        "actor_rollout_ref.actor.use_dynamic_bsz=true",
+        "critic.use_dynamic_bsz=true",
+    ]
+    lines += ["critic.model.use_remove_padding=true", "critic.model.enable_gradient_checkpointing=true"]
+    lines += [f"{role}.ppo_max_token_len_per_gpu=8192" for role in ("actor_rollout_ref.actor", "critic")]
+    lines += [
+        "actor_rollout_ref.model.path=org/m",
+        "critic.model.path=org/m",
+        "actor_rollout_ref.model.use_remove_padding=true",
+    ]
+    _, _, report = told("\n".join(lines), "verl")
+    assert not [entry.key for entry in report.accounting if entry.bucket is Bucket.UNSUPPORTED]
+
+
 @pytest.mark.parametrize("key", ["lr_scheduler_type", "lr_warmup_steps_ratio"])
 @pytest.mark.parametrize("total", [None, 100])
 def test_a_schedule_of_an_endless_run_is_told(key: str, total: int | None) -> None:

@@ -8,7 +8,7 @@ from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, 
 from rlctl.adapters.trinity.keys import REF
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.train import role_engine, role_strategy, writes_engine
-from rlctl.adapters.values import Partly
+from rlctl.adapters.values import Listed, Partly
 
 E = "reference.engine"
 
@@ -37,6 +37,13 @@ FSDP: tuple[Rule, ...] = (
         By({"0.5": False, "0.6": Like("trainer.offload_policy")}),
     ),
     Key(f"{REF}.fsdp_config.wrap_policy.min_num_params", f"{E}.wrap_min_parameters", 0),
+    Key(
+        f"{REF}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
+        f"{E}.wrap_layers",
+        ABSENT,
+        Listed(),
+        since="0.6",
+    ),
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
         f"{E}.sequence_parallel",

@@ -150,7 +150,8 @@ ARGUMENTS = {"math_boxed_reward": None, "math_dapo_reward": ()}
 def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
     name = RULE_NAMES.get(reward.get("rule", ""), NEAREST.get(reward.get("rule", ""), ""))
     if reward["args"] and reward["type"] == "rule" and ARGUMENTS.get(name, ()) is not None:
-        yield Lost(((*place, "args"),), f"Trinity's {name} takes no such arguments")
+        given = ", ".join(f"{key} {value}" for key, value in reward["args"].items())
+        yield Lost(((*place, "args"),), f"Trinity's {name} finds and compares answers its own way, not with {given}")
         return
     for root in train_places(view):
         for key, value in reward["args"].items():
@@ -173,11 +174,12 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
     }
     for name, value in usual.items():
         if name in reward and reward[name] != value:
-            yield Lost(((*place, name),), f"Trinity's rewards have no {name}")
+            what = "one reward scores all rows of a task set" if name == "applies_to" else f"its rewards have no {name}"
+            yield Lost(((*place, name),), f"Trinity's own way: {what}")
         elif name in reward:
             yield Flow((), None, ((*place, name),))
-    for name in ("name", "workers"):
-        yield Flow((), None, ((*place, name),))
+    yield Flow((), None, ((*place, "name"),), "mapped", "Trinity names scores by its reward functions")
+    yield Lost(((*place, "workers"),), "Trinity scores where it explores", idle=True)
 
 
 REWARD: list[Rule] = [

@@ -250,7 +250,7 @@ def _write_warmup(view: Writing) -> Iterator[Out]:
 
 def _write_start(view: Writing) -> Iterator[Out]:
     plan, used = view.config.train.learning_rate_schedule, (view.to("train.learning_rate_schedule.warmup.start"),)
-    lowest = view.config.train.optimizer.learning_rate * plan.min_ratio if _starts_low(view) else 0.0
+    lowest = view.config.train.optimizer.learning_rate * lowest_ratio(view) if _starts_low(view) else 0.0
     if not _warms(view) or math.isclose(plan.warmup.start, lowest):
         yield Flow((), None, used)
     else:
@@ -337,6 +337,29 @@ def overrides() -> list[Rule]:
     ]
 
 
+def lowest_ratio(view: Writing) -> float:
+    """The lowest learning rate as a share of the peak, however it is said."""
+    plan, peak = view.config.train.learning_rate_schedule, view.config.train.optimizer.learning_rate
+    given = plan.min_learning_rate
+    return plan.min_ratio if given is None or not peak else float(f"{given / peak:.12g}")
+
+
+def _read_lowest(view: Reading) -> Iterator[Flow]:
+    to = view.to("train.learning_rate_schedule.min_ratio")
+    yield Flow(to, view.get(LOWEST), (view.path(LOWEST),), same=True)
+
+
+def _write_lowest(view: Writing) -> Iterator[Out]:
+    to, ratio = "train.learning_rate_schedule", lowest_ratio(view)
+    least, own = view.config.train.learning_rate_schedule.min_learning_rate, view.to(f"{to}.min_ratio")
+    if least is None:
+        yield Flow(view.path(LOWEST), ratio, (own,), same=True, always=_decays(view))
+    else:
+        note = f"{least:g} / {view.config.train.optimizer.learning_rate:g}"
+        used = (view.to(f"{to}.min_learning_rate"), own)
+        yield Flow(view.path(LOWEST), ratio, used, "derived", note, always=_decays(view))
+
+
 def is_fsdp(view: Writing) -> bool:
     """Whether the trainer that is written is FSDP; Trinity drops the settings of the other engine."""
     return bool(view.get("train.engine.name") != "megatron")
@@ -380,8 +403,14 @@ TRAINER: list[Rule] = [
         "ticks x k",
     ),
     Key("algorithm.optimizer.lr_warmup_steps_ratio", "train.learning_rate_schedule.warmup.ratio", 0.0, Off(0.0)),
-    Key(LOWEST, "train.learning_rate_schedule.min_ratio", 0.01, always=True, write_when=lambda view: _decays(view)),
-    Key(LOWEST, "train.learning_rate_schedule.min_ratio", 0.01, write_when=lambda view: not _decays(view)),
+    Code(
+        "lowest learning rate",
+        (K(LOWEST, 0.01),),
+        tuple(f"train.learning_rate_schedule.{name}" for name in ("min_ratio", "min_learning_rate")),
+        _read_lowest,
+        _write_lowest,
+        "min_lr / lr",
+    ),
     *[
         Dropped(f"train.optimizer.{name}", "Trinity's optimizer has no such key")
         for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay"]
@@ -389,7 +418,6 @@ TRAINER: list[Rule] = [
     *[
         Dropped(f"train.learning_rate_schedule.{name}", "Trinity's schedule has no such key")
         for name in [
-            "min_learning_rate",
             "decay_ticks",
             "wsd_decay_ticks",
             "wsd_decay",
@@ -425,6 +453,13 @@ TRAINER: list[Rule] = [
     Key(f"{ACTOR}.fsdp_config.reshard_after_forward", "train.engine.reshard_after_forward", True),
     Key(f"{ACTOR}.fsdp_config.forward_prefetch", "train.engine.forward_prefetch", False),
     Key(f"{ACTOR}.fsdp_config.wrap_policy.min_num_params", "train.engine.wrap_min_parameters", 0),
+    Key(
+        f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
+        "train.engine.wrap_layers",
+        ABSENT,
+        Listed(),
+        since="0.6",
+    ),
     Key(
         f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True, write_when=is_fsdp
     ),
@@ -472,7 +507,6 @@ TRAINER: list[Rule] = [
     *[
         Dropped(f"train.engine.{name}", "Trinity has no such key")
         for name in [
-            "wrap_layers",
             "expert_parallel",
             "source_args",
             "moe.freeze_router",
