@@ -21,6 +21,14 @@ NAMES = [preset.name for preset in presets.names()]
 ROOT = Path(__file__).parents[1]
 
 PROBLEMS: dict[str, set[tuple[str, str]]] = {
+    "distill-1node": {("path-missing", "data.train[0].path")},
+    "dpo-1node": {("path-missing", "data.train[0].path")},
+    "mix-1node": {
+        ("path-missing", "data.train[0].path"),
+        ("path-missing", "data.eval[0].path"),
+        ("not-supported", "rollout.engine"),
+        ("not-supported", "rollout.memory.gpu_fraction"),
+    },
     "grpo-1node": {
         ("path-missing", "data.train[0].path"),
         ("path-missing", "data.eval[0].path"),
