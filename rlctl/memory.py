@@ -27,6 +27,7 @@ from rlctl.arithmetic import Cluster, Device
 from rlctl.config import Config
 from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.model import Lora
+from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, Train
 from rlctl.model_shape import ModelShape, read_shape
 
@@ -127,7 +128,22 @@ def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimat
         model = config.critic.model
         shape = read_shape(model.path) if model is not None and model.path else policy
         found += [] if shape is None else [_trained("critic", config, config.critic, shape)]
+    if arithmetic.needs_rollout(config):
+        found += _reward_models(config)
     return tuple(found)
+
+
+def _reward_models(config: Config) -> list[MemoryEstimate]:
+    """Reward models, each whole on a device, one after the other at work; those of a size that is not known left out."""
+    compute = BYTES[config.train.precision.compute]
+    models = [(each, read_shape(each.path)) for each in config.rewards if isinstance(each, ModelReward)]
+    known = [(each, shape) for each, shape in models if shape is not None]
+    if not known:
+        return []
+    tokens = [each.micro_per_replica * (each.max_tokens or context_tokens(config)) for each, _ in known]
+    at_work = [17 * compute * shape.hidden * each for each, (_, shape) in zip(tokens, known, strict=True)]
+    held = sum(compute * shape.parameters for _, shape in known)
+    return [_estimate("reward_model", [("parameters", held), ("activations", max(at_work))])]
 
 
 def context_tokens(config: Config) -> int:

@@ -208,7 +208,7 @@ TABLE: tuple[Row, ...] = (
         " whiten_advantages group_by",
     ),
     refused("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
-    refused("algorithm.reward_shaping", "token_reward", "no reward gives a number a token"),
+    refused("algorithm.reward_shaping", "token_reward", "every reward scores a whole response; in ROLL, whose key it is, nothing reads it"),
     honoured("algorithm", "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>"),
     honoured("algorithm.filters[]<equal_groups>", "metric refill threshold"),
     honoured("algorithm.filters[]<group_mean>", "low high refill"),
@@ -364,7 +364,11 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
     refused_speed("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
     honoured("rewards[]<sandbox>", "url max_concurrent memory_limit_mb continuous"),
-    refused("", "rewards[]<external>*", OTHER),
+    refused(
+        "",
+        "rewards[]<external>*",
+        "a class of one framework's, kept for translation; score with a rule, function, model, judge or sandbox instead",
+    ),
     descriptive("reward_loop", "manager"),
     refused_speed("reward_loop", "overlap_with_rollout max_queued", "scoring starts when all responses are there"),
     # sync, placement, buffer, service

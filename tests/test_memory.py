@@ -105,6 +105,14 @@ def test_only_roles_that_are_needed_are_estimated(folder: str) -> None:
     assert [role.role for role in memory_of(config_for(folder, algorithm={"objective": "sft"}))] == ["policy"]
 
 
+def test_a_reward_model_is_whole_on_its_device(folder: str) -> None:
+    model = {"type": "model", "path": folder, "max_tokens": 1000, "micro_per_replica": 2}
+    found = memory_of(config_for(folder, rewards=[model, {"type": "model", "path": "org/elsewhere", "name": "x"}]))
+    assert [role.role for role in found] == ["policy", "rollout", "reward_model"]
+    assert found[-1].part("parameters") * GIB == 2 * PARAMETERS
+    assert found[-1].part("activations") * GIB == 17 * 2 * 1536 * 2000
+
+
 def test_a_model_that_is_not_here_has_no_estimate() -> None:
     config = config_from({"model": {"path": "Qwen/Qwen2.5-1.5B"}})
     assert memory_of(config) == ()
