@@ -260,11 +260,12 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     roles = [_train_role("policy", config, notes)] if trains(config) else []
     if needs_rollout(config):
         roles.append(_rollout_role(config, device, notes))
-    if needs_reference(config) and arithmetic.reference_is_base(config):
+    held = arithmetic.reference_is_held(config)
+    if needs_reference(config) and arithmetic.reference_is_base(config) and not held:
         notes.append(
             "reference: the policy with its adapters off; reference.engine and reference.precision are not used"
         )
-    elif needs_reference(config) and not arithmetic.reference_is_held(config):
+    elif needs_reference(config) and not held:
         roles.append(_train_role("reference", config, notes))
     if needs_critic(config):
         roles.append(_train_role("critic", config, notes))
