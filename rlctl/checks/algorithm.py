@@ -17,7 +17,7 @@ HIGHEST_LEARNING_RATE = 1e-3
 
 
 def _is_rl(config: Config) -> bool:
-    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode != "evaluate_only"
+    return config.algorithm.objective.choice in ("rl", "mix") and arithmetic.trains(config)
 
 
 def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -95,7 +95,7 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 
 def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Learning rates are neither 0 nor implausibly high, and the warm-up ends."""
-    if config.run.mode == "evaluate_only":
+    if not arithmetic.trains(config):
         return
     trained = [("train", config.train)] + ([("critic", config.critic)] if config.critic is not None else [])
     for role, train in trained:

@@ -15,7 +15,7 @@ from rlctl.model_shape import read_shape
 
 def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """A step's responses divide into mini-batches, and these by the replicas."""
-    if config.run.mode == "evaluate_only":
+    if not arithmetic.trains(config):
         return
     step, mini = arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config)
     key = ("batch", "mini_batch_responses")
@@ -120,14 +120,14 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """The run has an end, and evaluates where it has something to evaluate on."""
     limits = (config.schedule.total_steps, config.schedule.total_epochs, config.schedule.total_optimizer_steps)
-    if config.run.mode != "evaluate_only" and not any(limits):
+    if arithmetic.trains(config) and not any(limits):
         yield Problem(
             "no-end",
             ("schedule",),
             "the schedule has no end",
             "set schedule.total_steps or schedule.total_epochs",
         )
-    if config.run.mode == "evaluate_only":
+    if not arithmetic.trains(config):
         return
     if config.data.eval and not arithmetic.evaluates(config):
         yield Problem(

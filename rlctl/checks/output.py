@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
@@ -48,7 +49,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             f"checkpoint.folder is {checkpoint.folder!r}; checkpoints are written to a folder of this machine first"
         )
         yield Problem("remote-path", ("checkpoint", "folder"), message, "set checkpoint.remote to the URL instead")
-    trains = config.run.mode != "evaluate_only"
+    trains = arithmetic.trains(config)
     if trains and checkpoint.every is None and not checkpoint.last and checkpoint.export == "never":
         yield Problem(
             "never-saved",

@@ -229,6 +229,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("hub-name", {"model": {"path": "Qwen/Qwen2.5-1.5B"}}, "model.path", "on a hub"),
     ("resume-path", {"checkpoint": {"resume": "path"}}, "checkpoint.resume_path", "not set"),
     ("resume-path", {"checkpoint": {"resume_path": "/no"}}, "checkpoint.resume_path", "not read"),
+    ("remote-path", {"checkpoint": {"remote": "oss"}}, "checkpoint.remote", "expected a URL"),
+    ("remote-path", {"checkpoint": {"folder": "s3://b/c"}}, "checkpoint.folder", "a folder of this machine first"),
     ("never-saved", {"checkpoint": {"last": False, "export": "never"}}, "checkpoint", "nothing is saved"),
     ("tracker", {"tracking": ["swanlab"]}, "tracking[0].mode", "an account"),
     ("tracker-twice", {"tracking": ["console", "console"]}, "tracking", "2 times"),
@@ -338,9 +340,9 @@ def test_the_page_of_codes_is_up_to_date() -> None:
 def test_a_dialects_default_that_changes_no_number_is_told_and_what_was_written_is_refused(
     good: dict[str, Any],
 ) -> None:
-    change = {"data": {"loader_workers": 8}}
+    change = {"data": {"stage_in_shared_memory": True}}
     written = [finding.code for finding in found(good, change)]
-    silent = [finding.code for finding in found(good, change, silent={("data", "loader_workers")})]
+    silent = [finding.code for finding in found(good, change, silent={("data", "stage_in_shared_memory")})]
     assert (written, silent) == (["not-supported"], ["not-applied"])
 
 

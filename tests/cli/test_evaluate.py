@@ -59,3 +59,17 @@ def test_the_numbers_are_shown_by_source() -> None:
 def test_what_has_no_file_of_responses_is_refused(values: dict[str, Any], key: str) -> None:
     refused = [finding for finding in check(config_from(values)) if finding.code == "not-supported"]
     assert [finding.key for finding in refused] == [key]
+
+
+def test_generation_is_not_judged_as_training() -> None:
+    config = config_from(
+        {
+            "run": {"mode": "explore_only"},
+            "model": {"path": "owner/model"},
+            "data": {"train": [{"path": "memory://a.parquet"}]},
+            "batch": {"responses_per_prompt": 1},
+            "rollout": {"responses_folder": "out.parquet", "sampling": {"temperature": 0.0}, "engine": "transformers"},
+            "placement": {"device": "cpu"},
+        }
+    )
+    assert {finding.code for finding in check(config)} <= {"hub-name"}

@@ -7,6 +7,7 @@ file of responses as ``data.output_path``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
@@ -117,6 +118,7 @@ GENERATION: list[Rule] = [
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     DEVICE,
     Tree("ray_kwargs.ray_init", "environment.ray.init_args", since="0.6"),
+    Dropped("rewards", "verl's generation scores nothing", []),
     *rest("verl's generation only rolls out"),
 ]
 
