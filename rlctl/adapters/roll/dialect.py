@@ -25,7 +25,7 @@ from rlctl.adapters.roll import (
     train,
     worker_notes,
 )
-from rlctl.adapters.roll.helpers import explained, named_by_others
+from rlctl.adapters.roll.helpers import explained, unexplained
 from rlctl.adapters.roll.needs import needs
 from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
 from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
@@ -211,9 +211,8 @@ class Roll(Dialect):
         """The pipeline whose own keys the file has. Keys that only name values for other keys are no unknown ones."""
         kind = kind or self._pipeline(document.values)
         release = version or self.newest
-        named = named_by_others(document)
         leaves = [path for path, _ in document.leaves()]
-        counted = [path for path in leaves if not any(path[:length] in named for length in range(1, len(path) + 1))]
+        counted = unexplained(document)
         missing = sum(1 for _ in unknown_keys(self.tables[kind], version_of(release), release, counted))
         return Taken(release, kind, missing, len(leaves))
 

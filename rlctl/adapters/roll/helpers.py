@@ -12,6 +12,7 @@ from typing import Any
 
 from rlctl.adapters.tree import find
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
+from rlctl.errors import Location
 from rlctl.report import Bucket, Entry, Report
 
 UNNAMED = "no key of ROLL's own, and no other key names it"
@@ -32,6 +33,31 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
+def unexplained(document: Document) -> list[KeyPath]:
+    """The places that would be unknown keys if ROLL did not have them: no helper of others, and not of an included file."""
+    named = named_by_others(document)
+    return [
+        path
+        for path, value in document.leaves()
+        if _name(path, named) is None and not _stands(value, document) and not _is_included(document.at(path), document)
+    ]
+
+
+def _name(path: KeyPath, named: frozenset[KeyPath]) -> KeyPath | None:
+    return next((path[:length] for length in range(1, len(path) + 1) if path[:length] in named), None)
+
+
+def _stands(value: Any, document: Document) -> str:
+    """The mapping that a value stands for whole; empty where it stands for none."""
+    stands = _NODE.fullmatch(str(value))
+    there = stands and isinstance(find(document.values, tuple(stands[1].split("."))), Mapping)
+    return stands[1] if stands and there else ""
+
+
+def _is_included(at: Location | None, document: Document) -> bool:
+    return at is not None and bool(document.name) and at.file != document.name
+
+
 def explained(report: Report, document: Document) -> None:
     """Give keys that other keys name, and those of an included file that none names, their bucket instead of unknown."""
     named = named_by_others(document)
@@ -50,16 +76,14 @@ def _taken(name: KeyPath) -> str:
 def _explained(entry: Entry, named: frozenset[KeyPath], document: Document) -> Entry:
     if entry.bucket not in (Bucket.UNKNOWN, Bucket.DEAD):
         return entry
-    path = parse_dotted(entry.key)
-    name = next((path[:length] for length in range(1, len(path) + 1) if path[:length] in named), None)
+    name = _name(parse_dotted(entry.key), named)
     if entry.bucket is Bucket.DEAD and entry.note != UNNAMED:
         return replace(entry, bucket=Bucket.MAPPED, note=f"{entry.note}, but {_taken(name)}") if name else entry
     if name is not None:
         return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"no key of ROLL's own: {_taken(name)}")
-    stands = _NODE.fullmatch(str(entry.value))
-    if stands and isinstance(find(document.values, tuple(stands[1].split("."))), Mapping):
-        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"stands for the keys of {stands[1]}")
-    if entry.at is not None and document.name and entry.at.file != document.name:
+    if whole := _stands(entry.value, document):
+        return replace(entry, bucket=Bucket.MAPPED, targets=(), note=f"stands for the keys of {whole}")
+    if _is_included(entry.at, document):
         return replace(
             entry, bucket=Bucket.DEAD, note="no key of ROLL's own, in an included file, and no other key names it"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +214,12 @@ def test_a_filter_that_is_off_is_not_lost_with_one_that_is_on() -> None:
     _, report = _converted(roll(max_len_mask=True, error_max_len_clip=False), "roll", "verl")
     assert bucket(report, "max_len_mask") is Bucket.UNSUPPORTED
     assert bucket(report, "error_max_len_clip") is Bucket.MAPPED
+
+
+def test_keys_of_an_included_file_belong_to_no_other_release(tmp_path: Path) -> None:
+    (tmp_path / "shared.yaml").write_text("unnamed: {template: a}\n")
+    own = tmp_path / "run.yaml"
+    own.write_text("defaults: [shared, _self_]\n" + roll())
+    found = convert(own, "verl", dialect="roll")
+    assert bucket(found.report, "unnamed.template") is Bucket.DEAD
+    assert not {"other-release", "unknown-key"} & {finding.code for finding in found.report.findings}
