@@ -208,7 +208,11 @@ TABLE: tuple[Row, ...] = (
         " whiten_advantages group_by",
     ),
     refused("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
-    refused("algorithm.reward_shaping", "token_reward", "every reward scores a whole response; in ROLL, whose key it is, nothing reads it"),
+    refused(
+        "algorithm.reward_shaping",
+        "token_reward",
+        "every reward scores a whole response; in ROLL, whose key it is, nothing reads it",
+    ),
     honoured("algorithm", "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>"),
     honoured("algorithm.filters[]<equal_groups>", "metric refill threshold"),
     honoured("algorithm.filters[]<group_mean>", "low high refill"),
