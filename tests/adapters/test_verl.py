@@ -330,3 +330,31 @@ def test_the_penalty_of_the_dapo_recipe_is_read_where_the_recipe_has_it() -> Non
     values, _ = written(loaded, report, "verl@0.9")
     reward = values["reward"]["reward_kwargs"]
     assert reward == {"overlong_buffer_cfg": {"enable": True, "len": 512, "penalty_factor": 0.5}, "max_resp_len": 512}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "tokens", "buckets"),
+    [
+        (["data.max_response_length=1000"], 1000, {}),
+        ([f"{R}.response_length=2000"], 2000, {}),
+        (["data.max_response_length=1000", f"{R}.response_length=1000"], 1000, {f"{R}.response_length": Bucket.MAPPED}),
+        (
+            ["data.max_response_length=1000", f"{R}.response_length=2000"],
+            2000,
+            {"data.max_response_length": Bucket.DEAD},
+        ),
+    ],
+)
+def test_rollout_goes_by_its_own_length(overrides: list[str], tokens: int, buckets: dict[str, Bucket]) -> None:
+    """``rollout.response_length`` names the data's where it is not said; the engine is given what it says."""
+    loaded, report = read(*overrides)
+    assert loaded.config.rollout.max_response_tokens == tokens
+    assert {key: bucket(report, key) for key in buckets} == buckets
+
+
+def test_an_adapter_to_start_from_is_lora_without_a_rank() -> None:
+    loaded, report = read("actor_rollout_ref.model.lora_adapter_path=/adapters/mine")
+    assert loaded.config.model.lora is not None
+    assert loaded.config.model.lora.adapter_path == "/adapters/mine"
+    values, _ = written(loaded, report, "verl")
+    assert values["actor_rollout_ref"]["model"] == {"path": "org/model", "lora_adapter_path": "/adapters/mine"}

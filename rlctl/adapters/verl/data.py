@@ -230,6 +230,19 @@ def _write_cut(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "mapped", "no prompt is cut" if view.get("data.overlong_prompts") == "drop" else "")
 
 
+def _read_prompt_length(view: Reading) -> Iterator[Flow]:
+    """How long a prompt may be in rollout; the data's own limit leaves none that is longer."""
+    own, data = f"{R}.prompt_length", "data.max_prompt_length"
+    if view.written(own):
+        same = view.get(own) == view.get(data)
+        why = f"the same as {data}" if same else f"{data} decides which prompts there are"
+        yield Flow((), None, (view.path(own),), "mapped" if same else "dead", why)
+
+
+def _write_nothing(view: Writing) -> Iterator[Out]:
+    return iter(())
+
+
 READ = (".parquet", ".json", ".jsonl")
 
 
@@ -360,6 +373,7 @@ RULES: list[Rule] = [
         _write_evaluation,
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
+    Code("prompts in rollout", (K(f"{R}.prompt_length", ABSENT),), (), _read_prompt_length, _write_nothing),
     Key(
         "data.filter_overlong_prompts",
         "data.overlong_prompts",

@@ -54,8 +54,6 @@ DEAD = [
     *dead(
         "verl sets it itself",
         f"{A}.use_remove_padding",
-        f"{R}.prompt_length",
-        f"{R}.response_length",
         "actor_rollout_ref.hybrid_engine",
     ),
     *dead("verl reads tau_pos and tau_neg of the actor itself", f"{A}.policy_loss.tau_pos", f"{A}.policy_loss.tau_neg"),
@@ -162,6 +160,7 @@ CARRIED = [
         f"{R}.enable_rollout_routing_replay",
         f"{R}.multi_turn.**",
     ),
+    *carried("LoRA weights gathered layer by layer on their way to rollout", f"{R}.layered_summon"),
     *carried("weight transfer", f"{R}.checkpoint_engine.**"),
     *carried("model details", f"{M}.hf_config_path", f"{M}.tiled_mlp.**", f"{M}.lora.**", "critic.model.**"),
     *carried("metrics only", f"{A}.calculate_entropy", f"{A}.calculate_sum_pi_squared"),
@@ -208,10 +207,9 @@ UNSUPPORTED = [
     *unsupported(
         "whether a checkpoint that lacks weights is refused", "*.*.checkpoint.strict", "critic.checkpoint.strict"
     ),
-    *unsupported("LoRA weights gathered layer by layer on their way to rollout", f"{R}.layered_summon"),
     *unsupported("whether a conversation may render differently turn by turn", "data.ignore_input_ids_mismatch"),
     *unsupported("rows padded to one length", "data.pad_mode"),
-    *unsupported(
+    *carried(
         "the overlong penalty as a metric of its own",
         "reward.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.reward_kwargs.overlong_buffer_cfg.log",

@@ -30,7 +30,7 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
 from rlctl.adapters.verl.output import RAY, unread
-from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD
+from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD, length
 
 FOLDER = "rollout.responses_folder"
 RL = Dropped("algorithm.objective.name", "verl's offline runs optimise nothing", "rl")
@@ -183,22 +183,6 @@ def _write_output(view: Writing) -> Iterator[Out]:
     yield Flow(view.path("data.output_path"), folder, (view.to(FOLDER),), always=True)
 
 
-def _length(key: str, trainers: str, to: str) -> Code:
-    """A length that the server takes from the rollout's own key, which names the trainer's where it is not said."""
-
-    def read(view: Reading) -> Iterator[Flow]:
-        own = view.written(key)
-        deciding = key if own else trainers
-        yield Flow(view.to(to), view.get(deciding), (view.path(deciding),), same=True)
-        if own and view.written(trainers):
-            yield Flow((), None, (view.path(trainers),), "dead", f"the server goes by {key}")
-
-    def write(view: Writing) -> Iterator[Out]:
-        yield Flow(view.path(key), view.get(to), (view.to(to),), same=True)
-
-    return Code(f"length of {to}", (K(key, 512), K(trainers, 512)), (to,), read, write)
-
-
 def _read_passes(view: Reading) -> Iterator[Flow]:
     yield Flow(view.to("schedule.total_epochs"), 1, (), "derived", "each prompt is answered once")
     if view.written("trainer.total_epochs"):
@@ -212,8 +196,8 @@ def _write_passes(view: Writing) -> Iterator[Out]:
 
 SERVER: list[Rule] = [
     mode("explore_only"),
-    _length("actor_rollout_ref.rollout.prompt_length", "data.max_prompt_length", "data.max_prompt_tokens"),
-    _length("actor_rollout_ref.rollout.response_length", "data.max_response_length", "rollout.max_response_tokens"),
+    length("prompt_length", "data.max_prompt_length", "data.max_prompt_tokens", server=True),
+    length("response_length", "data.max_response_length", "rollout.max_response_tokens", server=True),
     Code(
         "passes over the data",
         (K("trainer.total_epochs", 30),),

@@ -250,6 +250,22 @@ def _write_method(view: Writing) -> Iterator[Out]:
         yield Flow((), None, (view.to("sync.method"),), "derived", note)
 
 
+def length(name: str, trainers: str, to: str, *, server: bool = False) -> Code:
+    """A length that the rollout takes from its own key, which names the trainer's where it is not said; a server has no other."""
+    own = f"{R}.{name}"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        decides = view.written(own) and (not view.written(trainers) or view.get(own) != view.get(trainers))
+        key, other = (own, trainers) if decides else (trainers, own)
+        yield Flow(view.to(to), view.get(key), (view.path(key),), same=True)
+        yield Flow((), None, (view.path(other),), "dead" if decides else "mapped", f"rollout goes by {key}")
+
+    def write(view: Writing) -> Iterator[Out]:
+        yield Flow(view.path(own if server else trainers), view.get(to), (view.to(to),), same=True)
+
+    return Code(f"length of {to}", (K(own, 512), K(trainers, 512)), (to,), read, write)
+
+
 def _read_device(view: Reading) -> Iterator[Flow]:
     raw, used = view.get("trainer.device"), (view.path("trainer.device"),)
     if raw == "npu":
@@ -295,7 +311,7 @@ RULES: list[Rule] = [
     Dropped("rollout.engine.base_url", "verl calls no endpoint"),
     Dropped("rollout.engine.model", "verl calls no endpoint"),
     Dropped("rollout.engine.api_key", "verl calls no endpoint"),
-    Key("data.max_response_length", "rollout.max_response_tokens", 512),
+    length("response_length", "data.max_response_length", "rollout.max_response_tokens"),
     Key(f"{R}.temperature", "rollout.sampling.temperature", 1.0),
     Key(f"{R}.top_p", "rollout.sampling.top_p", 1),
     Key(f"{R}.top_k", "rollout.sampling.top_k", -1, Off(-1)),

@@ -56,11 +56,14 @@ ATTENTION = Names(
 
 def lora(prefix: str, to: str) -> list[Rule]:
     """The LoRA keys of a model block: flat ones, and since 0.8 a block for Megatron."""
-    flat, block = f"{prefix}.lora_rank", f"{prefix}.lora.rank"
+    flat, block, adapter = f"{prefix}.lora_rank", f"{prefix}.lora.rank", f"{prefix}.lora_adapter_path"
 
     def read(view: Reading) -> Iterator[Flow]:
         rank = view.get(flat) or view.get(block) or 0
         used = (view.path(flat), view.path(block))
+        if view.get(adapter) and rank == 0:
+            yield Flow(view.to(to), {}, ())
+            return
         if not isinstance(rank, int) or rank <= 0:
             yield Flow(view.to(to), None, used)
             return
@@ -75,6 +78,8 @@ def lora(prefix: str, to: str) -> list[Rule]:
                 yield Lost(used, "verl has LoRA since 0.4")
         elif not isinstance(rank, int):
             yield Flow(view.path(flat), 0, (view.to(to),))
+        elif view.get(f"{to}.adapter_path") and not view.explicit(f"{to}.rank"):
+            yield Flow((), None, used, "mapped", "the adapter's own")
         else:
             yield Flow(view.path(flat), rank, used, same=True)
 
