@@ -29,6 +29,8 @@ MATH_RULES = ("auto", "math", "boxed", "gsm8k", "number", "dapo_math")
 SECRET = "judge_api_key"
 FALLBACK = "math_rule"
 """The domain of rows whose tag no reward names."""
+FOREIGN = ("trinity.", "verl.")
+"""Packages whose reward classes ROLL cannot start."""
 FILTERS = "query_filter_config"
 DEAD = ("response_filter_config",)
 
@@ -141,9 +143,11 @@ def _write_class(
 ) -> Iterator[Out]:
     kind = reward["type"]
     used = ((*place, "type"), (*place, "kind"), (*place, "rule"))
-    if kind == "external" and ("." in reward["kind"] or reward["kind"] == "roll"):
-        if reward["kind"] != "roll":
-            yield Flow((*to, "worker_cls"), reward["kind"], used, always=True)
+    named = str(reward.get("kind", ""))
+    if kind == "external" and ("." in named or named == "roll") and not named.startswith(FOREIGN):
+        if named != "roll":
+            note = "" if named.startswith("roll.") else "it has to be a worker of ROLL's kind"
+            yield Flow((*to, "worker_cls"), named, used, note=note, always=True)
     elif kind == "rule" and _worker_of(reward):
         yield from _write_rule(reward, place, to)
         return

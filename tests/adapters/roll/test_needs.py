@@ -223,3 +223,12 @@ def test_keys_of_an_included_file_belong_to_no_other_release(tmp_path: Path) -> 
     found = convert(own, "verl", dialect="roll")
     assert bucket(found.report, "unnamed.template") is Bucket.DEAD
     assert not {"other-release", "unknown-key"} & {finding.code for finding in found.report.findings}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [("roll.pipeline.rlvr.rewards.own.Worker", True), ("own.Worker", True), ("trinity.rewards.Own", False)],
+)
+def test_a_class_of_another_framework_is_no_worker(kind: str, kept: bool) -> None:
+    values, _ = written(rewards=[{"type": "external", "name": "own", "kind": kind}])
+    assert (values["rewards"]["math_rule"].get("worker_cls") == kind) is kept
