@@ -271,14 +271,21 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
         roles.append(_train_role("critic", config, notes))
     if arithmetic.scores(config):
         roles.append(RolePlan("reward", "python", 1, 1, (), 1))
-        roles += _reward_models(config)
+        roles += _reward_models(config, notes)
     return roles
 
 
-def _reward_models(config: Config) -> list[RolePlan]:
+def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
     """Reward models are whole on each training device, which share the responses."""
-    if not any(isinstance(reward, ModelReward) for reward in config.rewards):
+    models = [reward for reward in config.rewards if isinstance(reward, ModelReward)]
+    if not models:
         return []
+    for reward in models:
+        if reward.overrides:
+            kept = ", ".join(reward.overrides)
+            notes.append(
+                f"reward_model: Transformers runs {reward.path}, without the settings of another engine ({kept})"
+            )
     count = arithmetic.train_devices(config)
     devices = tuple(range(count))
     if config.placement.layout == "explicit" and "reward_model" in config.placement.roles:

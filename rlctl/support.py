@@ -92,9 +92,6 @@ OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 PROFILING = "no profiler is attached yet"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
-REWARD_ENGINE = (
-    "a reward model is a Transformers model, whole on each training device; other engines are not started for it"
-)
 SERVER = "the engine is not served over HTTP yet"
 VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
 
@@ -364,7 +361,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<rule>", "rule score_right score_wrong"),
     honoured("rewards[]<function>", "path function signature"),
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
-    refused_speed("rewards[]<model>", "overrides", REWARD_ENGINE),
+    descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
     refused_speed("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
     honoured("rewards[]<sandbox>", "url max_concurrent memory_limit_mb continuous"),

@@ -639,6 +639,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<rule>.score_right", 2.0, scores, RULE),
     ("rewards[]<rule>.score_wrong", -1.0, scores, RULE),
     ("rewards", [{"type": "model", "path": "m"}], plan, RULE),
+    ("rewards[]<model>.overrides", {"rollout": {}}, plan, {"rewards": [{"type": "model", "path": "m"}]}),
     ("rewards[]<function>.path", "b.py", scorer, FUNCTION),
     ("rewards[]<function>.function", "mine", scorer, FUNCTION),
     ("rewards[]<function>.signature", "roll", scorer, FUNCTION),
@@ -738,7 +739,7 @@ EFFECTS += [
     for pattern, value, probe, change in EFFECTS
     if pattern.startswith("model.") and probe in (model_config, trained_weights)
 ]
-NOT_HONOURED = {"train.engine<fsdp2>.source"}
+NOT_HONOURED = {"rewards[]<model>.overrides", "train.engine<fsdp2>.source"}
 """Descriptive, with a note in the plan."""
 
 

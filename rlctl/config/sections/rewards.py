@@ -88,7 +88,7 @@ class ModelReward(Reward, name="model"):
     trust_remote_code: bool = False
     """Run Python code that comes with the model."""
     overrides: dict[str, Any] = {}
-    """Engine settings of the reward model, as for the policy."""
+    """Settings of the engine that ran it elsewhere: recorded, and not used here, where Transformers runs it."""
 
 
 @section
