@@ -264,6 +264,7 @@ class RolloutGather:
                 "answer": item.prompt.answer,
                 "responses": [decode(response.token_ids) for response in item.responses],
                 "rewards": list(item.rewards),
+                "components": [score.components for score in item.scores],
                 "weight_version": item.responses[0].weight_version,
             }
             for item in answered[:SHOWN_SAMPLES]
