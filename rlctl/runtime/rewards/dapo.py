@@ -53,6 +53,14 @@ def is_right(response: str, answer: str) -> bool:
     return boxed == answer if boxed is not None else normalize("[INVALID]") == normalize(answer)
 
 
+def said(response: str) -> str:
+    """Return the final answer that is compared; that of a response without one is verl's ``[INVALID]``."""
+    tail = response[-WINDOW:]
+    stated = _ANSWER.findall(tail)
+    predicted = normalize(stated[-1]) if stated else "[INVALID]"
+    return (_boxed(tail[-BOXED_WINDOW:]) if predicted == "[INVALID]" else None) or predicted
+
+
 def normalize(text: str) -> str:
     """Return a final answer in one spelling."""
     text = text.split("=")[-1]

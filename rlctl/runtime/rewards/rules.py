@@ -39,6 +39,8 @@ class Rule:
     """It may take long or hang on some response, so it runs in a child process with a time limit."""
     needs: tuple[str, str] | None = None
     """A module that must be there, and the package that brings it."""
+    says: Callable[[str], str | None] | None = None
+    """What a response answers, in the spelling that the rule compares: evaluation counts majorities of it."""
 
 
 def exact_match(call: Call, *, ignore_case: bool = False) -> bool:
@@ -85,10 +87,24 @@ def gsm8k(call: Call, *, method: str = "strict", format_score: float = 0.0) -> b
     return True if found[-1] == call.answer else format_score or False
 
 
+def _gsm8k_says(response: str) -> str | None:
+    tail = response[-GSM8K_WINDOW:]
+    found = re.findall(r"#### (-?[0-9.,]+)", tail) or [text for text in re.findall(r"-?[0-9.,]+", tail) if text != "."]
+    return found[-1].replace(",", "") if found else None
+
+
 def boxed(call: Call) -> bool:
     r"""The last ``\boxed{...}`` is the answer, in one of the spellings that MATH takes for equal; see ``boxed.py``."""
     found = latex.last_boxed(call.response)
     return found is not None and latex.equal_latex(found, str(call.answer))
+
+
+def _boxed_says(response: str) -> str | None:
+    found = latex.last_boxed(response)
+    try:
+        return None if found is None else latex.normalize(found)
+    except ValueError:  # cut off in the middle of a command: no other spells it so
+        return found
 
 
 def dapo_math(call: Call) -> bool:
@@ -176,16 +192,16 @@ def arithmetic(text: str) -> float | None:
 
 
 RULES: dict[str, Rule] = {
-    "exact_match": Rule(exact_match),
-    "number": Rule(number),
-    "gsm8k": Rule(gsm8k),
-    "boxed": Rule(boxed),
+    "exact_match": Rule(exact_match, says=str.strip),
+    "number": Rule(number, says=lambda response: str(last_number(response))),
+    "gsm8k": Rule(gsm8k, says=_gsm8k_says),
+    "boxed": Rule(boxed, says=_boxed_says),
     "math": Rule(math, slow=True, needs=("math_verify", "math-verify")),
     "geo3k": Rule(geo3k, slow=True, needs=("mathruler", "mathruler")),
     "multiple_choice": Rule(multiple_choice),
     "search_qa": Rule(search_qa),
     "ifeval": Rule(ifeval, slow=True),
-    "dapo_math": Rule(dapo_math),
+    "dapo_math": Rule(dapo_math, says=dapo.said),
     "format": Rule(format_, slow=True),
     "length": Rule(length),
     "countdown": Rule(countdown),

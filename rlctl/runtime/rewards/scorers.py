@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlctl.errors import MissingDependency, RunError
@@ -52,7 +52,7 @@ class RuleScorer:
         return Loaded(one=self._auto if self.rule == "auto" else self._score)
 
     def _score(self, call: Call) -> Outcome:
-        return _outcome(RULES[self.rule].function(call, **{**self.args, **call.args}), self.right, self.wrong)
+        return self._scored(self.rule, call, self.right, self.wrong)
 
     def _auto(self, call: Call) -> Outcome:
         """verl's scale where the scores are the usual 1 and 0, else the scores as set."""
@@ -60,7 +60,12 @@ class RuleScorer:
         _check_needs(auto.rule)
         usual = (self.right, self.wrong) == (1.0, 0.0)
         right, wrong = (auto.right, auto.wrong) if usual else (self.right, self.wrong)
-        return _outcome(RULES[auto.rule].function(call, **{**self.args, **call.args}), right, wrong)
+        return self._scored(auto.rule, call, right, wrong)
+
+    def _scored(self, name: str, call: Call, right: float, wrong: float) -> Outcome:
+        rule = RULES[name]
+        outcome = _outcome(rule.function(call, **{**self.args, **call.args}), right, wrong)
+        return outcome if rule.says is None else replace(outcome, vote=rule.says(call.response) or "")
 
 
 def _check_needs(rule: str) -> None:

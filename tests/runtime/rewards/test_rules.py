@@ -312,3 +312,22 @@ def test_the_format_as_trinity_matches_it() -> None:
     pattern = r"^<a>.*?</a>$"
     assert verdict("format", "<a>1</a>\nmore", "", pattern=pattern, whole=False) is True
     assert verdict("format", "<a>1</a>\nmore", "", pattern=pattern) is False
+
+
+@pytest.mark.parametrize(
+    ("rule", "response", "vote"),
+    [
+        ("exact_match", " 4\n", "4"),
+        ("number", "so it is 1,000.", "1000"),
+        ("gsm8k", "3 and 4: #### 1,007", "1007"),
+        ("gsm8k", "it is 12.", "12."),
+        ("boxed", r"\boxed{\frac12}", r"\frac{1}{2}"),
+        ("boxed", r"\boxed{\frac", ""),
+        ("dapo_math", "thus\nAnswer: $x = 5$", "5"),
+        ("dapo_math", "no answer", "[INVALID]"),
+    ],
+)
+def test_what_a_response_answers_is_told_for_majorities(rule: str, response: str, vote: str) -> None:
+    scored = RuleScorer(rule).load().one
+    assert scored is not None
+    assert scored(Call("s", response, "4")).vote == vote

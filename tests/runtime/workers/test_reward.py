@@ -38,8 +38,8 @@ def test_rewards_are_weighed_and_added(tmp_path: Path) -> None:
         RuleReward(name="form", rule="format", weight=0.25, args={"pattern": ".*!"}, score_wrong=-1),
     ]
     right, wrong = score(rewards, item("it is 4!"), item("5"))
-    assert right == Score(2.25, {"right": 1.0, "mine": 2.0, "mine/words": 3.0, "form": 1.0}, correct=True)
-    assert wrong == Score(0.75, {"right": 0.0, "mine": 2.0, "mine/words": 1.0, "form": -1.0}, correct=False)
+    assert right == Score(2.25, {"right": 1.0, "mine": 2.0, "mine/words": 3.0, "form": 1.0}, correct=True, vote="4")
+    assert wrong == Score(0.75, {"right": 0.0, "mine": 2.0, "mine/words": 1.0, "form": -1.0}, correct=False, vote="5")
 
 
 def test_routing_by_source_and_tag() -> None:
