@@ -167,3 +167,34 @@ def test_held_out_prompts_are_answered_regularly_or_once_where_responses_are_gen
     assert evaluates(evaluate_first=True)
     assert not evaluates(evaluate_first=False)
     assert not evaluates("sft", evaluate_first=True)
+
+
+@pytest.mark.parametrize(
+    ("mini", "share", "experts", "step", "count"),
+    [
+        (320, 0.2, 64, 320, 1),  # 256 rolled out and 64 of experts
+        (160, 0.2, 32, 320, 2),  # 128 + 32 each
+        (None, 0.2, 64, 320, 1),
+        (None, 0.3, 110, 366, 1),  # ceil(0.3 x 366) = 110
+        (10, 1.0, 9, 256 + 256 * 9, 256),  # one is always rolled out
+        (320, 0.0, 0, 256, 1),
+    ],
+)
+def test_experts_of_a_mix_are_a_share_of_each_mini_batch(
+    mini: int | None, share: float, experts: int, step: int, count: int
+) -> None:
+    config = config_from(
+        {
+            "algorithm": {"objective": {"name": "mix", "expert_share": share}},
+            "batch": {"prompts_per_step": 32, "responses_per_prompt": 8, "mini_batch_responses": mini},
+        }
+    )
+    assert arithmetic.expert_responses(config) == experts
+    assert arithmetic.responses_per_step(config) == step
+    assert arithmetic.mini_batches_per_epoch(config) == count
+    assert arithmetic.drawn_responses(config) == 256
+
+
+def test_a_mix_of_experts_only_is_refused() -> None:
+    with pytest.raises(PlanError, match="nothing would be rolled out"):
+        arithmetic.expert_responses(config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 1.0}}}))

@@ -10,6 +10,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from rlctl.config import config_from, stages_of, to_plain
+from rlctl.plan import make_plan
 from tests.runtime.local import Seen, run_here
 
 MIX = {"name": "mix", "mu": 0.5, "expert_share": 0.25}
@@ -64,10 +66,10 @@ def mix(task: Any, rows: Path, folder: Path, *, steps: int, **algorithm: Any) ->
 
 @pytest.fixture(scope="module")
 def teacher(task: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model of the same kind with other weights, which are larger, so that it is surer of what it says."""
+    """A model of the same kind with other weights, larger ones, so that it is a little surer of what it says."""
     folder = tmp_path_factory.mktemp("teacher")
     config = AutoConfig.from_pretrained(task.folder / "model")
-    config.initializer_range = 0.3
+    config.initializer_range = 0.1
     torch.manual_seed(5)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return str(folder)
@@ -109,9 +111,10 @@ def test_mix_learns_from_experts_while_it_rolls_out(task: Any, rows: Path, tmp_p
     assert after > 0.8
 
 
-def on_policy(task: Any, teacher: str, folder: Path, *, steps: int, **distillation: Any) -> Any:
+def on_policy(task: Any, teacher: str, folder: Path, *, steps: int, rate: float = 1e-3, **distillation: Any) -> Any:
     return task.config(
         folder,
+        train={"precision": {"compute": "float32"}, "optimizer": {"learning_rate": rate}},
         algorithm={"distillation": {"teacher": teacher, **distillation}},
         batch={"prompts_per_step": 16, "responses_per_prompt": 2},
         schedule={"total_steps": steps, "evaluate_every": None, "evaluate_first": False},
@@ -128,15 +131,22 @@ def test_a_teachers_distributions_are_learnt_on_the_policys_own_responses(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("policy_gradient", "name"), [(False, "policy"), (True, "distillation")])
-def test_a_teacher_is_learnt_from_by_the_tokens_drawn(
-    policy_gradient: bool, name: str, task: Any, teacher: str, tmp_path: Path
-) -> None:
-    """One token a response says little: many steps, and means over them."""
-    args = {"policy_gradient": policy_gradient, "with_rewards": False, "estimator": "k1" if policy_gradient else "k2"}
-    wanted = on_policy(task, teacher, tmp_path, steps=60, loss="reverse_kl", args=args)
-    told = [step[f"{name}/divergence"] for step in steps_of(run_here(wanted, tmp_path / "run"))]
+def test_a_teacher_in_the_advantages_is_learnt_from(task: Any, teacher: str, tmp_path: Path) -> None:
+    """A drawn token says little: many steps, and means over them."""
+    args = {"policy_gradient": True, "with_rewards": False}
+    wanted = on_policy(task, teacher, tmp_path, steps=60, rate=5e-3, loss="reverse_kl", args=args)
+    told = [step["distillation/divergence"] for step in steps_of(run_here(wanted, tmp_path / "run"))]
     assert sum(told[-10:]) < 0.9 * sum(told[:10])
+
+
+def test_the_estimate_from_drawn_tokens_is_a_loss_of_its_own(task: Any, teacher: str, tmp_path: Path) -> None:
+    """The policy's workers are asked for the teacher's log-probs before the step: k2 is half the square of their distance."""
+    args = {"with_rewards": False, "estimator": "k2", "distillation_loss.loss_max_clamp": 1000.0}
+    wanted = on_policy(task, teacher, tmp_path, steps=1, loss="reverse_kl", args=args)
+    (step,) = steps_of(run_here(wanted, tmp_path / "run"))
+    assert step["policy/divergence"] == pytest.approx(step["policy/loss"])
+    assert 0.05 < step["policy/divergence"] < 5
+    assert "policy/policy_loss" not in step
 
 
 def test_a_teacher_is_learnt_from_beside_the_data_sets_answers(task: Any, teacher: str, tmp_path: Path) -> None:
@@ -169,3 +179,28 @@ def test_the_full_kl_to_the_reference_needs_no_workers_of_its_own(task: Any, tmp
     steps = steps_of(run_here(wanted, tmp_path / "run"))
     assert steps[0]["policy/kl_loss"] == pytest.approx(0, abs=1e-6)
     assert steps[1]["policy/kl_loss"] > 1e-5
+
+
+def test_stages_of_every_objective_inherit_what_they_do_not_set(task: Any, rows: Path, tmp_path: Path) -> None:
+    """sft, then dpo from its weights, then mix from these: each with its own objective and data, and the rest in common."""
+    base = to_plain(mix(task, rows, tmp_path, steps=7))
+    base["stages"] = [
+        {
+            "name": "sft",
+            "algorithm": {"objective": "sft"},
+            "data": {"max_sequence_tokens": 32},
+            "buffer": {"auxiliary": {}},
+        },
+        {"name": "dpo", "algorithm": {"objective": {"name": "dpo", "beta": 0.3}}, "buffer": {"auxiliary": {}}},
+        {"name": "mix", "schedule": {"total_steps": 2}},
+    ]
+    config = config_from(base)
+    stages, plans = stages_of(config), make_plan(config).stages
+    assert [stage.config.algorithm.objective.choice for stage in stages] == ["sft", "dpo", "mix"]
+    assert [stage.config.schedule.total_steps for stage in stages] == [7, 7, 2]
+    assert {stage.config.train.optimizer.learning_rate for stage in stages} == {1e-3}
+    assert getattr(stages[1].config.algorithm.objective, "beta", None) == 0.3
+    assert getattr(stages[2].config.algorithm.objective, "expert_share", None) == MIX["expert_share"]
+    assert [plan.role("reference") is not None for plan in plans] == [False, True, False]
+    assert [plan.batch.responses_per_step for plan in plans] == [6, 6, 32]
+    assert [plan.continues for plan in plans] == [False, True, True]

@@ -102,7 +102,8 @@ def chosen_type(view: Writing) -> str:
     if objective == "dpo":
         return objective
     if objective == "mix":
-        return preset if preset in ("mix", "mix_chord") else "mix"
+        chord = any(name.startswith("mu_") for name in getattr(algorithm.objective, "args", {}))
+        return preset if preset in ("mix", "mix_chord") else "mix_chord" if chord else "mix"
     if preset in TYPES and preset not in ("sft", "cpt", "dpo", "mix", "mix_chord"):
         newer = TYPES[preset].since == "0.6" and view.version < (0, 6)
         if not newer:

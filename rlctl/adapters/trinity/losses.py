@@ -140,10 +140,17 @@ def _read_objective_args(view: Reading, args: dict[str, Any], place: Any) -> Ite
     elif name.startswith("mix"):
         if name == "mix" and "mu" in args:
             yield Flow((*to, "mu"), args.pop("mu"), ((*place, "mu"),), same=True)
+        written = tuple((*place, key) for key in args)
+        if name == "mix_chord" and not set(CHORD) & set(args):
+            args = CHORD | args  # which are what tells CHORD from MIX
         if args:
-            yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
+            yield Flow((*to, "args"), args, written)
         share = "algorithm.sample_strategy_args.expert_data_ratio"
         yield Flow((*to, "expert_share"), view.get(share, 0.5), (view.path(share),), same=True)
+
+
+CHORD = {"mu_warmup_steps": 0, "mu_decay_steps": 0, "mu_peak": 0.1, "mu_valley": 0.1, "enable_phi_function": True}
+"""Arguments that CHORD has and MIX has not, with Trinity's defaults."""
 
 
 def _write_aggregation(view: Writing) -> Iterator[Out]:

@@ -44,7 +44,7 @@ def mixed_mini_batches(
 ) -> list[list[int]]:
     """As ``mini_batches``, with ``per_mini_batch`` of the expert samples in each, which stand after the ``usual`` ones.
 
-    Every epoch has them in the same order.
+    They are taken in their order, round and round.
     """
     size = None if batch.mini_batch_responses is None else batch.mini_batch_responses - per_mini_batch
     parts = mini_batches(usual, batch, seed=seed, step=step, size=size)

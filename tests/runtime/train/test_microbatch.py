@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from hypothesis import given
@@ -71,3 +73,23 @@ def test_micro_batches_hold_every_sample_once_within_the_budget(
         widths = [lengths[index] for index in part]
         cost = len(part) if by == "responses" else len(part) * max(widths) if padded else sum(widths)
         assert cost <= size or len(part) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), max_size=20),
+    st.integers(1, 200),
+    st.booleans(),
+    st.sampled_from(["tokens", "responses"]),
+)
+def test_neighbours_stay_together_within_the_budget(
+    pairs: list[tuple[int, int]], size: int, padded: bool, by: Literal["tokens", "responses"]
+) -> None:
+    """A pair counts as one response; one that is larger than the budget is alone."""
+    lengths = [tokens for pair in pairs for tokens in pair]
+    parts = split(lengths, Micro(by=by, per_replica=size), padded=padded, together=2)
+    assert sorted(index for part in parts for index in part) == list(range(len(lengths)))
+    for part in parts:
+        assert all(part[place] % 2 == 0 and part[place + 1] == part[place] + 1 for place in range(0, len(part), 2))
+        tokens = [lengths[index] for index in part]
+        used = len(part) // 2 if by == "responses" else max(tokens) * len(part) if padded else sum(tokens)
+        assert used <= size or len(part) == 2

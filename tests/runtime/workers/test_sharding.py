@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlctl.config.sections.batch import Batch
-from rlctl.runtime.workers.sharding import FEW_TOKENS, cost, linear_tokens, mini_batches, split_over_replicas
+from rlctl.runtime.workers.sharding import (
+    FEW_TOKENS,
+    cost,
+    linear_tokens,
+    mini_batches,
+    mixed_mini_batches,
+    split_over_replicas,
+    split_pairs,
+)
 
 
 @given(st.lists(st.integers(1, 1000), max_size=60), st.integers(1, 9), st.booleans())
@@ -63,3 +71,20 @@ def test_shuffles_depend_on_seed_step_and_epoch_only() -> None:
     assert mini_batches(8, batch, seed=1, step=2) != [first, second]
     own = Batch(mini_batch_responses=8, ppo_epochs=2, shuffle=True, shuffle_seed=1)
     assert mini_batches(8, own, seed=2, step=1) == [first, second]
+
+
+@given(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), max_size=20), st.integers(1, 5), st.booleans())
+def test_pairs_are_in_one_share_in_their_order(pairs: list[tuple[int, int]], replicas: int, balance: bool) -> None:
+    shares = split_pairs([cost for pair in pairs for cost in pair], replicas, balance=balance)
+    assert sorted(index for share in shares for index in share) == list(range(2 * len(pairs)))
+    for share in shares:
+        assert all(share[place] % 2 == 0 and share[place + 1] == share[place] + 1 for place in range(0, len(share), 2))
+
+
+def test_every_mini_batch_of_a_mix_has_its_experts() -> None:
+    """Six rolled out in mini-batches of 3 + 1, two of experts after them; every epoch the same."""
+    batch = Batch(mini_batch_responses=4, ppo_epochs=2)
+    parts = mixed_mini_batches(6, 2, 1, batch, seed=1, step=1)
+    assert parts == [[0, 1, 2, 6], [3, 4, 5, 7]] * 2
+    assert mixed_mini_batches(3, 2, 2, Batch(), seed=1, step=1) == [[0, 1, 2, 3, 4]]
+    assert mixed_mini_batches(2, 2, 1, batch, seed=1, step=1) == [[0, 1, 2], [0, 1, 3]]  # a filter left out four
