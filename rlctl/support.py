@@ -87,7 +87,7 @@ ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
 BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
 EXPERTS = "experts are spread over all workers, as any weights are"
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
-MULTIMODAL = "only text is read"
+MULTIMODAL = "the engines are given token ids only: prompts with images, audio or video are refused"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 PROFILING = "no profiler is attached yet"
@@ -144,7 +144,7 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "weight", "held-out sources do not mix"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    refused("data", "curriculum.args", "the orders that are drawn have no arguments"),
+    refused("data", "curriculum.args", "only an order by measured difficulty has arguments, and it is not drawn yet"),
     refused_speed("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
     refused("data", "task_pipeline*", OPERATORS),
     refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),

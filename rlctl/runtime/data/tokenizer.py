@@ -8,7 +8,6 @@ from typing import Any
 from rlctl.config.sections.model import Model
 from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.data.hub import hub_access
-from rlctl.runtime.model_config import import_modules
 
 
 def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
@@ -23,6 +22,8 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
         MissingDependency: the tokenizer's code wants a package that is not there.
     """
     from transformers import AutoTokenizer
+
+    from rlctl.runtime.model_config import import_modules
 
     name = model.tokenizer or model.path
     key = "model.tokenizer" if model.tokenizer else "model.path"
