@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,16 @@ def save(folder: Path, *, pad: str | None = "<pad>", labels: int = 1, kind: Any 
     return str(folder)
 
 
+@cache
+def by_transformers(path: str) -> tuple[Any, Any]:
+    model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32).eval()
+    return model, AutoTokenizer.from_pretrained(path)
+
+
 def transformers_number(path: str, text: str) -> float:
     """What Transformers gives for one text alone, without padding."""
-    model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32).eval()
-    found = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt", add_special_tokens=False)
+    model, tokenizer = by_transformers(path)
+    found = tokenizer(text, return_tensors="pt", add_special_tokens=False)
     with torch.no_grad():
         return float(model(input_ids=found["input_ids"], attention_mask=found["attention_mask"]).logits[0, -1])
 
