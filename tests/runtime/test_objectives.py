@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlctl.config import config_from, stages_of, to_plain
+from rlctl.config.fields import Interval
 from rlctl.plan import make_plan
 from tests.runtime.local import Seen, run_here
 
@@ -204,3 +207,20 @@ def test_stages_of_every_objective_inherit_what_they_do_not_set(task: Any, rows:
     assert [plan.role("reference") is not None for plan in plans] == [False, True, False]
     assert [plan.batch.responses_per_step for plan in plans] == [6, 6, 32]
     assert [plan.continues for plan in plans] == [False, True, True]
+
+
+@pytest.mark.parametrize("make", [dpo, mix], ids=["dpo", "mix"])
+def test_a_run_that_is_resumed_goes_on_as_the_one_that_was_not(
+    make: Callable[..., Any], task: Any, rows: Path, tmp_path: Path
+) -> None:
+    def config(name: str, steps: int) -> Any:
+        made = make(task, rows, tmp_path / name, steps=steps)
+        kept = dataclasses.replace(made.checkpoint, every=Interval(steps=1), last=True)
+        schedule = dataclasses.replace(made.schedule, evaluate_every=None, evaluate_first=False)
+        return dataclasses.replace(made, checkpoint=kept, schedule=schedule)
+
+    whole = steps_of(run_here(config("whole", 3), tmp_path / "whole"))
+    run_here(config("cut", 2), tmp_path / "cut")
+    (resumed,) = steps_of(run_here(config("cut", 3), tmp_path / "cut"))
+    told = {name: value for name, value in whole[-1].items() if not name.startswith(("time/", "throughput/"))}
+    assert {name: resumed[name] for name in told} == told
