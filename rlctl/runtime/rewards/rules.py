@@ -87,6 +87,11 @@ def gsm8k(call: Call, *, method: str = "strict", format_score: float = 0.0) -> b
     return True if found[-1] == call.answer else format_score or False
 
 
+def _number_says(response: str) -> str | None:
+    found = last_number(response)
+    return None if found is None else str(found)
+
+
 def _gsm8k_says(response: str) -> str | None:
     tail = response[-GSM8K_WINDOW:]
     found = re.findall(r"#### (-?[0-9.,]+)", tail) or [text for text in re.findall(r"-?[0-9.,]+", tail) if text != "."]
@@ -193,7 +198,7 @@ def arithmetic(text: str) -> float | None:
 
 RULES: dict[str, Rule] = {
     "exact_match": Rule(exact_match, says=str.strip),
-    "number": Rule(number, says=lambda response: str(last_number(response))),
+    "number": Rule(number, says=_number_says),
     "gsm8k": Rule(gsm8k, says=_gsm8k_says),
     "boxed": Rule(boxed, says=_boxed_says),
     "math": Rule(math, slow=True, needs=("math_verify", "math-verify")),

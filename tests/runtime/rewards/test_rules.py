@@ -319,6 +319,7 @@ def test_the_format_as_trinity_matches_it() -> None:
     [
         ("exact_match", " 4\n", "4"),
         ("number", "so it is 1,000.", "1000"),
+        ("number", "it is not known", ""),
         ("gsm8k", "3 and 4: #### 1,007", "1007"),
         ("gsm8k", "it is 12.", "12."),
         ("boxed", r"\boxed{\frac12}", r"\frac{1}{2}"),
