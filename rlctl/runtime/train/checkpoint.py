@@ -89,16 +89,36 @@ def load(engine: FsdpEngine, folder: Path) -> None:
 def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
     """Tensors to read into: optimizer states laid out as their parameters are, and what is saved besides."""
     places: dict[str, Tensor] = {}
+    _begin(engine)
+    assert engine.optimizer is not None, "a reference is never loaded"
     for name, parameter in engine.model.named_parameters():
         prefix = f"optimizer/{name}/"
+        begun = engine.optimizer.state.get(parameter, {})
         for key in (key for key in metadata if key.startswith(prefix)):
             stored: TensorStorageMetadata = metadata[key]
+            if key.removeprefix(prefix) in begun:
+                places[key] = begun[key.removeprefix(prefix)]
+                continue
             like = parameter.detach() if stored.size == parameter.shape else torch.empty(stored.size)
             places[key] = torch.zeros_like(like, dtype=stored.properties.dtype)
     for key in ("progress", f"random/{dist.get_rank()}", f"random_cuda/{dist.get_rank()}"):
         if key in metadata:
             places[key] = torch.empty(metadata[key].size, dtype=metadata[key].properties.dtype)
     return places
+
+
+def _begin(engine: FsdpEngine) -> None:
+    """Have another package's optimizer make its state, whose tensors may be of its own kind, by a step that moves nothing."""
+    optimizer = engine.optimizer
+    assert optimizer is not None, "a reference is never loaded"
+    if type(optimizer).__module__.startswith("torch.optim") or optimizer.state:
+        return
+    for parameter in engine.model.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    for group in optimizer.param_groups:
+        group["lr"] = torch.zeros_like(group["lr"]) if isinstance(group["lr"], Tensor) else 0.0
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:

@@ -356,3 +356,19 @@ def offloaded_activations(
         results.append(gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1))
         moved.append(keeper.moved)
     return moved, results
+
+
+class Momentum(torch.optim.Optimizer):
+    """An optimizer of another package, as torchao's are: a learning rate that is a tensor, a state that its first step makes."""
+
+    def __init__(self, parameters: Any, lr: float, weight_decay: float, keep: float = 0.5) -> None:
+        super().__init__(parameters, {"lr": torch.tensor(lr), "weight_decay": weight_decay, "keep": keep})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            assert isinstance(group["lr"], Tensor)
+            for parameter in group["params"]:
+                mean = self.state[parameter].setdefault("mean", torch.zeros_like(parameter))
+                mean.mul_(group["keep"]).add_(parameter.grad)
+                parameter.sub_(mean * group["lr"])

@@ -108,7 +108,9 @@ def test_steps_are_those_of_pytorch(
 
 
 def test_a_checkpoint_holds_the_state_of_any_optimizer(two: Workers, models: dict[str, Path], tmp_path: Path) -> None:
-    train = settings(name="sgd", args={"momentum": 0.9})
-    run = (models["qwen2"], train, make_samples(5), SftLoss(), tmp_path / "c")
-    straight, resumed = two.run(jobs.train_and_save, *run)[0], two.run(jobs.load_and_train, *run)[0]
-    assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
+    own = {"name": "Momentum", "module": jobs.__name__, "args": {"keep": 0.9}}
+    for index, chosen in enumerate(({"name": "sgd", "args": {"momentum": 0.9}}, own)):
+        run = (models["qwen2"], settings(**chosen), make_samples(5), SftLoss(), tmp_path / str(index))
+        straight, resumed = two.run(jobs.train_and_save, *run)[0], two.run(jobs.load_and_train, *run)[0]
+        assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
+        assert resumed[1] == straight[1]
