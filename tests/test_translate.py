@@ -146,7 +146,8 @@ def test_sft_and_grpo_files_become_the_stages_of_one_trinity_file() -> None:
     first, second = values["stages"]
     assert (first["mode"], first["algorithm"]["algorithm_type"]) == ("train", "sft")
     assert first["trainer"]["save_interval"] == 20
-    assert (values["mode"], values["algorithm"]["algorithm_type"], second["stage_name"]) == ("both", "grpo", "grpo")
+    assert "mode" not in values  # both is what Trinity takes
+    assert (values["algorithm"]["algorithm_type"], second["stage_name"]) == ("grpo", "grpo")
 
 
 def test_stages_of_trinity_replace_whole_blocks_and_come_back_as_stages() -> None:
