@@ -627,7 +627,7 @@ def _roll_schedule(v: Values, actor: str, updates: float, steps: int | None) -> 
     if "megatron" in str(v.get(f"{actor}.strategy_args.strategy_name")):
         floor = v.get(f"{config}.lr_scheduler_kwargs.min_lr", 0.0)
         shape = {"constant_with_warmup": "constant", "cosine_with_min_lr": "cosine"}.get(name, name)
-        return Schedule(peak, updates, warmup, shape, total, floor)
+        return Schedule(peak, updates, warmup, shape, total, floor, v.get(f"{config}.lr_scheduler_kwargs.init_lr", 0.0))
     if name == "constant":
         return Schedule(peak, updates, 0)
     return Schedule(peak, updates, warmup, {"constant_with_warmup": "constant"}.get(name, name), total)
