@@ -146,7 +146,8 @@ NAMES = {
 def _composed(release: str, engine: str) -> frozenset[str]:
     folder = next(path for path in (CORPUS / "defaults").iterdir() if path.name.startswith(f"v{release}."))
     file = next(folder / f"{name}.yaml" for name in NAMES[engine] if (folder / f"{name}.yaml").exists())
-    return frozenset(_paths(yaml.safe_load(file.read_text())))
+    group = {"model_engine"} if release == "0.9" else set()  # which verl's generated files leave out
+    return frozenset(_paths(yaml.safe_load(file.read_text()))) | group
 
 
 def _paths(value: Any, path: str = "") -> Any:
