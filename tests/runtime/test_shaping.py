@@ -289,7 +289,7 @@ def test_a_step_without_samples_is_nothing() -> None:
         (
             {"advantage": {"name": "other", "kind": "gigpo"}},
             PlanError,
-            "kind 'gigpo'; expected one of asymre, gpg, rec",
+            "kind 'gigpo'; expected one of asymre, gpg, none, rec",
         ),
         ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
