@@ -80,7 +80,7 @@ def make_samples(work: Work) -> list[Sample]:
     samples = []
     for length in lengths.tolist():
         columns = {name: torch.randn(length, generator=generator) for name in ("advantages", "rollout_log_probs")}
-        mask = torch.arange(length) >= length // 8
+        mask = torch.arange(length) >= max(1, length // 8)
         samples.append(Sample(torch.randint(0, 30_000, (length,), generator=generator), mask, columns))
     return samples
 
