@@ -358,3 +358,19 @@ def test_an_adapter_to_start_from_is_lora_without_a_rank() -> None:
     assert loaded.config.model.lora.adapter_path == "/adapters/mine"
     values, _ = written(loaded, report, "verl")
     assert values["actor_rollout_ref"]["model"] == {"path": "org/model", "lora_adapter_path": "/adapters/mine"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "by", "size"),
+    [
+        (["data.micro_batch_size_per_gpu=64"], "tokens", 16384),
+        (["data.max_token_len_per_gpu=2048"], "tokens", 4096),
+        (["data.use_dynamic_bsz=false"], "responses", 4),
+        (["data.use_dynamic_bsz=false", "data.micro_batch_size_per_gpu=64"], "responses", 64),
+    ],
+)
+def test_supervised_training_counts_tokens_unless_it_is_told_not_to(overrides: list[str], by: str, size: int) -> None:
+    """The SFT trainer's own default, unlike the PPO trainer's; 8192 tokens on each of two GPUs that share a sequence."""
+    base = ["data.train_files=a.parquet", "model.path=org/model", "engine.ulysses_sequence_parallel_size=2"]
+    loaded, _ = read(*overrides, base=base)
+    assert (loaded.config.batch.micro.by, loaded.config.batch.micro.per_replica) == (by, size)

@@ -256,9 +256,11 @@ def micro(
     total: str = "",
     like: Mapping[str, str] | None = None,
     default: Any = None,
+    by_tokens: bool = False,
+    rows: int | None = None,
     role: Role | None = None,
 ) -> Code:
-    """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU."""
+    """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU; ``by_tokens`` is the switch's default."""
     follow = like or {}
     owner = role or ACTOR
 
@@ -266,25 +268,25 @@ def micro(
         if follow and not view.written(*(key for key in (dynamic, tokens, responses, total) if key)):
             yield Flow(view.to(to), None, ())
             return
-        by_tokens = bool(view.get(dynamic, False))
-        deciding, others = (tokens, (responses, total)) if by_tokens else (responses, (total, tokens))
+        counts_tokens = bool(view.get(dynamic, False))
+        deciding, others = (tokens, (responses, total)) if counts_tokens else (responses, (total, tokens))
         size, note = view.get(deciding), ""
-        if size is None and not by_tokens and total and view.get(total) is not None:
+        if size is None and not counts_tokens and total and view.get(total) is not None:
             deciding, others = total, (responses, tokens)
             size, note = max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
-        reason = f"{dynamic} is {str(by_tokens).lower()}"
+        reason = f"{dynamic} is {str(counts_tokens).lower()}"
         yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
         used = (view.path(dynamic), view.path(deciding))
         if size is None:
             why = "verl asks for a size; rlctl takes its own"
             yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
             return
-        factor = owner.sharers(view) if by_tokens else 1
+        factor = owner.sharers(view) if counts_tokens else 1
         if factor > 1:
             note = f"tokens of one GPU x {factor} GPUs of a replica"
         if follow:
             yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.by"), "tokens" if by_tokens else "responses", used[:1])
+        yield Flow(view.to(f"{to}.by"), "tokens" if counts_tokens else "responses", used[:1])
         size = size * factor if isinstance(size, int) else size
         yield Flow(view.to(f"{to}.per_replica"), size, used[1:], "derived" if note else "mapped", note)
 
@@ -302,9 +304,9 @@ def micro(
             yield Flow(view.path(responses), size, keys[1:], same=True)
 
     own = (
-        K(dynamic, Like(follow["dynamic"]) if "dynamic" in follow else False),
+        K(dynamic, Like(follow["dynamic"]) if "dynamic" in follow else by_tokens),
         K(tokens, Like(follow["tokens"]) if "tokens" in follow else default),
-        K(responses, None),
+        K(responses, rows),
         *((K(total, None),) if total else ()),
     )
     return Code(

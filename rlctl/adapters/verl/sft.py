@@ -92,6 +92,8 @@ ENGINE: list[Rule] = [
         tokens="data.max_token_len_per_gpu",
         responses="data.micro_batch_size_per_gpu",
         default=8192,
+        by_tokens=True,
+        rows=4,
         role=SFT,
     ),
     Key("data.num_workers", "data.loader_workers", 8, since="0.9"),
