@@ -30,6 +30,7 @@ def kind_of(values: dict[str, Any]) -> str:
         ("student_pretrain", "distill"),
         ("student_train", "on-policy distillation"),
         ("chosen_key", "dpo"),
+        ("beta", "dpo"),
         ("train_env_manager", "agentic"),
         ("custom_envs", "agentic"),
     ):

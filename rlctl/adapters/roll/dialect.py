@@ -31,7 +31,7 @@ from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
 from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.table import Table, joined
 from rlctl.adapters.tree import find, put
-from rlctl.adapters.values import Names
+from rlctl.adapters.values import Names, Off
 from rlctl.adapters.writing import ConfigView, Given, Written
 from rlctl.config import Config
 from rlctl.documents import Document, parse_dotted
@@ -116,8 +116,11 @@ DPO = joined(
     OFFLOADS,
     _away("DPO"),
 )
+NO_CLIP = Key("max_grad_norm", "train.optimizer.max_grad_norm", 0, Off(0.0))
+"""ROLL's distillation clips no gradient unasked."""
 DISTILL = joined(
     run.RULES,
+    [NO_CLIP],
     without([*_model("student_pretrain"), *train.POLICY, *train.REFERENCE, *placement.RULES], "actor_infer", "critic"),
     [supervised.EPOCHS],
     supervised.RULES,

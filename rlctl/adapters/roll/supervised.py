@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.adapters.roll.batch import (
     ACCUMULATE,
     EVALUATION,
@@ -19,6 +20,7 @@ from rlctl.adapters.roll.batch import (
 )
 from rlctl.adapters.roll.workers import data_parallel, ranks
 from rlctl.adapters.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.values import rows
 from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 
@@ -122,8 +124,10 @@ def _write_steps(view: Writing) -> Iterator[Out]:
     if schedule.total_optimizer_steps is not None:
         used, same = (*used, view.to("schedule.total_optimizer_steps")), False
         steps = min(steps or schedule.total_optimizer_steps, schedule.total_optimizer_steps)
+    if steps is None and (steps := arithmetic.total_steps(view.config, rows(view.options))) is not None:
+        used, same = (view.to("schedule.total_epochs"),), False
     how: How = "mapped" if same and steps is not None else "derived"
-    note = "the epochs end it" if steps is None else "" if same else "one optimizer step a step"
+    note = "the epochs end it" if steps is None else "" if same else "one optimizer step a step, as many as there are"
     yield Flow(view.path("max_steps"), steps or NO_END, used, how, note, same=how == "mapped", always=True)
 
 
@@ -152,19 +156,24 @@ def _read_length(view: Reading) -> Iterator[Flow]:
 
 
 def _write_length(view: Writing) -> Iterator[Out]:
-    steps, own = view.config.schedule.total_steps, view.get(TOTAL_TICKS)
+    steps, own = arithmetic.total_steps(view.config, rows(view.options)), view.get(TOTAL_TICKS)
+    used = (view.to(f"{SCHEDULE}.name"), view.to(TOTAL_TICKS))
     try:
         ticks = _shorter(steps, ranks(view))
     except PlanError:
         return  # told with the batch
-    if view.get(f"{SCHEDULE}.name") == "constant" or ticks == own:
+    moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup.ratio")
+    if moves and steps is None:
+        reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: give --assume dataset_rows=N"
+        yield Lost(used, reason)
+    elif not moves or ticks == own:
         yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")
     else:
         shown = f"{ticks} of {steps} steps" if ticks else "the run"
         reason = (
             f"ROLL's DPO divides the steps of its schedule by the ranks: it ends after {shown}; constant has no end"
         )
-        yield Lost((view.to(f"{SCHEDULE}.name"), view.to(TOTAL_TICKS)), reason)
+        yield Lost(used, reason)
 
 
 NO_END = 1_000_000

@@ -300,3 +300,19 @@ teacher:
     text = STUDENT.partition("teacher:")[0] + block.lstrip()
     values, _ = written(read(text)[0])
     assert values["teacher"] == yaml.safe_load(block)["teacher"]
+
+
+def test_dpo_of_epochs_has_its_steps_where_the_rows_are_known() -> None:
+    tree = {**DPO_TREE, "schedule": {"total_epochs": 2}, "train": {"learning_rate_schedule": {"name": "cosine"}}}
+    said = {("train", "learning_rate_schedule", "name"): Source("file", "schedule.name")}
+    for options, steps, told in (({}, 1_000_000, "dataset_rows"), ({"dataset_rows": "6400"}, 200, "25 of 200 steps")):
+        text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none", **options})
+        assert text is not None
+        assert read_yaml(text, "written.yaml").values["max_steps"] == steps
+        assert told in next(item for item in report.accounting if item.key == "schedule.name").note
+
+
+def test_distillation_clips_no_gradient_unasked() -> None:
+    assert read(DISTILL)[0].config.train.optimizer.max_grad_norm is None
+    assert read(DISTILL + "max_grad_norm: 1.0\n")[0].config.train.optimizer.max_grad_norm == 1.0
+    assert written(read(DISTILL + "max_grad_norm: 1.0\n")[0])[0]["max_grad_norm"] == 1.0
