@@ -91,6 +91,8 @@ def test_an_example_written_again_is_accepted_and_runs_the_same_numbers(path: Pa
 
 @pytest.mark.parametrize("path", OURS, ids=name_of)
 def test_other_texts_written_for_roll_are_accepted_and_run_the_same_numbers(path: Path) -> None:
+    if source(path).config.algorithm.objective.choice == "mix":
+        pytest.skip("ROLL has no pipeline for it, which rlctl says")
     text, lost = written(path)
     answer = roll().ask(text=text)
     assert answer["accepted"], answer["error"]
