@@ -341,7 +341,7 @@ def lowest_ratio(view: Writing) -> float:
     """The lowest learning rate as a share of the peak, however it is said."""
     plan, peak = view.config.train.learning_rate_schedule, view.config.train.optimizer.learning_rate
     given = plan.min_learning_rate
-    return plan.min_ratio if given is None or not peak else float(f"{given / peak:.12g}")
+    return plan.min_ratio if given is None or not peak else min(1.0, float(f"{given / peak:.12g}"))
 
 
 def _read_lowest(view: Reading) -> Iterator[Flow]:
