@@ -101,7 +101,7 @@ def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], colum
 
 def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, columns: Any, fixed: Any) -> Iterator[Out]:
     plain = {"weight": 1.0, "format": "auto", "prompt_type": "auto", "chosen_key": "chosen", "rejected_key": "rejected"}
-    reader = {"answer_key": (None, fixed.get("answer_key")), "extra_key": ("extra_info",), **READ_IN_MESSAGES}
+    reader = {"answer_key": (None, fixed.get("answer_key")), "extra_key": ("extra_info",)}
     turns = source.get("messages_key") if "messages_key" in columns else None
     handled = {"path", *columns, "max_samples", "responses_per_prompt", "evaluation_sampling"}
     for field, value in source.items():
@@ -113,7 +113,9 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif value in reader.get(field, (plain.get(field),)) or value == {} or value == fixed.get(field, ABSENT):
             yield Flow((), None, (place,), "mapped", "what verl does anyway")
         elif turns and field in ("prompt_key", "response_key"):
-            yield Flow((), None, (place,), "mapped", f"the conversations of '{turns}' hold it")
+            yield Lost((place,), f"the conversations of '{turns}' hold it", idle=True)
+        elif field == "prompt_type" and value == "messages":
+            yield Lost((place,), "verl's rows are chat messages", idle=True)
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):
             yield Flow((), None, (place,), "derived", "verl reads whole files")
         elif field == "name":
@@ -122,8 +124,6 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
             yield Lost((place,), OTHERWISE.get(field, f"verl has no {field} of one file"))
 
 
-READ_IN_MESSAGES = {"prompt_type": ("auto", "messages")}
-"""What verl's rows are: chat messages."""
 OTHERWISE = {
     "answer_key": f"verl reads the answer from '{ANSWER}'",
     "split": "verl reads whole files: name the file of this split",

@@ -7,7 +7,6 @@ file of responses as ``data.output_path``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
