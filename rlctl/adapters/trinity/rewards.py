@@ -178,7 +178,7 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
             yield Lost(((*place, name),), f"Trinity's own way: {what}")
         elif name in reward:
             yield Flow((), None, ((*place, name),))
-    yield Flow((), None, ((*place, "name"),), "mapped", "Trinity names scores by its reward functions")
+    yield Lost(((*place, "name"),), "Trinity names scores by its reward functions", idle=True)
     yield Lost(((*place, "workers"),), "Trinity scores where it explores", idle=True)
 
 
