@@ -55,7 +55,8 @@ def _stands(value: Any, document: Document) -> str:
 
 
 def _is_included(at: Location | None, document: Document) -> bool:
-    return at is not None and bool(document.name) and at.file != document.name
+    """Whether a key stands in another file; an override on a command line does not."""
+    return at is not None and bool(document.name) and at.file != document.name and at.file.endswith((".yaml", ".yml"))
 
 
 def explained(report: Report, document: Document) -> None:
