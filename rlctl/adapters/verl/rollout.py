@@ -361,7 +361,7 @@ RULES: list[Rule] = [
     Dropped("rollout.memory.block_size", "verl leaves it to the engine; it can stand in engine_kwargs"),
     Dropped("rollout.memory.kv_cache_dtype", "verl leaves it to the engine; it can stand in engine_kwargs"),
     Dropped("rollout.memory.sleep_level", "verl decides the level itself"),
-    Dropped("rollout.timeouts.**", "verl waits for its responses"),
+    Dropped("rollout.timeouts.**", "verl waits for its responses", idle=True),
     *[
         Dropped(f"rollout.over_rollout.{name}", "verl starts as many prompts as a step needs")
         for name in ["ratio", "wait_after_minimum", "additional_prompts"]
@@ -379,11 +379,12 @@ RULES: list[Rule] = [
             "evaluation_environments.**",
             "auxiliary_models.**",
             "openai_server.**",
-            "runners_per_engine",
-            "report_every",
             "environment",
-            "log_responses",
         ]
+    ],
+    *[
+        Dropped(f"rollout.{name}", "verl decides it itself", idle=True)
+        for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
     *[
         Dropped(f"rollout.{name}", "verl has no such key", neutral)
