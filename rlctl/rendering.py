@@ -134,11 +134,19 @@ def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for index, written in file.parts:
         given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
-        for path in written.lost_paths(given.is_explicit):
-            if path and not isinstance(value := find(given.plain, path), Absent):
-                prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
-                found[f"{prefix}{dotted(path)}"] = _symbolic(without_defaults(value, path), path, given.expressions)
+        values = {path: find(given.plain, path) for path in written.lost_paths(given.is_explicit) if path}
+        kept = {path: without_defaults(value, path) for path, value in values.items() if not isinstance(value, Absent)}
+        prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
+        for path, value in kept.items():
+            if not _held(values[path], path, kept):
+                found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
     return found
+
+
+def _held(value: Any, path: KeyPath, kept: Mapping[KeyPath, Any]) -> bool:
+    """Whether a section above the path is kept, and holds the value."""
+    above = (path[:depth] for depth in range(1, len(path)))
+    return any(find(kept[part], path[len(part) :]) == value for part in above if part in kept)
 
 
 def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str]) -> Any:
