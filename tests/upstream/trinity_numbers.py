@@ -138,7 +138,11 @@ def _length(config: Config, told: dict[str, Any], each: float, rows: int | None)
     elif schedule.total_steps is not None or (explore is not None and rows is not None):
         limits = [train / each] if train else []
         limits += [explore * config.sync.every / told["sync_interval"]] if explore else []
-        yield "steps", float(arithmetic.total_steps(config, rows) or schedule.total_steps or 0), min(limits, default=None)
+        yield (
+            "steps",
+            float(arithmetic.total_steps(config, rows) or schedule.total_steps or 0),
+            min(limits, default=None),
+        )
     else:
         yield "epochs", schedule.total_epochs, told["epochs"] if explore is None else None
 

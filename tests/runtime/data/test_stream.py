@@ -175,7 +175,9 @@ def test_threads_make_ahead_what_is_drawn_next(mixing: Any) -> None:
         assert ahead.take(count) == plain.take(count)
         assert ahead.state() == plain.state()
     asked = sum(not name.startswith("data") for *_, name in made)
-    assert asked <= 26 + 10, "all of the plain stream, and of the other one the first batch and what another count left open"
+    assert asked <= 26 + 10, (
+        "all of the plain stream, and of the other one the first batch and what another count left open"
+    )
     again = stream(2)
     again.restore(plain.state())
     assert again.next_batch() == ahead.next_batch()
