@@ -27,6 +27,7 @@ RELEASES = {"0.5": "trinity-0.5.2", "0.6": "trinity-0.6.0"}
 EXAMPLES = sorted((CORPUS / "trinity").rglob("*.yaml"))
 OVERRIDES = sorted((CORPUS / "verl" / "overrides").glob("*.yaml"))
 PRESETS = sorted((ROOT / "presets").rglob("*.yaml"))
+GRPO = ROOT / "presets" / "grpo-1node.yaml"
 VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
 MISSING = ("No module named 'peft'", "No module named 'tinker'", "couldn't connect to 'https://huggingface.co'")
 """What Trinity wants for some configs and these tests do not have: packages, and models of the hub (to make a first adapter)."""
@@ -111,9 +112,9 @@ def test_what_rlctl_writes_is_accepted_and_runs_the_same_numbers(path: Path, rel
 
 def test_trinity_refuses_what_is_wrong() -> None:
     """The tests above can fail: Trinity itself tells a wrong text from a right one."""
-    text, _ = write(source(PRESETS[0]), "trinity@0.6")
+    text, _ = write(source(GRPO), "trinity@0.6")
     assert text is not None
     assert ask("0.6", text=text)["accepted"]
     assert not ask("0.6", text=text.replace("repeat_times", "repeat_time"))["accepted"]
     wrong = ask("0.6", text=re.sub(r"repeat_times: \d+", "repeat_times: 3", text))
-    assert differences(source(PRESETS[0]).config, wrong["stages"][0]) != []
+    assert differences(source(GRPO).config, wrong["stages"][0]) != []
