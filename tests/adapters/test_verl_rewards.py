@@ -71,3 +71,24 @@ def test_what_scores_comes_back(overrides: list[str]) -> None:
     second, _ = read_document(read_yaml(made.text, "written"), dialect="verl@0.9", environment={})
     assert second is not None
     assert to_plain(second.config)["rewards"] == to_plain(first.config)["rewards"]
+
+
+@pytest.mark.parametrize("target", ["verl@0.9", "verl@0.7"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("reward.custom_reward_function.path=/x/r.py",),
+        ("reward.reward_model.enable=True", "reward.reward_model.model_path=/m"),
+        ("reward.sandbox_fusion.url=http://sandbox",),
+    ],
+)
+def test_what_scores_is_written_in_every_release_and_nothing_of_it_is_called_lost(
+    lines: tuple[str, ...], target: str
+) -> None:
+    loaded, report = read_document(
+        read_yaml("", "overrides", allow_empty=True), dialect="verl@0.9", overrides=list(lines), environment={}
+    )
+    done = translate_loaded(loaded, report, target)
+    assert not done.report.loses
+    assert done.text is not None
+    assert "rlctl:" not in done.text

@@ -247,10 +247,10 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
 
 def _write_function(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
     yield Flow(view.path(f"{root}.path"), reward["path"], ((*place, "path"),), same=True)
-    yield Flow((), None, ((*place, "type"),))
+    yield Flow((), None, ((*place, "type"),), "mapped", "a function that is named scores")
     yield Flow(view.path(f"{root}.name"), reward["function"], ((*place, "function"),), same=True)
-    if reward["args"]:
-        yield Flow(view.path(f"{root}.reward_kwargs"), reward["args"], ((*place, "args"),), same=True)
+    args = ((*place, "args"),)
+    yield Flow(view.path(f"{root}.reward_kwargs") if reward["args"] else (), reward["args"], args, same=True)
     if reward["signature"] not in ("auto", "verl"):
         yield Lost(((*place, "signature"),), f"verl calls it as verl's own, not as {reward['signature']}'s")
     else:
