@@ -178,7 +178,7 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     if name != kind.loss:
         yield Flow(view.path(f"{X}policy_loss_fn"), name, used, always=True)
     else:
-        yield Flow((), None, used)
+        yield Flow((), None, used, "mapped", "the loss of the algorithm type")
     yield from _write_loss_args(view, name, loss)
 
 

@@ -193,8 +193,11 @@ GENERAL: list[Rule] = [
         Dropped(f"run.{name}", "verl leaves it to the launcher", idle=name.startswith("on_") or name == "max_restarts")
         for name in ["max_steps_this_session", "max_restarts", "on_end", "on_failure", "time_limit"]
     ],
-    Dropped("environment.variables", "verl takes environment variables from the shell"),
-    Dropped("environment.role_variables", "verl takes environment variables from the shell"),
+    *[
+        Dropped(f"environment.{name}{below}", "verl takes environment variables from the shell")
+        for name in ("variables", "role_variables")
+        for below in ("", ".**")
+    ],
     *[
         Dropped(f"environment.{name}", "verl leaves it to Ray and Hydra", idle=name.startswith("log"))
         for name in ["log_level", "log_folder", "logs_by_node", "log_every", "plugins", "device_memory_check"]
