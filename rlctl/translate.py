@@ -7,7 +7,7 @@ makes one ledger of the two: what became of every leaf of the source, and where 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -19,9 +19,10 @@ from rlctl.adapters.dialect import Dialect, Taken
 from rlctl.adapters.reading import Read
 from rlctl.adapters.secrets import without_literals
 from rlctl.adapters.stages import combined
+from rlctl.adapters.tree import find
 from rlctl.adapters.writing import Written
 from rlctl.annotation import annotated, missing
-from rlctl.config import Loaded, set_keys
+from rlctl.config import Loaded, set_keys, to_plain
 from rlctl.documents import (
     Comment,
     Document,
@@ -418,6 +419,15 @@ def _is_text(source: str | Path) -> bool:
     return (":" in source or "=" in source) and not is_file(source)
 
 
+def _set(loaded: Loaded) -> Iterator[Entry]:
+    """The values of ``--set``, as leaves of a source that says them in canonical words."""
+    values = to_plain(loaded.config)
+    for path, source in loaded.sources.items():
+        if source.at == Location("--set"):
+            key, value = dotted(path), find(values, path)
+            yield Entry(key, Bucket.MAPPED, value, source.at, ((key, value),))
+
+
 def translate_loaded(
     loaded: Loaded | None, report: Report, target: str, *, options: Mapping[str, str] | None = None
 ) -> Translation:
@@ -426,7 +436,7 @@ def translate_loaded(
         return Translation(None, replace(report, target=target))
     try:
         outcome = write_out(loaded, target, options or {})
-        entries = [joined(entry, outcome.file) for entry in report.accounting]
+        entries = [joined(entry, outcome.file) for entry in (*report.accounting, *_set(loaded))]
         findings = [*report.findings, *outcome.report.findings, *unsupported(entries)]
         findings += _upgraded(report, outcome.report.target)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)

@@ -423,3 +423,14 @@ def test_a_comment_travels_once() -> None:
         done = translate_loaded(loaded, report, target)
         assert str(done.text).count("the group") == 1, target
         assert str(done.text).count("all of it") == 1, target
+
+
+def test_a_set_value_that_the_target_cannot_say_is_told() -> None:
+    loaded, report = read_document(
+        _document(WORKED),
+        environment={},
+        assignments=["algorithm.loss_weights.rl=0.5", "rollout.max_response_tokens=77"],
+    )
+    done = translate_loaded(loaded, report, "trinity")
+    told = {entry.key: str(entry.bucket) for entry in done.report.accounting if entry.at and entry.at.file == "--set"}
+    assert told == {"algorithm.loss_weights.rl": "unsupported", "rollout.max_response_tokens": "derived"}
