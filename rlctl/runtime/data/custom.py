@@ -8,9 +8,7 @@ verl's own class has it, in ``raw_prompt``.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +18,7 @@ from rlctl.config.sections.data import CustomDataset, Data, DataSource
 from rlctl.errors import RunError, nearest
 from rlctl.runtime.data.sources import Rows, load_source
 from rlctl.runtime.remote import bring, is_remote
-from rlctl.runtime.rewards.outcome import last_lines
+from rlctl.runtime.user_code import import_file, last_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,20 +122,13 @@ def load_class(path: str, name: str) -> type:
     file = Path(path.removeprefix("file://")).expanduser().resolve()
     if not file.is_file():
         raise RunError(f"there is no file {file} ({KEY}.path)", hint=f"set {KEY}.path to a Python file")
-    sys.path.append(str(file.parent))
-    spec = importlib.util.spec_from_file_location(f"rlctl_dataset_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise RunError(f"{file} ({KEY}.path) is not a Python file; expected one that ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's file raises is shown to the user
-        raise RunError(f"importing {file} ({KEY}.path) fails:\n{last_lines(error)}") from error
+    module = import_file(file, prefix="rlctl_dataset", what=f"{file} ({KEY}.path)")
     found = getattr(module, name, None)
     if not isinstance(found, type):
         names = [
-            key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == spec.name
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
         ]
         raise RunError(
             f"{file} has no class {name!r}; it has {', '.join(names) or 'none'}",

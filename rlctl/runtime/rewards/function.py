@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from rlctl.errors import RunError, nearest
-from rlctl.runtime.rewards.outcome import last_lines
+from rlctl.runtime.user_code import import_file, last_lines
 
 PACKAGE, FILE = "pkg://", "file://"
 """verl's prefixes: ``pkg://package.module``, or a file."""
@@ -59,14 +58,4 @@ def _import_module(path: str) -> ModuleType:
 
 
 def _import_file(file: Path) -> ModuleType:
-    sys.path.append(str(file.parent))
-    spec = importlib.util.spec_from_file_location(f"rlctl_reward_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise RunError(f"{file} is not a Python file; expected one that ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's file raises is shown to the user
-        raise RunError(f"importing the reward file {file} fails:\n{last_lines(error)}") from error
-    return module
+    return import_file(file, prefix="rlctl_reward", what=f"the reward file {file}")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
-
-TRACEBACK_LINES = 8
-"""Last lines of a user's traceback that a message holds."""
+from rlctl.runtime.user_code import last_lines
 
 
 def as_outcome(result: Any) -> Outcome:
@@ -75,16 +71,3 @@ def failure_of(error: BaseException) -> Failure:
         message = f"{error.message} ({error.hint})" if error.hint else error.message
         return Failure(message, broken=isinstance(error, RunError | MissingDependency))
     return Failure(last_lines(error))
-
-
-def last_lines(error: BaseException) -> str:
-    """The last lines of an exception's traceback, from the first frame that is the user's."""
-    frame = error.__traceback__
-    while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
-        frame = frame.tb_next
-    text = "".join(traceback.format_exception(type(error), error, frame))
-    return "\n".join(text.strip().splitlines()[-TRACEBACK_LINES:])
-
-
-def _is_ours(file: str) -> bool:
-    return file.startswith(("<frozen importlib", str(Path(__file__).parent)))

@@ -7,7 +7,6 @@ import importlib.util
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
@@ -17,16 +16,17 @@ from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.model_config import import_modules
-from rlctl.runtime.train.distributed import Device, leave
+from rlctl.runtime.train.distributed import Device
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import TrainEngine
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, Share, enter, take_steps
 
 
-class Critic:
+class Critic(EngineWorker):
     """Says what is still to come of a response, and learns it. All workers of a critic get the same calls in the same order."""
 
     def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
@@ -57,30 +57,6 @@ class Critic:
     def train_step(self, shares: Sequence[Share]) -> list[dict[str, float]]:
         """Train on one step's samples, with the columns ``old_values`` and ``returns``; see ``Trainer.train_step``."""
         return take_steps(self._engine, shares, lambda index: self._loss, self._schedule, micro=self._micro)
-
-    def save(self, folder: Path) -> None:
-        """Write everything that training goes on from."""
-        self._engine.save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Go on from what ``save`` wrote.
-
-        Raises:
-            RunError: it is damaged, or of another model.
-        """
-        self._engine.load(folder)
-
-    def offload(self) -> None:
-        """Make room on the device for another role."""
-        self._engine.offload()
-
-    def reload(self) -> None:
-        """Take the device again."""
-        self._engine.reload()
-
-    def close(self) -> None:
-        """Leave the other workers."""
-        leave()
 
 
 def section_of(config: Config) -> CriticSection:

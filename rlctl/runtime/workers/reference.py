@@ -10,14 +10,14 @@ import torch
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError
-from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, enter, training_temperature
 
 
-class Reference:
+class Reference(EngineWorker):
     """Says how likely the reference finds a token."""
 
     def __init__(self, config: Config, model_path: str, place: Place) -> None:
@@ -52,15 +52,3 @@ class Reference:
     def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens: float32 [T] a sample, under the policy's temperature."""
         return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=self._micro))
-
-    def offload(self) -> None:
-        """Make room on the device for another role."""
-        self._engine.offload()
-
-    def reload(self) -> None:
-        """Take the device again."""
-        self._engine.reload()
-
-    def close(self) -> None:
-        """Leave the other workers."""
-        leave()

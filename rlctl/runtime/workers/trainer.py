@@ -22,13 +22,14 @@ from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.selection import measures_whole
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
-from rlctl.runtime.train.distributed import Device, join, leave
+from rlctl.runtime.train.distributed import Device, join
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
 from rlctl.runtime.transport import NamedTensors, TensorTuple
 from rlctl.runtime.types import Sample
+from rlctl.runtime.workers.engine import EngineWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Share:
     """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time goes by it."""
 
 
-class Trainer:
+class Trainer(EngineWorker):
     """Trains the policy. All workers of a policy get the same calls in the same order."""
 
     def __init__(self, config: Config, model_path: str, place: Place, total_ticks: int | None) -> None:
@@ -135,18 +136,6 @@ class Trainer:
         """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""
         return NamedTensors((name, tensor.cpu()) for name, tensor in self._engine.export_weights())
 
-    def save(self, folder: Path) -> None:
-        """Write everything that training goes on from."""
-        self._engine.save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Go on from what ``save`` wrote.
-
-        Raises:
-            RunError: it is damaged, or of another model.
-        """
-        self._engine.load(folder)
-
     def export_hf(self, folder: Path, tokenizer: str | None = None) -> None:
         """Write a folder that Transformers and vLLM load: weights, config and, where named, the tokenizer.
 
@@ -154,18 +143,6 @@ class Trainer:
             RunError: it cannot be written.
         """
         self._engine.export_hf(folder, tokenizer=tokenizer)
-
-    def offload(self) -> None:
-        """Make room on the device for another role."""
-        self._engine.offload()
-
-    def reload(self) -> None:
-        """Take the device again."""
-        self._engine.reload()
-
-    def close(self) -> None:
-        """Leave the other workers."""
-        leave()
 
 
 def take_steps(

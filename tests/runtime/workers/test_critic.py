@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
-from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl import arithmetic
 from rlctl.config import Config, config_from
@@ -31,27 +29,6 @@ SECTION: dict[str, Any] = {
     "ppo_epochs": 2,
     "micro": {"by": "tokens", "per_replica": 40},
 }
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny language model."""
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.2,
-    )  # fmt: skip
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Workers]:
-    """Two workers."""
-    workers = Workers(2)
-    yield workers
-    workers.close()
 
 
 def make_config(**section: Any) -> Config:

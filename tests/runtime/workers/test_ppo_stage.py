@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config import Config, config_from
 from rlctl.errors import RunError
@@ -24,27 +21,6 @@ TRAIN: dict[str, Any] = {
     "optimizer": {"learning_rate": 1e-2},
     "learning_rate_schedule": {"name": "linear", "tick": "optimizer_step"},
 }
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny language model."""
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.2,
-    )  # fmt: skip
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[Workers]:
-    """One worker."""
-    workers = Workers(1)
-    yield workers
-    workers.close()
 
 
 def ppo(folder: Path, *, warmup: int = 1, session: int | None = None) -> Config:

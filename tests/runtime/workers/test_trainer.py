@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm, DpoObjective, OtherLoss, SftObjective
@@ -32,27 +31,6 @@ from rlctl.runtime.workers.sharding import mini_batches, split_over_replicas
 from rlctl.runtime.workers.trainer import Share, make_engine, make_loss, training_temperature
 from tests.runtime.train.processes import Workers
 from tests.runtime.workers import jobs
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model."""
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.2,
-    )  # fmt: skip
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Workers]:
-    """Two workers."""
-    workers = Workers(2)
-    yield workers
-    workers.close()
 
 
 def make_config(tick: str = "step", **batch: Any) -> Config:
