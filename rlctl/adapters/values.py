@@ -11,6 +11,7 @@ from rlctl.adapters.rules import (
     ABSENT,
     BadValueError,
     Code,
+    Dropped,
     Flow,
     How,
     InexpressibleError,
@@ -22,6 +23,44 @@ from rlctl.adapters.rules import (
 from rlctl.config.fields import Interval
 from rlctl.documents.scalars import plain_value
 from rlctl.errors import nearest
+
+CORRECTION_FIELDS = tuple(
+    f"algorithm.rollout_correction.{name}"
+    for name in (
+        "weight",
+        "weight_upper",
+        "weight_lower",
+        "weight_normalize",
+        "rejection",
+        "rejection_bounds",
+        "veto_threshold",
+        "use_policy_gradient",
+        "detach",
+    )
+)
+"""The canonical fields of a correction between rollout and training."""
+
+
+def shaping_dropped(reason: str) -> list[Dropped]:
+    """The rules of a dialect that shapes no rewards by keys, but for the overlong penalty."""
+    return [
+        Dropped(f"algorithm.reward_shaping.{name}", reason)
+        for name in (
+            "shift",
+            "scale",
+            "clip",
+            "normalize.mean",
+            "normalize.std",
+            "normalize_per_domain",
+            "whiten",
+            "length_penalty",
+            "add_length_reward",
+            "token_reward",
+            "advantage_clip",
+            "whiten_advantages",
+            "group_by",
+        )
+    ]
 
 
 @dataclass(frozen=True)

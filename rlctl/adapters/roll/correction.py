@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.values import CORRECTION_FIELDS
 
 ROOT = "train_infer_correction"
 WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"
@@ -161,23 +162,7 @@ CORRECTION = Code(
             for name in ("enabled", "agg_type", "ratio_enabled", "ratio_low", "ratio_high")
         ),
     ),
-    (
-        C,
-        *(
-            f"{C}.{name}"
-            for name in (
-                "weight",
-                "weight_upper",
-                "weight_lower",
-                "weight_normalize",
-                "rejection",
-                "rejection_bounds",
-                "veto_threshold",
-                "use_policy_gradient",
-                "detach",
-            )
-        ),
-    ),
+    (C, *CORRECTION_FIELDS),
     _read,
     _write,
     "ratio of token, geometric, sequence = token_k1, seq_mean_k1, seq_sum_k1",

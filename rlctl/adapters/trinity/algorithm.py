@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity.batch import SUPERVISED
 from rlctl.adapters.trinity.data import tasksets
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.values import Names, OrDefault
+from rlctl.adapters.values import Names, OrDefault, shaping_dropped
 from rlctl.documents.paths import KeyPath
 
 
@@ -401,24 +401,7 @@ RULES: list[Rule] = [
         _read_overlong,
         _write_overlong,
     ),
-    *[
-        Dropped(f"algorithm.reward_shaping.{name}", "Trinity shapes rewards by operators on experiences")
-        for name in [
-            "shift",
-            "scale",
-            "clip",
-            "normalize.mean",
-            "normalize.std",
-            "normalize_per_domain",
-            "whiten",
-            "length_penalty",
-            "add_length_reward",
-            "token_reward",
-            "advantage_clip",
-            "whiten_advantages",
-            "group_by",
-        ]
-    ],
+    *shaping_dropped("Trinity shapes rewards by operators on experiences"),
     Dropped("algorithm.loss_weights.**", "Trinity weighs its losses by their coefficients only"),
     Dropped("algorithm.preference_feedback", "pf_ppo is verl's", None),
     Dropped("algorithm.preference_feedback.**", "pf_ppo is verl's"),

@@ -20,7 +20,7 @@ from rlctl.adapters.rules import (
     Switch,
     Writing,
 )
-from rlctl.adapters.values import AGGREGATIONS, Names, Partly
+from rlctl.adapters.values import AGGREGATIONS, Names, Partly, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
@@ -312,24 +312,7 @@ RULES: list[Rule] = [
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
     Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
     Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),
-    *[
-        Dropped(f"algorithm.reward_shaping.{name}", "verl shapes rewards only in a reward manager of its own")
-        for name in [
-            "shift",
-            "scale",
-            "clip",
-            "normalize.mean",
-            "normalize.std",
-            "normalize_per_domain",
-            "whiten",
-            "length_penalty",
-            "add_length_reward",
-            "token_reward",
-            "advantage_clip",
-            "whiten_advantages",
-            "group_by",
-        ]
-    ],
+    *shaping_dropped("verl shapes rewards only in a reward manager of its own"),
     Dropped("algorithm.loss_weights.**", "verl weighs its losses by their coefficients only"),
     *[
         Key(

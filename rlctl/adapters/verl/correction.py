@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, BadValueError, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.values import CORRECTION_FIELDS
 
 A = "actor_rollout_ref.actor"
 C = "algorithm.rollout_correction"
@@ -167,23 +168,7 @@ KEYS = (
 CORRECTION = Code(
     "rollout correction",
     KEYS,
-    (
-        *tuple(
-            f"{C}.{name}"
-            for name in [
-                "weight",
-                "weight_upper",
-                "weight_lower",
-                "weight_normalize",
-                "rejection",
-                "rejection_bounds",
-                "veto_threshold",
-                "use_policy_gradient",
-                "detach",
-            ]
-        ),
-        C,
-    ),
+    (*CORRECTION_FIELDS, C),
     _read_correction,
     _write_correction,
 )

@@ -91,12 +91,7 @@ def _read_model(view: Reading, root: str, index: int) -> Iterator[Flow]:
         yield Flow((*to, "overrides"), kept, tuple(view.path(f"{root}.{name}") for name in kept))
 
 
-OWN_FIELDS = [
-    "enable",
-    "model_path",
-    "model",
-    "max_length",
-    "micro_batch_size_per_gpu",
+LOOP_FIELDS = (
     "reward_manager",
     "num_workers",
     "reward_kwargs",
@@ -106,8 +101,10 @@ OWN_FIELDS = [
     "reward_loop_class_name",
     "launch_reward_fn_async",
     "use_reward_loop",
-    "profiler",
-]
+)
+"""Keys of a reward model's section that say how scores are asked for, whatever gives them."""
+OWN_FIELDS = ("enable", "model_path", "model", "max_length", "micro_batch_size_per_gpu", "profiler", *LOOP_FIELDS)
+"""All that its section has beside what is handed on to its engine."""
 
 
 def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
@@ -136,23 +133,7 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
         if not live and view.written(root):
             inside = view.get(root)
             places = [(*view.path(root), name) for name in inside] if isinstance(inside, dict) else [view.path(root)]
-            other = [
-                place
-                for place in places
-                if place[-1]
-                not in (
-                    "reward_manager",
-                    "num_workers",
-                    "reward_kwargs",
-                    "sandbox_fusion",
-                    "reward_loop_source",
-                    "reward_loop_module_path",
-                    "reward_loop_class_name",
-                    "launch_reward_fn_async",
-                    "use_reward_loop",
-                    "overlong_buffer",
-                )
-            ]
+            other = [place for place in places if place[-1] not in (*LOOP_FIELDS, "overlong_buffer")]
             if other:
                 yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else f"'{on}' is off")
     if view.version >= (0, 8):
