@@ -1,0 +1,106 @@
+"""What every buffer does, wherever it keeps what it holds.
+
+    explorer ── put(groups) ──▶ Buffer ── take(count) ──▶ trainer
+
+A prompt's group of responses (``Answered``) goes in whole and comes out whole. ``capacity`` counts responses. All methods
+may be called from several threads; buffers in a database or in files may be used by several processes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rlctl.errors import RunError
+from rlctl.runtime.experience import Answered
+
+
+class BufferTimeout(RunError):
+    """A reader or a writer waited as long as it may."""
+
+
+class Buffer(Protocol):
+    """Where groups wait between exploration and training."""
+
+    def put(self, groups: Sequence[Answered]) -> None:
+        """Add groups in order; while there is no room, wait.
+
+        A group larger than the whole capacity goes in once the buffer is empty.
+
+        Raises:
+            BufferTimeout: there was no room for as long as a reader may wait.
+            StopRequested: the run is asked to end.
+        """
+        ...
+
+    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+        """Take ``count`` groups, waiting for them where need be; fewer only where writing has ended and no more will come.
+
+        Args:
+            count: groups.
+            oldest_version: groups with a response of an older weight version are left out, and counted as dropped.
+
+        Raises:
+            BufferTimeout: nothing came for ``buffer.read_timeout``; the message says what was waited for and what is there.
+            StopRequested: the run is asked to end.
+        """
+        ...
+
+    def end_writing(self) -> None:
+        """This writer puts no more; readers that find the buffer empty wait no longer once every writer has said so."""
+        ...
+
+    def statistics(self) -> Statistics:
+        """What waits, and what went through."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of the buffer, as plain data: contents (memory), or this side's position (database, files)."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to a state: what was taken after it can be taken again, what was put after it and is put again is there once."""
+        ...
+
+    def acknowledge(self, state: dict[str, Any]) -> None:
+        """The checkpoint with this state is on the disk: what was taken before it never comes back."""
+        ...
+
+    def close(self) -> None:
+        """Leave; what is not acknowledged can be taken by others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a buffer holds, and what this process put and took."""
+
+    waiting: int
+    """Responses that can be taken."""
+    put: int
+    """Groups."""
+    taken: int
+    """Groups."""
+    dropped: int
+    """Groups that were too old when they would have been taken, or had no place."""
+    reused: int
+    """Groups taken that had been taken before."""
+
+    def metrics(self) -> dict[str, float]:
+        """The same as a step's metrics."""
+        return {
+            "buffer/responses_waiting": float(self.waiting),
+            "buffer/groups_dropped": float(self.dropped),
+            "buffer/groups_reused": float(self.reused),
+        }
+
+
+def responses_in(group: Answered) -> int:
+    """The room that a group takes."""
+    return len(group.responses)
+
+
+def version_of(group: Answered) -> int:
+    """The oldest weight version that drew a response of a group."""
+    return min((response.weight_version for response in group.responses), default=0)
