@@ -174,7 +174,7 @@ def build_stage(
             start_workers(groups, stage_plan, config, model_path, device, materials.clock, folder)
         trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
         for tracker in trackers:
-            stack.callback(tracker.close)
+            stack.enter_context(tracker)
         yield _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
 
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ShownResponse:
+    """A response as people read it."""
+
+    prompt: str
+    response: str
+    score: float | None = None
+    """None where nothing scored it."""
+
+
+COLUMNS = ("step", "prompt", "response", "score")
+"""Of a table of responses; see ``rows``."""
+
+
+def rows(responses: Sequence[ShownResponse], step: int) -> list[list[Any]]:
+    """Responses as the rows of a table with ``COLUMNS``."""
+    return [[step, each.prompt, each.response, each.score] for each in responses]
 
 
 class Tracker(Protocol):
@@ -13,6 +32,10 @@ class Tracker(Protocol):
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Send the metrics of a step; steps rise."""
+        ...
+
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        """Send some responses of a step as a table called ``name``."""
         ...
 
     def log_config(self, config: Mapping[str, Any]) -> None:

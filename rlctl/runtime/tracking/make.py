@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rlctl.config import Config
 from rlctl.config.sections import output
-from rlctl.errors import MissingDependency, RunError
+from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.tracking.interface import RunInfo, Tracker
 from rlctl.runtime.tracking.mlflow import MlflowTracker
-from rlctl.runtime.tracking.safe import SafeTracker, describe
+from rlctl.runtime.tracking.safe import HURRY, SafeTracker
 from rlctl.runtime.tracking.secrets import visible
 from rlctl.runtime.tracking.swanlab import SwanlabTracker
 from rlctl.runtime.tracking.tensorboard import TensorboardTracker
@@ -34,17 +35,15 @@ def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) 
         if isinstance(settings, output.ConsoleTracker):
             continue
         try:
-            tracker = _make(settings, _info(config, settings, run_folder))
-        except (MissingDependency, RunError):
+            trackers.append(
+                SafeTracker(settings.choice, partial(_make, settings, _info(config, settings, run_folder)), log)
+            )
+        except RlctlError:
             for made in trackers:
-                made.close()
+                made.close(HURRY)
             raise
-        except Exception as error:  # noqa: BLE001 - a service that cannot be reached does not stop the run
-            log(f"the tracker {settings.choice} cannot be started and is not used: {describe(error)}")
-            continue
-        trackers.append(SafeTracker(settings.choice, tracker, log))
         trackers[-1].log_config(visible(config))
-    return trackers
+    return [tracker for tracker in trackers if tracker.enabled]
 
 
 def _info(config: Config, settings: output.Tracker, run_folder: Path) -> RunInfo:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlctl.config.sections.output import MlflowTracker as Settings
 from rlctl.errors import MissingDependency
-from rlctl.runtime.tracking.interface import RunInfo, flatten, kept_id
+from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, flatten, kept_id, rows
 
 MAX_PARAMETERS, MAX_VALUE_CHARACTERS = 100, 6000
 """What MLflow takes in one request, and in one value."""
@@ -35,7 +36,9 @@ class MlflowTracker:
         if settings.password:
             os.environ["MLFLOW_TRACKING_PASSWORD"] = settings.password
         info.folder.mkdir(parents=True, exist_ok=True)
-        self._client = MlflowClient(tracking_uri=tracking_uri(settings.uri, info.folder))
+        uri = tracking_uri(settings.uri, info.folder)
+        self._client = MlflowClient(tracking_uri=uri)
+        self._artifacts = _artifacts_beside(uri)
         self._run_id = self._open_run(info)
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
@@ -46,6 +49,12 @@ class MlflowTracker:
         self._client.log_batch(
             self._run_id, metrics=[Metric(name, value, now, step) for name, value in metrics.items()]
         )
+
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        """Keep a table as an artifact, ``<name>/step-<step>.json``."""
+        lines = [dict(zip(COLUMNS, row, strict=True)) for row in rows(responses, step)]
+        text = json.dumps(lines, ensure_ascii=False, indent=1)
+        self._client.log_text(self._run_id, text, f"{name}/step-{step}.json")
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Send the settings as parameters, which MLflow never changes: those a resumed run has already stay."""
@@ -68,7 +77,8 @@ class MlflowTracker:
             self._client.update_run(run_id, status="RUNNING")
             return run_id
         experiment = self._client.get_experiment_by_name(info.project)
-        experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(info.project)
+        made = None if experiment else self._client.create_experiment(info.project, self._artifacts)
+        experiment_id = made or experiment.experiment_id
         tags = {"group": info.group} if info.group else {}
         return kept_id(info.folder, self._client.create_run(experiment_id, run_name=info.name, tags=tags).info.run_id)
 
@@ -80,3 +90,9 @@ def tracking_uri(uri: str | None, folder: Path) -> str:
     place = Path(uri).expanduser().resolve() if uri else folder.resolve()
     place.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{place}/mlflow.db"
+
+
+def _artifacts_beside(uri: str) -> str | None:
+    """Where a database file's artifacts go, which MLflow would else put into the current folder; None is the server's choice."""
+    file = uri.removeprefix("sqlite:///")
+    return None if file == uri else (Path(file).parent / "artifacts").as_uri()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import sys
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
 from uuid import uuid4
 
 from rlctl.config.sections.output import SwanlabTracker as Settings
 from rlctl.errors import MissingDependency
-from rlctl.runtime.tracking.interface import RunInfo, kept_id
+from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
 
 MODES = {"cloud": "online", "local": "local", "offline": "offline", "disabled": "disabled"}
 """The config's modes in SwanLab's words."""
@@ -35,7 +36,7 @@ class SwanlabTracker:
             )
         info.folder.mkdir(parents=True, exist_ok=True)
         resume = {"id": kept_id(info.folder, uuid4().hex), "resume": "allow"} if settings.mode == "cloud" else {}
-        with contextlib.redirect_stdout(sys.stderr):
+        with _telling_on_stderr():
             self._run = swanlab.init(
                 project=info.project,
                 name=info.name,
@@ -51,14 +52,46 @@ class SwanlabTracker:
         """Send the metrics of a step."""
         self._run.log(dict(metrics), step=step)
 
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        """Send a table."""
+        from swanlab import echarts
+
+        table = echarts.Table()
+        table.add(headers=list(COLUMNS), rows=rows(responses, step))
+        self._run.log({name: table}, step=step)
+
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Send the settings."""
         self._run.config.update(dict(config))
 
     def close(self) -> None:
         """Finish the run."""
-        with contextlib.redirect_stdout(sys.stderr):
+        with _telling_on_stderr():
             self._run.finish()
+
+
+class _Shared:
+    """Standard output, but for one thread, which writes to standard error."""
+
+    def __init__(self, shown: TextIO, thread: int) -> None:
+        self._shown = shown
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if threading.get_ident() == self._thread else self._shown, name)
+
+
+@contextmanager
+def _telling_on_stderr() -> Iterator[None]:
+    """Send what this thread prints to standard error; other threads go on printing where they did."""
+    before = sys.stdout
+    mine: Any = _Shared(before, threading.get_ident())
+    sys.stdout = mine
+    try:
+        yield
+    finally:
+        if sys.stdout is mine:
+            sys.stdout = before
 
 
 def _quiet(settings: Any, api_key: str | None) -> Any:

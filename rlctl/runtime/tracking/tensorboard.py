@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.errors import MissingDependency
-from rlctl.runtime.tracking.interface import RunInfo
+from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, rows
 
 
 class TensorboardTracker:
@@ -32,6 +32,13 @@ class TensorboardTracker:
             self._writer.add_scalar(name, value, global_step=step)
         self._writer.flush()
 
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        """Write a table in Markdown."""
+        lines = [list(COLUMNS), ["---"] * len(COLUMNS), *rows(responses, step)]
+        text = "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+        self._writer.add_text(name, text, global_step=step)
+        self._writer.flush()
+
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Write the settings as a text."""
         self._writer.add_text("config", f"```json\n{json.dumps(config, indent=2, default=str)}\n```")
@@ -39,3 +46,8 @@ class TensorboardTracker:
     def close(self) -> None:
         """Close the files."""
         self._writer.close()
+
+
+def _cell(value: Any) -> str:
+    """A value that breaks no table."""
+    return str(value).replace("|", "\\|").replace("\n", "<br>")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from rlctl.config.sections.output import WandbTracker as Settings
 from rlctl.errors import MissingDependency
-from rlctl.runtime.tracking.interface import RunInfo, kept_id
+from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
 
 
 class WandbTracker:
@@ -34,12 +34,16 @@ class WandbTracker:
             "resume": "allow",
             "settings": _quiet(wandb.Settings, settings),
         }
-        self._teardown = wandb.teardown
+        self._teardown, self._table = wandb.teardown, wandb.Table
         self._run = wandb.init(**{**options, **settings.args})
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Send the metrics of a step."""
         self._run.log(dict(metrics), step=step)
+
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        """Send a table."""
+        self._run.log({name: self._table(columns=list(COLUMNS), data=rows(responses, step))}, step=step)
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         """Send the settings."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 
 from rlctl.config import config_from
 from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.tracking import safe
+from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.safe import SafeTracker
 
@@ -29,13 +33,16 @@ class Broken:
     def log_config(self, config: Mapping[str, Any]) -> None:
         raise AssertionError("not asked for")
 
+    def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
+        raise AssertionError("not asked for")
+
     def close(self) -> None:
         self.calls.append("close")
 
 
 def test_the_first_failure_is_reported_once_and_ends_its_use() -> None:
     broken, reports = Broken(), list[str]()
-    tracker = SafeTracker("svc", broken, reports.append)
+    tracker = SafeTracker("svc", lambda: broken, reports.append)
     for step in (1, 2, 3):
         tracker.log({}, step=step)
     tracker.close()
@@ -44,13 +51,83 @@ def test_the_first_failure_is_reported_once_and_ends_its_use() -> None:
     assert not tracker.enabled
 
 
-def test_an_interrupt_is_no_failure_of_the_tracker() -> None:
-    class Interrupted(Broken):
-        def log(self, metrics: Mapping[str, float], *, step: int) -> None:
-            raise KeyboardInterrupt
+class Slow(Broken):
+    """Every call waits until it is let go."""
 
-    with pytest.raises(KeyboardInterrupt):
-        SafeTracker("svc", Interrupted(), print).log({}, step=1)
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+        self.go.wait()
+        self.calls.append(metrics["x"])
+
+
+def test_a_slow_tracker_holds_no_step_and_gets_everything_in_the_end() -> None:
+    slow, reports, metrics = Slow(), list[str](), {"x": 0.0}
+    tracker = SafeTracker("svc", lambda: slow, reports.append)
+    for step in range(100):
+        metrics["x"] = float(step)
+        tracker.log(metrics, step=step)
+    assert slow.calls == []
+    slow.go.set()
+    tracker.close()
+    assert slow.calls == [*map(float, range(100)), "close"]
+    assert reports == []
+
+
+def test_a_tracker_that_hangs_is_left_behind() -> None:
+    slow, reports = Slow(), list[str]()
+    tracker = SafeTracker("svc", lambda: slow, reports.append)
+    tracker.log({"x": 1.0}, step=1)
+    began = time.monotonic()
+    tracker.close(patience=0.2)
+    assert time.monotonic() - began < 5
+    assert reports == ["the tracker svc had not sent everything 0.2 s after the end, and the rest is lost"]
+    slow.go.set()
+
+
+def test_a_tracker_that_is_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe, "BACKLOG", 3)
+    slow, reports = Slow(), list[str]()
+    tracker = SafeTracker("svc", lambda: slow, reports.append)
+    for step in range(9):
+        tracker.log({"x": 1.0}, step=step)
+    assert reports == ["the tracker svc is 3 calls behind and is not used any more"]
+    slow.go.set()
+    tracker.close()
+    assert len(reports) == 1
+
+
+def test_a_start_that_takes_long_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe, "START", 0.1)
+    go, slow, reports = threading.Event(), Slow(), list[str]()
+    slow.go.set()
+    tracker = SafeTracker("svc", lambda: [go.wait(), slow][1], reports.append)
+    tracker.log({"x": 1.0}, step=1)
+    go.set()
+    tracker.close()
+    assert (slow.calls, reports) == ([1.0, "close"], [])
+
+
+@pytest.mark.parametrize("failing", ["log", "log_config", "log_responses", "close"])
+def test_whatever_fails_is_told_and_harms_nothing(failing: str) -> None:
+    class Service:
+        def __getattr__(self, name: str) -> Any:
+            def call(*_: Any, **__: Any) -> None:
+                if name == failing:
+                    raise SystemExit("no account")
+
+            return call
+
+    reports: list[str] = []
+    service: Any = Service()
+    with SafeTracker("svc", lambda: service, reports.append) as tracker:
+        tracker.log_config({})
+        tracker.log({"x": 1.0}, step=1)
+        tracker.log_responses("table", [ShownResponse("a", "b", 1.0)], step=1)
+    assert len(reports) == 1
+    assert reports[0].endswith("is not used any more: SystemExit: no account")
 
 
 @pytest.mark.parametrize(

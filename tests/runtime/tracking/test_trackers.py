@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import Config, config_from
+from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.mlflow import tracking_uri
 
@@ -46,6 +48,7 @@ def log_run(folder: Path, tracker: dict[str, Any], *, steps: tuple[int, ...] = (
     (made,) = make_trackers(config(tracker), folder, problems.append)
     for step in steps:
         made.log({"reward/mean": step / 4, "policy/loss": -1.5}, step=step)
+        made.log_responses("evaluation/responses", [ShownResponse("1+1=", f"answer | of\nstep {step}", 0.5)], step=step)
     made.close()
     assert problems == []
 
@@ -65,6 +68,8 @@ def test_tensorboard_is_read_back(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "tracking" / "tensorboard")).Reload()
     assert [(e.step, e.value) for e in events.Scalars("reward/mean")] == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert "config/text_summary" in events.Tags()["tensors"]
+    (last,) = events.Tensors("evaluation/responses/text_summary")[-1].tensor_proto.string_val
+    assert last.decode().splitlines()[2] == r"| 3 | 1+1= | answer \| of<br>step 3 | 0.5 |"
     assert_no_secret(tmp_path)
 
 
@@ -82,6 +87,8 @@ def test_swanlab_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert b"reward/mean" in kept.read_bytes()
     (settings,) = (tmp_path / "tracking" / "swanlab").glob("run-*/files/config.yaml")
     assert "total_epochs" in settings.read_text()
+    (_, table) = sorted((tmp_path / "tracking" / "swanlab").glob("run-*/media/**/*.json"))
+    assert "step 2" in table.read_text()
     assert capfd.readouterr().out == ""
     assert_no_secret(tmp_path)
 
@@ -99,6 +106,10 @@ def test_wandb_offline_keeps_files(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert b"reward/mean" in kept.read_bytes()
     run_id = (tmp_path / "tracking" / "wandb" / "run_id").read_text()
     assert kept.name == f"run-{run_id}.wandb"
+    tables = list((tmp_path / "tracking" / "wandb").rglob("*.table.json"))
+    assert sorted(json.loads(table.read_text())["data"] for table in tables) == [
+        [[step, "1+1=", f"answer | of\nstep {step}", 0.5]] for step in (1, 2)
+    ]
     assert capfd.readouterr().out == ""
     assert_no_secret(tmp_path)
 
@@ -116,6 +127,10 @@ def test_mlflow_is_queried_back_and_a_second_launch_goes_on(tmp_path: Path) -> N
     assert [(m.step, m.value) for m in history] == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert (run.info.run_name, run.info.status, run.data.tags["group"]) == ("first", "FINISHED", "mine")
     assert run.data.params["environment.variables.LEVEL"] == "3"
+    (artifact,) = (tmp_path / "tracking" / "mlflow" / "artifacts").rglob("evaluation/responses/step-3.json")
+    assert json.loads(artifact.read_text()) == [
+        {"step": 3, "prompt": "1+1=", "response": "answer | of\nstep 3", "score": 0.5}
+    ]
     assert_no_secret(tmp_path)
     del os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]
 
