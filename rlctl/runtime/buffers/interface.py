@@ -17,19 +17,18 @@ from rlctl.runtime.experience import Answered
 
 
 class BufferTimeout(RunError):
-    """A reader or a writer waited as long as it may."""
+    """A reader waited as long as it may."""
 
 
 class Buffer(Protocol):
     """Where groups wait between exploration and training."""
 
     def put(self, groups: Sequence[Answered]) -> None:
-        """Add groups in order; while there is no room, wait.
+        """Add groups in order; while there is no room, wait for as long as it takes.
 
-        A group larger than the whole capacity goes in once the buffer is empty.
+        There is room where a reader waits for more groups than are there, whatever the capacity.
 
         Raises:
-            BufferTimeout: there was no room for as long as a reader may wait.
             StopRequested: the run is asked to end.
         """
         ...
@@ -60,7 +59,10 @@ class Buffer(Protocol):
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state: what was taken after it can be taken again, what was put after it and is put again is there once."""
+        """Go back to a state, of which ``{}`` is the first.
+
+        What was taken after it can be taken again; what was put after it, and is put again, is there once.
+        """
         ...
 
     def acknowledge(self, state: dict[str, Any]) -> None:
@@ -94,6 +96,15 @@ class Statistics:
             "buffer/groups_dropped": float(self.dropped),
             "buffer/groups_reused": float(self.reused),
         }
+
+
+POLL_SECONDS = 0.2
+"""How often who waits looks whether the run is asked to end."""
+
+
+def never() -> bool:
+    """Nobody asks to end."""
+    return False
 
 
 def responses_in(group: Answered) -> int:

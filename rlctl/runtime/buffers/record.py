@@ -1,0 +1,80 @@
+"""A group as plain data that JSON holds, and back: what files, databases and checkpoints keep of it.
+
+    {"prompt": {"index": 17, "source": "arithmetic", ...}, "responses": [{"token_ids": [...], ...}], "rewards": [1.0], ...}
+
+Numbers come back as they were, bit for bit. Of what a prompt brings along (``answer``, ``extra``), values that JSON has no
+word for, such as dates, come back as text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from rlctl.errors import RunError
+from rlctl.runtime.experience import Answered
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.types import Prompt, Response
+
+Record = TypeVar("Record")
+
+
+def plain_of(group: Answered) -> dict[str, Any]:
+    """A group as plain data."""
+    found = _fields_of(group)
+    found["prompt"] = _fields_of(group.prompt)
+    found["responses"] = [_fields_of(response) for response in group.responses]
+    found["rewards"] = list(group.rewards)
+    found["scores"] = [_fields_of(score) for score in group.scores]
+    found["greedy"] = None if group.greedy is None else [_fields_of(part) for part in group.greedy]
+    return found
+
+
+def group_of(plain: Mapping[str, Any]) -> Answered:
+    """The group that ``plain_of`` wrote down.
+
+    Raises:
+        RunError: it is none.
+    """
+    try:
+        greedy = plain.get("greedy")
+        own = {
+            "prompt": _made(Prompt, plain["prompt"]),
+            "responses": [_made(Response, each) for each in plain["responses"]],
+            "scores": [_made(Score, each) for each in plain.get("scores", ())],
+            "greedy": None if greedy is None else (_made(Response, greedy[0]), _made(Score, greedy[1])),
+        }
+        return _made(Answered, {**plain, **own})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"a group of responses cannot be read: {type(error).__name__}: {error}",
+            hint="expected what rlctl writes: prompt, responses with token_ids, log_probs, finish_reason and "
+            "weight_version, and rewards",
+        ) from error
+
+
+def text_of(group: Answered) -> str:
+    """A group as one line of JSON."""
+    return json.dumps(plain_of(group), ensure_ascii=False, default=str, separators=(",", ":"))
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+def _made(kind: type[Record], plain: Mapping[str, Any]) -> Record:
+    """A record of its fields; fields of another release that this one does not know are left out."""
+    tuples, names = _names(kind)
+    return kind(**{name: tuple(plain[name]) if name in tuples else plain[name] for name in names if name in plain})
+
+
+@cache
+def _names(kind: Any) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Which fields of a record are tuples, and all of them."""
+    hints = typing.get_type_hints(kind)
+    tuples = frozenset(name for name, hint in hints.items() if typing.get_origin(hint) is tuple)
+    return tuples, tuple(field.name for field in dataclasses.fields(kind))
