@@ -271,11 +271,11 @@ def drawn_prompts(config: Config) -> Any:
 
     from rlctl.errors import RunError
     from rlctl.runtime.experience import Answered
-    from rlctl.runtime.gather import RolloutGather
+    from rlctl.runtime.explore import Explorer
     from rlctl.runtime.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
-    class Rounds(RolloutGather):
+    class Rounds(Explorer):
         def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
             rewards = [[1.0, float(prompt.index < 2)] for prompt in prompts]
             one = Response((1,), (0.0,), "stop", 0)
@@ -290,9 +290,9 @@ def drawn_prompts(config: Config) -> Any:
 
     none: Any = None
     stream: Any = Prompts()
-    gather = Rounds(config, "main", stream, none, none, none, none, none, True, Shaping.of(config))
+    explorer = Rounds(config, "main", stream, none, none, none, Shaping.of(config))
     try:
-        seen, kept, rounds = gather._answered(1, lambda name: nullcontext())
+        seen, kept, rounds = explorer._explore(1, lambda name: nullcontext())
     except RunError as error:
         return error.message
     return len(seen), len(kept), rounds

@@ -30,6 +30,7 @@ from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
+from rlctl.runtime.explore import Explorer
 from rlctl.runtime.gather import DataGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
 from rlctl.runtime.held_out import make_evaluator, open_held_out
@@ -357,19 +358,25 @@ def _gather(
         teaching = Teaching.of(stage.config)
         on_prompt = teaching is not None and teaching.on_prompt
         return DataGather(stream, materials.tokenizer, on_prompt)  # type: ignore[arg-type]
-    copies = stage.config.rollout.responses_folder
-    drawn = RolloutGather(
+    shaping, copies = Shaping.of(stage.config), stage.config.rollout.responses_folder
+    explorer = Explorer(
         config=stage.config,
         stage=stage.name,
         stream=stream,  # type: ignore[arg-type]
         sampling=training_sampling(stage.config, materials.stop_token_ids),
         rollout=rollout,
         rewards=rewards,
+        shaping=shaping,
+        keeper=JsonLines(Path(copies).expanduser()) if copies else None,
+    )
+    drawn = RolloutGather(
+        config=stage.config,
+        groups=explorer,
+        tokenizer=materials.tokenizer,
         policy=policy,
         reference=reference,
         old_is_current=current,
-        shaping=Shaping.of(stage.config),
-        keeper=JsonLines(Path(copies).expanduser()) if copies else None,
+        shaping=shaping,
         critic=critic,
     )
     return drawn if materials.experts is None else MixGather(drawn, materials.experts)

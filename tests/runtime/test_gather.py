@@ -14,6 +14,7 @@ from rlctl.config import config_from
 from rlctl.errors import RunError
 from rlctl.runtime.data.stream import Ordering, Stream
 from rlctl.runtime.experience import training_sampling
+from rlctl.runtime.explore import Explorer
 from rlctl.runtime.gather import RolloutGather
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.shaping import Shaping
@@ -72,17 +73,24 @@ def gather_of(algorithm: dict[str, Any], **rollout: Any) -> tuple[RolloutGather,
     engine: Any = Engine()
     judge: Any = Judge()
     policy: Any = Trained()
-    gather = RolloutGather(
+    shaping = Shaping.of(config)
+    explorer = Explorer(
         config=config,
         stage="main",
         stream=Stream([PROMPTS], per_step=2, ordering=Ordering(order="sequential", last_batch="carry")),
         sampling=training_sampling(config, ()),
         rollout=engine,
         rewards=judge,
+        shaping=shaping,
+    )
+    gather = RolloutGather(
+        config=config,
+        groups=explorer,
+        tokenizer=judge.tokenizer,
         policy=policy,
         reference=None,
         old_is_current=False,
-        shaping=Shaping.of(config),
+        shaping=shaping,
     )
     return gather, engine
 

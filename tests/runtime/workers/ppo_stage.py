@@ -14,6 +14,7 @@ from rlctl.plan import make_plan
 from rlctl.runtime.checkpoint import Checkpoints
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import Answered
+from rlctl.runtime.explore import Explorer
 from rlctl.runtime.gather import RolloutGather
 from rlctl.runtime.group import LocalGroup
 from rlctl.runtime.loop import run_stage
@@ -28,7 +29,7 @@ from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.trainer import Place, Trainer
 
 
-class MadeUp(RolloutGather):
+class MadeUp(Explorer):
     """Answers by a random number of the prompt; right ones begin with an even token."""
 
     def _round(self, prompts: Any, purpose: str, phase: Any) -> list[Answered]:
@@ -64,20 +65,27 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     plan = make_plan(config).stages[0]
     policy = Policy(LocalGroup("policy-0", Trainer(config, str(model), place, 8)), config)
     critic = ValueModel(LocalGroup("critic-0", Critic(config, str(model), place, 8)), config) if with_critic else None
-    stream, rewards = Prompts(), SimpleNamespace(tokenizer=SimpleNamespace(decode=str))
+    stream = Prompts()
     unused: Any = None
     log = Events(folder / "events.jsonl", events.append)
-    source = MadeUp(
+    shaping = Shaping.of(config)
+    explorer = MadeUp(
         config=config,
         stage="main",
         stream=stream,  # type: ignore[arg-type]
         sampling=unused,
         rollout=unused,
-        rewards=rewards,  # type: ignore[arg-type]
+        rewards=unused,
+        shaping=shaping,
+    )
+    source = RolloutGather(
+        config=config,
+        groups=explorer,
+        tokenizer=SimpleNamespace(decode=str),
         policy=policy,
         reference=None,
         old_is_current=False,
-        shaping=Shaping.of(config),
+        shaping=shaping,
         critic=critic,
     )
     stage = StageRun(
