@@ -125,7 +125,7 @@ def requests_for(
         return dataclasses.replace(own, temperature=0.0) if greedy else own
 
     return [
-        Request(prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index))
+        Request(prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index), prompt.inputs)
         for place, prompt in enumerate(prompts, first)
     ]
 
@@ -142,6 +142,7 @@ def sample_of(prompt: Prompt, response: Response, *, trained: bool = True) -> Sa
     )
 
 
+        inputs=prompt.inputs,
 def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> list[Sample]:
     """The training sequences of a step, group after group."""
     return [

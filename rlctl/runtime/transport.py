@@ -65,18 +65,38 @@ class SampleTuple(tuple[Sample, ...]):
                 *([sample.columns[name] for sample in self if name in sample.columns] for name in names),
             )
         )
-        return _samples, (lengths, has, tensors)
+        return _samples, (lengths, has, tensors, *_inputs_of(self))
+
+
+def _inputs_of(samples: Sequence[Sample]) -> tuple[list[tuple[str, ...]], TensorTuple, list[int]]:
+    """The inputs of all samples, those of a group once: names of each, all tensors, and the place of each sample's."""
+    distinct = {id(sample.inputs): sample.inputs for sample in samples if sample.inputs}
+    place = {key: index for index, key in enumerate(distinct)}
+    names = [tuple(inputs) for inputs in distinct.values()]
+    tensors = TensorTuple(tensor for inputs in distinct.values() for tensor in inputs.values())
+    return names, tensors, [place.get(id(sample.inputs), -1) for sample in samples]
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat(list(tensors)) if tensors else torch.zeros(0)
 
 
-def _samples(lengths: Sequence[int], has: dict[str, list[bool]], tensors: TensorTuple) -> SampleTuple:
+def _samples(
+    lengths: Sequence[int],
+    has: dict[str, list[bool]],
+    tensors: TensorTuple,
+    names: Sequence[tuple[str, ...]],
+    inputs: TensorTuple,
+    places: Sequence[int],
+) -> SampleTuple:
     token_ids, mask, *columns = tensors
     samples = [Sample(*pair) for pair in zip(token_ids.split(lengths), mask.split(lengths), strict=True)]
     for (name, present), column in zip(has.items(), columns, strict=True):
         owners = [sample for sample, there in zip(samples, present, strict=True) if there]
         for sample, values in zip(owners, column.split([len(sample) for sample in owners]), strict=True):
             sample.columns[name] = values
+    parts = iter(inputs)
+    distinct = [{name: next(parts) for name in each} for each in names]
+    for sample, index in zip(samples, places, strict=True):
+        sample.inputs = distinct[index] if index >= 0 else {}
     return SampleTuple(samples)

@@ -8,11 +8,20 @@ position t is about token t (its log-prob given the tokens before it, its advant
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch  # workers that only score text start without it
+
+    Inputs = Mapping[str, torch.Tensor]
+    """What a model reads of a prompt beside its token ids, under the names of the model's arguments; empty for text.
+
+    Of a prompt with images: ``pixel_values`` float32 [patches, numbers of a patch], the patches of all its images end to end,
+    and ``image_grid_thw`` int64 [images, 3], how many patches each has in time, height and width. The prompt's token ids hold
+    the model's image token once for each place that an image fills, and a response never does. Samples of a group share them.
+    """
 
 FinishReason = Literal["stop", "length"]
 
@@ -64,6 +73,8 @@ class Prompt:
 class Request:
     """Ask for ``n`` responses to one prompt."""
 
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """Its images, as the model reads them."""
     token_ids: tuple[int, ...]
     sampling: Sampling
     n: int
@@ -75,6 +86,8 @@ class Request:
 class Response:
     """One completion, with the log-probs of the distribution that it was drawn from.
 
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """The prompt's."""
     ``log_probs[t]`` is log p(token_ids[t] | prompt, token_ids[:t]) under the sampling temperature, before top-k, top-p and
     penalties (what the training engine computes for the same tokens).
     """
@@ -106,3 +119,5 @@ class Sample:
 
     def __len__(self) -> int:
         return self.token_ids.numel()
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """The prompt's."""

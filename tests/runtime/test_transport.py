@@ -73,3 +73,20 @@ def test_many_small_tensors_travel_in_little_more_than_their_numbers() -> None:
     samples = [sample(8, advantages=1.0) for _ in range(256)]
     numbers = 256 * 8 * (8 + 1 + 4)
     assert len(pickle.dumps(SampleTuple(samples))) < 1.5 * numbers < len(pickle.dumps(samples)) / 4
+
+
+def test_images_of_a_group_travel_once_and_arrive_shared() -> None:
+    images = {"pixel_values": torch.rand(64, 96), "image_grid_thw": torch.tensor([[1, 8, 8]])}
+    other = {"pixel_values": torch.rand(16, 96), "image_grid_thw": torch.tensor([[1, 4, 4]])}
+    samples = [sample(4), *(sample(4 + i) for i in range(3)), sample(2)]
+    for each in samples[1:4]:
+        each.inputs = images
+    samples[4].inputs = other
+    sent = pickle.dumps(SampleTuple(samples))
+    got = pickle.loads(sent)
+    assert not got[0].inputs
+    assert got[1].inputs is got[2].inputs is got[3].inputs
+    for one, expected in ((got[1].inputs, images), (got[4].inputs, other)):
+        assert list(one) == list(expected)
+        assert all(same(one[name], expected[name]) for name in expected)
+    assert len(sent) < 1.3 * 4 * 80 * 96
