@@ -15,10 +15,11 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlctl.errors import RlctlError, RunError
+from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
 
 FIRST_CAUSE_SECONDS = 3.0
 """How long others are listened to when a worker fails in a way that the end of another worker would explain."""
@@ -57,6 +58,8 @@ class Outcome:
     error: str = ""
     hint: str = ""
     trace: str = ""
+    usage: Usage | None = field(default=None, compare=False)
+    """What the call took."""
 
     @property
     def failed(self) -> bool:
@@ -115,8 +118,11 @@ def _write_output_to(log: str) -> None:
 
 
 def _attempt(action: Callable[[], Any]) -> Outcome:
+    watch = Watch()
     try:
-        return Outcome(action())
+        with watch.around():
+            value = action()
+        return Outcome(value, usage=watch.usage)
     except RlctlError as error:
         return Outcome(error=error.account or type(error).__name__, hint=error.hint)
     except Exception as error:  # noqa: BLE001 - whatever a worker raises must reach the controller as data
@@ -134,10 +140,18 @@ def _address() -> tuple[str, int]:
 class Calls:
     """Calls under way in workers, of one role or of several."""
 
-    def __init__(self, names: Sequence[str], calls: Sequence[Any], stop_requested: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        calls: Sequence[Any],
+        stop_requested: Callable[[], bool],
+        over: Callable[[str, Usage | None], None] = lambda worker, usage: None,
+    ) -> None:
+        """``over`` is told of each call that has given its value, with the worker's name and what it took."""
         self.names = list(names)
         self.calls = list(calls)
         self.stop_requested = stop_requested
+        self.over = over
 
     def wait(self) -> list[Any]:
         """The values of all calls, in order.
@@ -160,7 +174,7 @@ class Calls:
             for call in done:
                 index = pending.pop(call)
                 try:
-                    values[index] = _value(self.names[index], call)
+                    values[index] = _value(self.names[index], call, self.over)
                 except WorkerFailed as error:
                     if not _CONSEQUENCE.search(error.message):
                         raise
@@ -181,7 +195,7 @@ def together(parts: Sequence[Calls]) -> Calls:
     return Calls(names, calls, parts[0].stop_requested if parts else lambda: False)
 
 
-def _value(name: str, call: Any) -> Any:
+def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> Any:
     import ray
 
     try:
@@ -194,6 +208,7 @@ def _value(name: str, call: Any) -> Any:
         raise WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name) from None
     if outcome.failed:
         raise WorkerFailed(f"{name}: {outcome.error}", actor=name, trace=outcome.trace, hint=outcome.hint)
+    over(name, outcome.usage)
     return outcome.value
 
 
@@ -201,6 +216,8 @@ class Group(Protocol):
     """Workers of one role."""
 
     names: Sequence[str]
+    log: CallLog
+    """Gets every call of a method."""
 
     def __len__(self) -> int: ...
 
@@ -222,16 +239,21 @@ class LocalGroup:
 
     def __init__(self, name: str, worker: Any) -> None:
         self.names: Sequence[str] = [name]
+        self.log = CallLog()
         self._worker = worker
 
     def __len__(self) -> int:
         return 1
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return [method(self._worker, *arguments[0])]
+        watch = Watch()
+        with watch.around():
+            value = method(self._worker, *arguments[0])
+        self.log.add(self.names[0], method.__name__, watch.usage)
+        return [value]
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return [method(self._worker, *args)]
+        return self.each(method, [args])
 
     fetch = all
 
@@ -247,6 +269,14 @@ class Replicas:
     def __init__(self, group: Group, size: int) -> None:
         self.names: Sequence[str] = group.names[::size]
         self._group, self._size = group, size
+
+    @property
+    def log(self) -> CallLog:
+        return self._group.log
+
+    @log.setter
+    def log(self, log: CallLog) -> None:
+        self._group.log = log
 
     def __len__(self) -> int:
         return len(self._group) // self._size
@@ -269,6 +299,7 @@ class RayGroup:
 
     def __init__(self, names: Sequence[str], actors: Sequence[Any], stop_requested: Callable[[], bool]) -> None:
         self.names: Sequence[str] = list(names)
+        self.log = CallLog()
         self._actors = list(actors)
         self._stop_requested = stop_requested
 
@@ -287,13 +318,14 @@ class RayGroup:
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         calls = [actor.call.remote(method.__name__, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        return self._calls(calls).wait()
+        return self._calls(calls, method.__name__).wait()
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self.each(method, [args] * len(self._actors))
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self._calls([actor.keep.remote(method.__name__, *args) for actor in self._actors]).wait()
+        calls = [actor.keep.remote(method.__name__, *args) for actor in self._actors]
+        return self._calls(calls, method.__name__).wait()
 
     def drop(self) -> None:
         """End the workers, and keep their processes."""
@@ -305,8 +337,8 @@ class RayGroup:
 
         return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
 
-    def _calls(self, calls: list[Any]) -> Calls:
-        return Calls(self.names, calls, self._stop_requested)
+    def _calls(self, calls: list[Any], method: str = "build") -> Calls:
+        return Calls(self.names, calls, self._stop_requested, lambda worker, usage: self.log.add(worker, method, usage))
 
     def close(self) -> None:
         import ray

@@ -1,0 +1,109 @@
+"""What a call in a worker took: when, how long, and the memory of its process afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class Gpu(NamedTuple):
+    """The memory of a process on its GPU, in bytes, as PyTorch's allocator counts it."""
+
+    name: str
+    """Of the device."""
+    allocated: int
+    reserved: int
+    peak: int
+    """Most that was allocated during the call."""
+
+
+class Usage(NamedTuple):
+    """What a call took."""
+
+    began: float
+    """Seconds since the epoch, by the clock of its machine."""
+    seconds: float
+    pid: int
+    resident: int
+    """Bytes of main memory that its process holds."""
+    gpu: Gpu | None = None
+
+
+@dataclass(slots=True)
+class Watch:
+    """Takes the usage of what happens in a ``with``."""
+
+    usage: Usage | None = None
+
+    @contextmanager
+    def around(self) -> Iterator[Watch]:
+        cuda = _cuda()
+        if cuda is not None:
+            cuda.reset_peak_memory_stats()
+        began, clock = time.time(), time.perf_counter()
+        try:
+            yield self
+        finally:
+            seconds = time.perf_counter() - clock
+            self.usage = Usage(began, seconds, os.getpid(), resident_bytes(), _gpu(_cuda()))
+
+
+def resident_bytes() -> int:
+    """Main memory that this process holds; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * PAGE
+    except OSError:
+        return 0
+
+
+def _cuda() -> Any:
+    """``torch.cuda`` where this process uses it, else None: a worker without torch does not load it for this."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def _gpu(cuda: Any) -> Gpu | None:
+    if cuda is None:
+        return None
+    return Gpu(_name(cuda), cuda.memory_allocated(), cuda.memory_reserved(), cuda.max_memory_allocated())
+
+
+@cache
+def _name(cuda: Any) -> str:
+    return str(cuda.get_device_name())
+
+
+class Call(NamedTuple):
+    """A call that is over."""
+
+    worker: str
+    """``policy-0``."""
+    method: str
+    usage: Usage
+
+
+@dataclass(slots=True)
+class CallLog:
+    """The calls of all workers since they were last taken. Threads may add to it."""
+
+    _calls: list[Call] = field(default_factory=list)
+
+    def add(self, worker: str, method: str, usage: Usage | None) -> None:
+        """Note a call that is over."""
+        if usage is not None:
+            self._calls.append(Call(worker, method, usage))
+
+    def take(self) -> list[Call]:
+        """The calls so far, which are forgotten."""
+        calls, self._calls = self._calls, []
+        return calls

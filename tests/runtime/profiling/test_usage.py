@@ -1,0 +1,48 @@
+"""Every call of a worker is timed and weighed, whoever hosts it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+import pytest
+
+from rlctl.runtime.group import LocalGroup, Replicas, _attempt
+from rlctl.runtime.profiling.usage import CallLog, resident_bytes
+
+
+class Worker:
+    def sleep(self, seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+    def fail(self) -> None:
+        raise ValueError("no")
+
+
+def test_memory_is_what_the_system_says() -> None:
+    assert resident_bytes() == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
+
+
+def test_an_outcome_says_what_the_call_took() -> None:
+    before = time.time()
+    usage = _attempt(lambda: time.sleep(0.05)).usage
+    assert usage is not None
+    assert 0.05 <= usage.seconds < 1
+    assert before <= usage.began <= time.time()
+    assert (usage.pid, usage.gpu) == (os.getpid(), None)
+    assert usage.resident > 10 * 2**20
+
+
+def test_the_calls_of_groups_are_in_one_log_and_taken_once() -> None:
+    log, first, second = CallLog(), LocalGroup("policy-0", Worker()), Replicas(LocalGroup("rollout-0", Worker()), 1)
+    first.log = second.log = log
+    first.each(Worker.sleep, [(0.02,)])
+    second.all(Worker.sleep, 0.0)
+    with pytest.raises(ValueError, match="no"):
+        first.all(Worker.fail)
+    calls = log.take()
+    assert [(call.worker, call.method) for call in calls] == [("policy-0", "sleep"), ("rollout-0", "sleep")]
+    assert calls[0].usage.seconds >= 0.02
+    assert log.take() == []
