@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,8 +29,25 @@ class TokensComputed:
         return self.prompt + self.decoded + self.padding
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A response to a submitted request."""
+
+    ticket: int
+    """The request's, as it was submitted."""
+    index: int
+    """Place of the response in its group: ``request.first`` and above."""
+    response: Response
+
+
 class RolloutEngine(Protocol):
-    """A model that answers prompts and takes new weights in place. A plain object: whatever hosts it is not its business."""
+    """A model that answers prompts and takes new weights in place. A plain object: whatever hosts it is not its business.
+
+    It answers in two ways: ``generate`` answers all requests before it returns; what is given to ``submit`` is worked on in
+    ``poll``, response by response, and further requests may be submitted meanwhile. What is under way outlives all other
+    calls but ``abort`` and ``close``: after ``load_weights``, and after ``sleep`` and ``wake``, responses go on from the tokens
+    they have, with the weights of then (their keys and values computed anew); ``generate`` neither counts nor ends them.
+    """
 
     weight_version: int
     """The version of the weights loaded last."""
@@ -43,6 +60,26 @@ class RolloutEngine(Protocol):
         Raises:
             RunError: a request that the engine cannot answer as it asks; nothing was generated.
         """
+        ...
+
+    def submit(self, requests: Mapping[int, Request]) -> None:
+        """Take requests to work on, each under a ticket of its own; returns at once.
+
+        Raises:
+            RunError: a request that the engine cannot answer as it asks; none was taken.
+        """
+        ...
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """Work on what was submitted for about ``seconds``, less where nothing is left of it; return what has finished.
+
+        Raises:
+            RunError: the weights compute no finite numbers, or the engine sleeps or is closed.
+        """
+        ...
+
+    def abort(self, tickets: Collection[int]) -> None:
+        """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
         ...
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
@@ -116,6 +153,10 @@ def _sampling_problem(sampling: Sampling) -> str:
         return f"top_p is {sampling.top_p}; expected above 0 and at most 1"
     if sampling.top_k != -1 and sampling.top_k < 1:
         return f"top_k is {sampling.top_k}; expected -1 (off) or at least 1"
+    if not 0 <= sampling.min_p <= 1:
+        return f"min_p is {sampling.min_p}; expected 0 (off) to 1"
+    if "" in sampling.stop:
+        return "a text that ends a response is empty; expected at least 1 character"
     if not 0 < sampling.repetition_penalty < float("inf"):
         return f"repetition_penalty is {sampling.repetition_penalty}; expected above 0 (1 is off)"
     return ""
