@@ -85,6 +85,13 @@ def note(message: str) -> None:
     _line(message)
 
 
+def passage(text: str) -> None:
+    """Pass on text as it comes, lines or parts of them."""
+    stream = _Stderr()
+    stream.write(text)
+    stream.flush()
+
+
 def _line(content: str) -> None:
     stream = _Stderr()
     stream.write(content + "\n")

@@ -1,16 +1,16 @@
-"""``rlctl launch``: run a config here, in the foreground."""
+"""``rlctl launch``: run a config here in the foreground, or on another cluster as a job."""
 
 from __future__ import annotations
 
 import json as json_library
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, output, progress, summary
+from rlctl.cli import arguments, diagnostics, jobs, output, progress, summary
 from rlctl.cli.plan import batch_lines, ranges, schedule_line
 from rlctl.errors import ExitCode, PlanError, UsageError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 """A run that was asked to stop did what it was told, and is not at its end."""
+ABOUT_THIS_MACHINE = ("path-missing", "hub-name")
+"""Findings that say nothing of a run on other machines."""
 
 
 def launch(
@@ -36,12 +38,22 @@ def launch(
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Start beside a run of the same name, not on with it.")] = False,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Join this Ray cluster instead of starting one.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on this Ray cluster: [b]auto[/b] or [b]HOST:PORT[/b] of the one that this machine belongs to, or "
+            "[b]http://HOST:8265[/b], which submits a job.",
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run and of its folder.")] = None,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="First answer the held-out prompts with the weights the run starts from.")
     ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
+    passed: Annotated[
+        list[str],
+        typer.Option("--pass", metavar="NAME", help="Give a job this variable of this environment; may be repeated."),
+    ] = [],  # noqa: B006
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -51,6 +63,9 @@ def launch(
     resumed if the config means the same, and refused with the difference if not. Ctrl-C ends it at
     once, [cyan]rlctl runs stop[/cyan] after a checkpoint. Exit code 3 says that it was stopped before its end.
 
+    With [bold]--address http://HOST:8265[/bold] the run is a Ray Job: rlctl, the config and the code that it names go to the
+    cluster, the controller runs there, and its output is shown here. Ctrl-C then ends what is shown, not the run.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl launch run.yaml[/cyan]
@@ -58,15 +73,26 @@ def launch(
     [cyan]rlctl launch grpo.yaml data.train_batch_size=64 --name try-64[/cyan]
 
     [cyan]rlctl launch run.yaml --set schedule.total_steps=10 --json > result.json[/cyan]
+
+    [cyan]rlctl launch run.yaml --address http://head:8265 --pass WANDB_API_KEY[/cyan]
     """
     from rlctl import runs
+    from rlctl.cluster.address import address_of
     from rlctl.config.baseline import with_baseline
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     loaded = _changed(loaded, name, address)
-    cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+    where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None
+    if where is not None and where.jobs is not None:
+        checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE)
+        flags = [flag for flag, wanted in (("--new", new), ("--baseline", baseline), ("--quiet", quiet)) if wanted]
+        jobs.submit(loaded, where, flags=flags, passed=passed, plan_file=plan_file, detach=detach, json=json)
+        return
+    if detach or passed:
+        raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
+    cluster = runs.local_cluster() if where is None else None
     checked(loaded, report.findings, cluster=cluster)
     if baseline:
         loaded = with_baseline(loaded)
@@ -94,7 +120,9 @@ def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
     return replace(loaded, config=config)
 
 
-def checked(loaded: Loaded, found: Sequence[Finding], *, cluster: Cluster | None) -> None:
+def checked(
+    loaded: Loaded, found: Sequence[Finding], *, cluster: Cluster | None, codes_left_out: Collection[str] = ()
+) -> None:
     """Show what reading and checking found; ends the command where something cannot run."""
     from rlctl.checks import check
     from rlctl.report import Level
@@ -104,6 +132,7 @@ def checked(loaded: Loaded, found: Sequence[Finding], *, cluster: Cluster | None
         *found,
         *check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent),
     ]
+    found = [finding for finding in found if finding.code not in codes_left_out]
     diagnostics.findings(found)
     if any(finding.level is Level.ERROR for finding in found):
         diagnostics.note("nothing was started")

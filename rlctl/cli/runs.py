@@ -1,4 +1,4 @@
-"""``rlctl runs``: what ran and runs here, from the run folders alone."""
+"""``rlctl runs``: what ran and runs, from the run folders alone; on another cluster, through its job server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, completion, diagnostics, output, progress, summary
+from rlctl.cli import arguments, completion, diagnostics, jobs, output, progress, summary
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
 from rlctl.errors import ExitCode, UsageError
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 app = group(
     "List, show, follow, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work while "
-    "the run goes on, from any terminal that sees the folder."
+    "the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of the "
+    "runs that a Ray cluster knows as jobs."
 )
 Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")]
 Name = Annotated[
@@ -30,7 +31,7 @@ RUNS = Path("runs")
 
 
 @command(app, "list")
-def list_runs(*, folder: Folder = RUNS, json: arguments.Json = False) -> None:
+def list_runs(*, folder: Folder = RUNS, address: jobs.OfCluster = None, json: arguments.Json = False) -> None:
     """List the runs of a folder, newest first.
 
     [bold]Examples[/bold]
@@ -38,9 +39,14 @@ def list_runs(*, folder: Folder = RUNS, json: arguments.Json = False) -> None:
     [cyan]rlctl runs list[/cyan]
 
     [cyan]rlctl runs list --folder /data/runs --json[/cyan]
+
+    [cyan]rlctl runs list --address http://head:8265[/cyan]
     """
     from rlctl import runs
 
+    if address is not None:
+        jobs.show(jobs.server_of(address), json=json)
+        return
     found = runs.list_runs(folder)
     if json:
         output.data([as_data(info) for info in found])
@@ -77,17 +83,29 @@ def follow(
     name: Name,
     *,
     folder: Folder = RUNS,
+    address: jobs.OfCluster = None,
     json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON on stdout.")] = False,
 ) -> None:
-    """Follow a run until it ends; the run does not notice.
+    """Follow a run until it ends; the run does not notice. Of a job, its output is shown.
 
     [bold]Examples[/bold]
 
     [cyan]rlctl runs follow gsm8k-grpo[/cyan]
 
     [cyan]rlctl runs follow gsm8k-grpo --json | jq .metrics[/cyan]
+
+    [cyan]rlctl runs follow gsm8k-grpo --address http://head:8265[/cyan]
     """
     from rlctl import runs
+
+    if address is not None:
+        if json:
+            raise UsageError(
+                "--json prints events, which are in the run's folder", hint="follow it where the folder is"
+            )
+        server = jobs.server_of(address)
+        jobs.watch(server, server.find(name).id)
+        return
 
     info = runs.find(name, folder)
     with progress.Progress(quiet=json) as watch:
@@ -104,8 +122,9 @@ def stop(
     name: Name,
     *,
     folder: Folder = RUNS,
+    address: jobs.OfCluster = None,
     now: Annotated[
-        bool, typer.Option("--now", help="At once, without a checkpoint; only on the machine it runs on.")
+        bool, typer.Option("--now", help="At once, without a checkpoint; a run that is no job only on its machine.")
     ] = False,
 ) -> None:
     """Stop a run after its current step, with a checkpoint to go on from.
@@ -115,8 +134,14 @@ def stop(
     [cyan]rlctl runs stop gsm8k-grpo[/cyan]
 
     [cyan]rlctl runs stop gsm8k-grpo --now[/cyan]
+
+    [cyan]rlctl runs stop gsm8k-grpo --address http://head:8265[/cyan]
     """
     from rlctl import runs
+
+    if address is not None:
+        jobs.stop(jobs.server_of(address), name, now=now)
+        return
 
     info = runs.find(name, folder)
     runs.stop(info, now=now)
@@ -129,6 +154,18 @@ def resume(
     name: Name,
     *,
     folder: Folder = RUNS,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Go on on this cluster: [b]auto[/b] or [b]HOST:PORT[/b] here, or a job server, [b]http://HOST:8265[/b].",
+        ),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
+    passed: Annotated[
+        list[str],
+        typer.Option("--pass", metavar="NAME", help="Give a job this variable of this environment; may be repeated."),
+    ] = [],  # noqa: B006 - typer reads it, nothing changes it
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -137,12 +174,21 @@ def resume(
     [bold]Examples[/bold]
 
     [cyan]rlctl runs resume gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs resume /shared/runs/gsm8k-grpo --address http://head:8265[/cyan]
     """
     from rlctl import runs
+    from rlctl.cluster.address import address_of
 
+    if address is not None and address_of(address).jobs is not None:
+        server = jobs.server_of(address)
+        jobs.resume(server, name, passed=passed, detach=detach, json=json, quiet=quiet)
+        return
+    if detach or passed:
+        raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     info = runs.find(name, folder)
     with progress.Progress(quiet=quiet) as watch:
-        result = runs.resume(info, observer=watch)
+        result = runs.resume(info, observer=watch, address=address)
     if json:
         output.data(summary.as_data(result))
     summary.tell(result)

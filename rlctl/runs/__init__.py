@@ -17,7 +17,7 @@ Only ``starting`` imports the runtime; everything else reads and writes the fold
 
 from __future__ import annotations
 
-from rlctl.runs.folder import folder_of, read_config, redacted
+from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
 from rlctl.runs.looking import RunInfo, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
@@ -43,5 +43,6 @@ __all__ = [
     "resume",
     "start",
     "stop",
+    "symbolic",
     "try_out",
 ]

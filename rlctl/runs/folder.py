@@ -42,7 +42,7 @@ def write_folder(folder: Path, loaded: Loaded, plan: Plan) -> None:
         RunError: it cannot be written.
     """
     with _writing(folder):
-        write_whole(folder / "config.yaml", write_yaml(_symbolic(loaded)))
+        write_whole(folder / "config.yaml", write_yaml(symbolic(loaded)))
         write_whole(folder / "plan.json", json.dumps(plan.as_data(), indent=1))
         for index, name in enumerate(loaded.files):
             source = Path(name)
@@ -61,7 +61,7 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _symbolic(loaded: Loaded) -> dict[str, Any]:
+def symbolic(loaded: Loaded) -> dict[str, Any]:
     """The config as a file, where values that came from the environment stay ``${oc.env:...}``.
 
     A secret that was written out becomes the name of a variable, to be set where the run is to be resumed with it.

@@ -53,14 +53,32 @@ class TryResult:
 
 
 def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
-    """Plan a run for this machine, or for a given cluster.
+    """Plan a run for this machine, for a given cluster, or for the one that its config joins.
 
     Raises:
         PlanError: something does not divide or fit.
+        RunError: the cluster that it joins cannot be asked what its devices are.
     """
-    if cluster is None and loaded.config.environment.ray.address is None:
+    address = loaded.config.environment.ray.address
+    if cluster is None and address is None:
         cluster = local_cluster()
+    elif cluster is None and address is not None:
+        cluster = _joined(loaded.config, address)
     return make_plan(loaded.config, cluster=cluster)
+
+
+def _joined(config: Config, address: str) -> Cluster | None:
+    """As many machines as the config asks for, of the kind that the cluster at an address has; None where the config says."""
+    if "://" in address:
+        raise RunError(
+            f"{address} is not an address that a run can join from here", hint="rlctl launch submits it there as a job"
+        )
+    if config.placement.device != "auto":
+        return None
+    from rlctl.runtime.joining import device_of
+
+    placement = config.placement
+    return Cluster(placement.nodes, placement.devices_per_node, device_of(address))
 
 
 def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) -> RunResult:
@@ -86,8 +104,13 @@ def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) 
         return _run(folder, loaded.config, plan, observer)
 
 
-def resume(run: RunInfo, *, observer: Observer) -> RunResult:
+def resume(run: RunInfo, *, observer: Observer, address: str | None = None) -> RunResult:
     """Go on with a run from its newest checkpoint, with the config and plan in its folder.
+
+    Args:
+        run: what ``inspect`` said of it.
+        observer: called with every event.
+        address: the Ray cluster to join; None is the one of its config.
 
     Raises:
         RunError: it is running, or over.
@@ -102,6 +125,9 @@ def resume(run: RunInfo, *, observer: Observer) -> RunResult:
         )
     with held(run.folder):
         config = read_config(run.folder)
+        if address is not None:
+            ray = replace(config.environment.ray, address=address)
+            config = replace(config, environment=replace(config.environment, ray=ray))
         plan = plan_from(json.loads(read_text(run.folder / "plan.json")))
         return _run(run.folder, config, plan, observer)
 
@@ -250,7 +276,10 @@ def _refuse_other(folder: Path, config: Config) -> None:
         raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=new)
 
 
-_MEANINGLESS = ("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit", "environment.log_level")
+_MEANINGLESS = (
+    *("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit"),
+    *("environment.log_level", "environment.ray.address"),
+)
 """Keys that may differ between a run and its resumption."""
 
 

@@ -1,0 +1,47 @@
+"""What a job does first on the cluster: put the user's files where its config says they are, then be ``rlctl``.
+
+Run as ``python -m rlctl.cli.arrival HOME launch run.yaml ...``, in the folder that Ray unpacked; that folder is gone when
+the job is over, and a run that is resumed later needs the files too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rlctl.cluster.package import FILES
+
+
+def place(files: Path, home: Path) -> None:
+    """Put files into a folder of their own, each whole or not at all; the folder is named by what is in it."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    for source in sorted(path for path in files.rglob("*") if path.is_file()):
+        target = home / source.relative_to(files)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = target.with_name(f".{target.name}.{os.getpid()}")
+            partial.write_bytes(source.read_bytes())
+            partial.replace(target)
+
+
+def main() -> int:
+    """Place the files and run the command after them."""
+    from rlctl import cli
+    from rlctl.cli import diagnostics
+    from rlctl.errors import RunError
+
+    home, *command = sys.argv[1:]
+    try:
+        if Path(FILES).is_dir():
+            place(Path(FILES), Path(home))
+    except OSError as error:
+        problem = f"the run's files cannot be written to {home}: {error.strerror}"
+        diagnostics.error(RunError(problem, hint="run.folder must be on a disk that the cluster can write to"))
+        return 1
+    sys.argv = ["rlctl", *command]
+    return cli.main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,211 @@
+"""Runs on another cluster, for the commands that know of them: submitted as jobs, followed, and asked to end.
+
+``launch`` and ``runs`` come here when ``--address`` names a job server. Ctrl-C while a job is followed ends the following
+alone: the run goes on, since its controller is not here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output, progress
+from rlctl.errors import ExitCode, RunError, UsageError
+
+if TYPE_CHECKING:
+    from rlctl.cluster.address import Address
+    from rlctl.cluster.jobs import Job, JobServer
+    from rlctl.cluster.package import Package
+    from rlctl.config import Loaded
+
+OfCluster = Annotated[
+    str | None,
+    typer.Option("--address", metavar="ADDRESS", help="Job server of a Ray cluster, as [b]http://HOST:8265[/b]."),
+]
+EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
+INTERRUPTED = 130
+"""What a shell says of a command that Ctrl-C ended."""
+PYTHON = ("python", "-m")
+
+
+def server_of(address: str) -> JobServer:
+    """The job server that ``--address`` names.
+
+    Raises:
+        UsageError: the address is that of a cluster that this machine belongs to.
+        RunError: nothing answers there.
+    """
+    from rlctl.cluster.address import address_of
+
+    where = address_of(address)
+    if where.jobs is None:
+        raise UsageError(
+            f"--address {address} is a cluster that this machine belongs to: its runs are folders, and need no address",
+            hint="leave --address out, or name a job server: http://HOST:8265",
+        )
+    return _server(where)
+
+
+def _server(where: Address) -> JobServer:
+    from rlctl.cluster.jobs import JobServer
+
+    assert where.jobs is not None, "the address is a job server's"
+    if where.note:
+        diagnostics.note(where.note)
+    return JobServer(where.jobs)
+
+
+def submit(
+    loaded: Loaded,
+    where: Address,
+    *,
+    flags: Sequence[str],
+    passed: Sequence[str],
+    plan_file: Path | None,
+    detach: bool,
+    json: bool,
+) -> None:
+    """Submit a run as a job, and follow it; ends the command with the run's exit code."""
+    from rlctl.cluster.package import CONFIG, FILES, pack
+
+    package = pack(loaded)
+    variables = passed_on(passed)
+    run = loaded.config.run
+    with tempfile.TemporaryDirectory(prefix="rlctl-job-") as folder:
+        directory = Path(folder)
+        (directory / CONFIG).write_text(package.config, encoding="utf-8")
+        for name, content in package.files.items():
+            (directory / FILES / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / FILES / name).write_bytes(content)
+        command = [*PYTHON, "rlctl.cli.arrival", package.home, "launch", CONFIG, "--address", "auto", *flags]
+        if plan_file is not None:
+            (directory / "plan.json").write_bytes(plan_file.read_bytes())
+            command += ["--plan", "plan.json"]
+        tell_needs(package, variables)
+        server = _server(where)
+        identity = server.submit(
+            command, run=run.name, folder=f"{run.folder}/{run.name}", directory=directory, variables=variables
+        )
+    diagnostics.note(f"submitted: job {identity} on {server.url}")
+    watch(server, identity, detach=detach, json=json)
+
+
+def passed_on(names: Sequence[str]) -> dict[str, str]:
+    """Variables of this environment, for the job.
+
+    Raises:
+        UsageError: one is not set here.
+    """
+    import os
+
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise UsageError(
+            f"--pass {missing[0]}: there is no such variable in this environment", hint="set it, or leave it out"
+        )
+    return {name: os.environ[name] for name in names}
+
+
+def tell_needs(package: Package, variables: Sequence[str] | dict[str, str]) -> None:
+    """Say what travels, and what the cluster must have."""
+    from rlctl import __version__
+
+    files = ", ".join(sorted(package.files))
+    diagnostics.note(f"with the job go rlctl {__version__}, the config" + (f" and {files}" if files else ""))
+    diagnostics.note("the cluster needs, on every node and under the same name:")
+    diagnostics.note("  Python with what rlctl[runtime] installs")
+    for place in package.places:
+        diagnostics.note(f"  {place}")
+    unset = [name for name in package.variables if name not in variables]
+    if unset:
+        diagnostics.note(f"  the variables {', '.join(unset)} (--pass NAME gives the job those of this environment)")
+
+
+def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool = False) -> None:
+    """Follow a job to its end, and end the command as it did."""
+    run = server.job(identity)
+    if detach:
+        _tell_handles(server, run)
+        if json:
+            output.data(as_data(run) | {"address": server.url})
+        return
+    try:
+        ended = server.follow(identity, diagnostics.passage)
+    except KeyboardInterrupt:
+        diagnostics.note(f"\nno longer following; the run goes on as job {identity}")
+        _tell_handles(server, run)
+        raise typer.Exit(INTERRUPTED) from None
+    diagnostics.note(f"{ended.status}: job {identity} on {server.url}")
+    if ended.status == "failed" and ended.exit_code is None:
+        diagnostics.note(f"  {ended.message}")
+    if json:
+        output.data(as_data(ended) | {"address": server.url})
+    arguments.finish(EXIT_CODES[ended.status])
+
+
+def _tell_handles(server: JobServer, run: Job) -> None:
+    for word, what in (("follow", "follow it"), ("stop", "end it")):
+        diagnostics.note(f"  {what + ':':<12} rlctl runs {word} {run.run} --address {server.url}")
+
+
+def show(server: JobServer, *, json: bool) -> None:
+    """List the runs that a cluster knows as jobs."""
+    found = server.jobs()
+    if json:
+        output.data([as_data(job) for job in found])
+    elif found:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for title in ("run", "status", "took", "folder on the cluster", "job"):
+            table.add_column(title, no_wrap=True)
+        for job in found:
+            table.add_row(job.run, job.status, progress.duration(job.seconds), job.folder, job.id)
+        output.show(table)
+    else:
+        diagnostics.note(f"{server.url} knows no runs")
+
+
+def stop(server: JobServer, name: str, *, now: bool) -> None:
+    """Ask a run to end after its step, by the same command on the cluster; or end its process."""
+    job = server.find(name)
+    if job.over:
+        raise RunError(f"run {job.run} is not running; job {job.id} is {job.status}")
+    if now:
+        server.end(job.id)
+    else:
+        server.ask([*PYTHON, "rlctl", "runs", "stop", job.folder])
+    diagnostics.note(
+        f"{job.run} ends {'now' if now else 'after its current step'}; go on with: "
+        f"rlctl runs resume {job.run} --address {server.url}"
+    )
+
+
+def resume(server: JobServer, name: str, *, passed: Sequence[str], detach: bool, json: bool, quiet: bool) -> None:
+    """Go on with a run on the cluster, in a new job; a path is the run's folder there."""
+    known = [job for job in server.jobs() if name.rstrip("/") in (job.run, job.folder, job.id)]
+    if not known and not name.startswith("/"):
+        server.find(name)
+    running = [job for job in known if not job.over]
+    if running:
+        raise RunError(
+            f"run {running[0].run} is running: job {running[0].id}",
+            hint=f"rlctl runs follow {name} --address {server.url}",
+        )
+    folder = known[0].folder if known else name.rstrip("/")
+    command = [*PYTHON, "rlctl", "runs", "resume", folder, "--address", "auto", *(["--quiet"] if quiet else [])]
+    identity = server.submit(command, run=Path(folder).name, folder=folder, variables=passed_on(passed))
+    diagnostics.note(f"submitted: job {identity} on {server.url}")
+    watch(server, identity, detach=detach, json=json)
+
+
+def as_data(job: Job) -> dict[str, Any]:
+    """A job as plain data."""
+    from dataclasses import asdict
+
+    return asdict(job) | {"started": job.started.isoformat() if job.started else None}

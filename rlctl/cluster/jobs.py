@@ -1,0 +1,242 @@
+"""A cluster's job server: runs are submitted to it, listed, followed and ended through it.
+
+A job is one process on the cluster that ran, or runs, an ``rlctl`` command there. What it needs of this machine travels as its
+runtime environment: the installed rlctl as a module, a folder with the config and the user's files. The packages that rlctl's
+runtime needs are part of the cluster's own Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import rlctl
+from rlctl.errors import MissingDependency, RunError, nearest
+
+RUN, FOLDER = "rlctl_run", "rlctl_folder"
+"""What a job's metadata says of its run; jobs without it are none of ours."""
+LEFT_OUT = ["__pycache__", "*.pyc"]
+NEW_CONNECTION_SECONDS = 1.0
+STATUSES = {
+    "PENDING": "waiting",
+    "RUNNING": "running",
+    "STOPPED": "stopped",
+    "SUCCEEDED": "finished",
+    "FAILED": "failed",
+}
+_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+"""Variables that Ray's client would take an address from, whatever it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run's process on a cluster, as its job server knows it."""
+
+    id: str
+    run: str
+    folder: str
+    """Of the run, on the cluster."""
+    status: str
+    """waiting, running, finished, stopped or failed."""
+    started: datetime | None
+    seconds: float
+    exit_code: int | None
+    message: str
+
+    @property
+    def over(self) -> bool:
+        return self.status not in ("waiting", "running")
+
+
+class JobServer:
+    """The job server at an URL.
+
+    Raises:
+        MissingDependency: Ray is not installed here.
+        RunError: nothing answers there, or it refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError as error:
+            raise MissingDependency(
+                "talking to a cluster's job server needs Ray, which is not installed",
+                hint="pip install 'rlctl[runtime]'",
+            ) from error
+        self.url = url
+        with _told(f"the job server at {url} cannot be used"), _without(_OVERRIDES):
+            self._client = JobSubmissionClient(url)
+
+    def submit(
+        self,
+        command: Sequence[str],
+        *,
+        run: str = "",
+        folder: str = "",
+        directory: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """Start a command on the cluster's head; the id of its job.
+
+        Args:
+            command: its words.
+            run: the name of the run that it is; empty for one that only helps.
+            folder: of that run.
+            directory: what it finds in its working folder.
+            variables: further variables of its processes.
+        """
+        environment: dict[str, Any] = {"py_modules": [str(Path(rlctl.__file__).parent)], "excludes": LEFT_OUT}
+        if directory is not None:
+            environment["working_dir"] = str(directory)
+        if variables:
+            environment["env_vars"] = dict(variables)
+        with _told("the job cannot be submitted"):
+            return str(
+                self._client.submit_job(
+                    entrypoint=shlex.join(command),
+                    runtime_env=environment,
+                    metadata={RUN: run, FOLDER: folder} if run else {},
+                    submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
+                )
+            )
+
+    def jobs(self) -> list[Job]:
+        """The jobs that are runs, newest first."""
+        with _told("the jobs cannot be listed"):
+            found = [_job(details) for details in self._client.list_jobs() if RUN in (details.metadata or {})]
+        return sorted(found, key=lambda job: job.started or datetime.now(UTC), reverse=True)
+
+    def job(self, identity: str) -> Job:
+        """What is known of a job now."""
+        with _told(f"job {identity} cannot be looked at"):
+            return _job(self._client.get_job_info(identity))
+
+    def find(self, name: str) -> Job:
+        """The newest job of a run by the run's name, the path of its folder, or the job's own id.
+
+        Raises:
+            RunError: there is none; the nearest name is suggested.
+        """
+        known = self.jobs()
+        for job in known:
+            if name.rstrip("/") in (job.run, job.folder, job.id):
+                return job
+        hint = nearest(name, {job.run for job in known}) or f"the cluster knows {len(known)} jobs that are runs"
+        raise RunError(f"{self.url} has no job of a run {name!r}", hint=hint)
+
+    def follow(self, identity: str, tell: Callable[[str], None]) -> Job:
+        """Pass on a job's output as it comes, until the job is over; a connection that breaks is made anew."""
+        told = _Told(tell)
+        while True:
+            with suppress(RuntimeError, OSError):
+                asyncio.run(self._tail(identity, told))
+            job = self.job(identity)
+            if job.over:
+                told.take(0, self.output(identity))
+                return job
+            time.sleep(NEW_CONNECTION_SECONDS)
+
+    async def _tail(self, identity: str, told: _Told) -> None:
+        """Pass on the output from its beginning, until it ends or the connection does."""
+        position = 0
+        async for text in self._client.tail_job_logs(identity):
+            told.take(position, text)
+            position += len(text)
+
+    def output(self, identity: str) -> str:
+        """All that a job has printed."""
+        with _told(f"the output of job {identity} cannot be read"):
+            return str(self._client.get_job_logs(identity) or "")
+
+    def end(self, identity: str) -> None:
+        """End a job's process at once: it is sent SIGTERM."""
+        with _told(f"job {identity} cannot be stopped"):
+            self._client.stop_job(identity)
+
+    def ask(self, command: Sequence[str], *, within: float = 120.0) -> str:
+        """Run a short command on the cluster's head; what it printed.
+
+        Raises:
+            RunError: it failed, or was not over in time.
+        """
+        identity = self.submit(command)
+        deadline = time.monotonic() + within
+        while not (job := self.job(identity)).over:
+            if time.monotonic() > deadline:
+                raise RunError(f"`{shlex.join(command)}` was not over after {within:g} s on {self.url}: job {identity}")
+            time.sleep(0.5)
+        said = self.output(identity)
+        if job.status != "finished":
+            lines = said.strip().splitlines()
+            raise RunError(f"`{shlex.join(command)}` failed on {self.url}: " + ("\n".join(lines[-5:]) or job.message))
+        return said
+
+
+class _Told:
+    """What of an output has been passed on: nothing is told twice."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._seen = 0
+
+    def take(self, position: int, text: str) -> None:
+        """Pass on what is new of a text that stands at a position of the output."""
+        new = text[max(0, self._seen - position) :]
+        if new:
+            self._tell(new)
+            self._seen = position + len(text)
+
+
+def _job(details: Any) -> Job:
+    metadata = details.metadata or {}
+    started = datetime.fromtimestamp(details.start_time / 1000, tz=UTC) if details.start_time else None
+    ended = details.end_time / 1000 if details.end_time else time.time()
+    status = STATUSES.get(details.status.value, "running")
+    if status == "failed" and details.driver_exit_code == 3:
+        status = "stopped"
+    return Job(
+        id=details.submission_id or details.job_id,
+        run=metadata.get(RUN, ""),
+        folder=metadata.get(FOLDER, ""),
+        status=status,
+        started=started,
+        seconds=max(0.0, ended - started.timestamp()) if started else 0.0,
+        exit_code=details.driver_exit_code,
+        message=details.message or "",
+    )
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Errors of Ray's client as ours."""
+    try:
+        yield
+    except MissingDependency:
+        raise
+    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+        said = " ".join(str(error).split())[:600]
+        raise RunError(
+            f"{what}: {said}",
+            hint="--address http://HOST:8265 is the dashboard of a cluster with ray[default]; on Kubernetes or behind a "
+            "firewall forward its port; where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH",
+        ) from error
+
+
+@contextmanager
+def _without(names: Sequence[str]) -> Iterator[None]:
+    """Environment variables out of the way for a moment."""
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)

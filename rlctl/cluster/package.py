@@ -1,0 +1,214 @@
+"""What travels with a run to machines that do not see this one's files: its config, and the code that the config names.
+
+Three kinds of key hold a path. Code and templates (``SHIPPED``) go with the run: a Python file with the modules beside it, as
+an import of them needs. Data, models and folders (``PLACES``) are expected where the run goes, by an absolute path, a URL or
+a name on a hub. All others are no paths. Values that come from the environment stay ``${oc.env:...}``; so do secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rlctl.checks.sources import looks_local
+from rlctl.config import Config, Loaded, config_from, stages_of, to_plain
+from rlctl.config.inspect import secrets, settings
+from rlctl.documents import KeyPath, dotted, write_yaml
+from rlctl.errors import RunError
+from rlctl.runs import symbolic
+from rlctl.runs.folder import put_at
+
+CONFIG = "run.yaml"
+FILES = "files"
+"""Name of the folder that holds the user's files."""
+SIZE_LIMIT = 20 * 2**20
+"""Bytes of code that a run may bring; more is data, or the wrong folder."""
+
+SHIPPED = (
+    "data.custom.path",
+    "environment.plugins",
+    "model.chat_template",
+    "rewards[]<function>.path",
+    "rewards[]<model>.chat_template",
+    "rollout.agent.config",
+    "rollout.agent.server_path",
+    "rollout.multi_turn.interaction_config",
+    "rollout.multi_turn.tool_config",
+)
+PLACES = (
+    "buffer<file>.path",
+    "buffer<memory>.log_path",
+    "checkpoint.folder",
+    "checkpoint.resume_path",
+    "data.eval[].path",
+    "data.train[].path",
+    "environment.log_folder",
+    "profiling.folder",
+    "rewards[]<model>.path",
+    "rewards[]<model>.tokenizer",
+    "rollout.auxiliary_models[].path",
+    "rollout.evaluation_folder",
+    "rollout.responses_folder",
+    "run.folder",
+    "run.skip.folder",
+    "tracking[]<swanlab>.folder",
+    "tracking[]<tensorboard>.folder",
+)
+PLACE = re.compile(
+    r"((critic|reference)\.)?model\.(path|tokenizer|lora\.(adapter_path|base_model))"
+    r"|buffer<\w+>\.auxiliary\{\}\.path|(train|critic|reference)\.engine<megatron>\.checkpoint_path"
+)
+"""Further ones, that several sections have."""
+ALWAYS_A_PATH = ("run.folder", "checkpoint.folder", "environment.log_folder", "profiling.folder", "run.skip.folder")
+_VARIABLE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(,?)")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A config as it travels, and the files that go with it."""
+
+    config: str
+    """YAML, with the paths that the files will have."""
+    home: str
+    """The folder that the files will be in, on the machines of the run."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """By their name in that folder."""
+    places: tuple[str, ...] = ()
+    """``key: path`` of what must be there already."""
+    variables: tuple[str, ...] = ()
+    """Variables that must be set there."""
+
+
+def pack(loaded: Loaded, *, home: str | None = None) -> Package:
+    """Put together what travels.
+
+    Args:
+        loaded: the config as it was read here.
+        home: where its files will be; None is a folder beside the run folders, named by what is in it, so that a run that
+            is resumed finds what it began with.
+
+    Raises:
+        RunError: a path means nothing on other machines, or the code is too large.
+    """
+    wrong, changed, shipped = list(_misplaced(loaded.config)), {}, _Shipped()
+    for path, value in _paths(loaded.config, SHIPPED.__contains__):
+        if name := shipped.add(value):
+            changed[path] = name
+        elif looks_local(value) and not _is_path(value) and "{" not in value:
+            wrong.append(f"{dotted(path)} is {value!r}, and there is no such file here")
+    if wrong:
+        raise RunError("paths that mean nothing on the cluster:\n  " + "\n  ".join(wrong))
+    literal = [dotted(path) for path, value in secrets(loaded.config) if value and path not in loaded.expressions]
+    if literal:
+        raise RunError(
+            f"{', '.join(literal)} holds a secret in plain text, which never leaves this machine",
+            hint="write ${oc.env:NAME}, and set NAME where the run goes",
+        )
+    plain: dict[str, Any] = to_plain(loaded.config)
+    digest = hashlib.sha256(repr(sorted(shipped.files.items())).encode()).hexdigest()[:12]
+    home = home or str(PurePosixPath(loaded.config.run.folder) / ".files" / digest)
+    for path, name in changed.items():
+        put_at(plain, path, f"{home}/{name}")
+    plain["environment"]["ray"]["address"] = None
+    text = write_yaml(symbolic(_with(loaded, config_from(plain), changed)))
+    needed = sorted({name for name, default in _VARIABLE.findall(text) if not default})
+    places = tuple(f"{dotted(path)}: {value}" for path, value in _paths(loaded.config, _is_place) if _is_path(value))
+    return Package(text, home, shipped.files, places, tuple(needed))
+
+
+def _with(loaded: Loaded, config: Config, changed: Mapping[KeyPath, str]) -> Loaded:
+    dropped = {*changed, ("environment", "ray", "address")}
+    kept = {path: text for path, text in loaded.expressions.items() if path not in dropped}
+    return replace(loaded, config=config, expressions=kept)
+
+
+def _is_place(pattern: str) -> bool:
+    return pattern in PLACES or PLACE.fullmatch(pattern) is not None
+
+
+def _paths(config: Config, wanted: Callable[[str], bool]) -> Iterator[tuple[KeyPath, str]]:
+    """Every value of such keys, with its path in the config, or in the change of a stage that holds it."""
+    parts: list[tuple[KeyPath, Config, Any]] = [((), replace(config, stages=()), to_plain(config))]
+    if config.stages:
+        parts += [
+            (("stages", index), stage.config, config.stages[index]) for index, stage in enumerate(stages_of(config))
+        ]
+    for prefix, part, written in parts:
+        for setting in settings(part):
+            if wanted(setting.pattern) and setting.value and _holds(written, setting.path):
+                if isinstance(setting.value, str):
+                    yield (*prefix, *setting.path), setting.value
+                else:
+                    yield from (((*prefix, *setting.path, i), item) for i, item in enumerate(setting.value))
+
+
+def _holds(written: Any, path: KeyPath) -> bool:
+    for name in path:
+        try:
+            written = written[name]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~"))
+
+
+def _misplaced(config: Config) -> Iterator[str]:
+    """Paths that start at this machine's working folder."""
+    for path, value in _paths(config, _is_place):
+        if "://" in value or _is_path(value):
+            continue
+        if dotted(path) in ALWAYS_A_PATH:
+            key = dotted(path)
+            yield f"{key} is {value!r}; name a folder on a disk that all nodes share: --set {key}=/shared/{value}"
+        elif looks_local(value) or Path(value).exists():
+            yield f"{dotted(path)} is {value!r}; name it as the cluster sees it: an absolute path, a URL or a name on a hub"
+
+
+class _Shipped:
+    """Files that go with a run, by their name in its folder; those of one folder stay together."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self._folders: dict[Path, int] = {}
+        self._size = 0
+
+    def add(self, value: str) -> str:
+        """The name of what a value names, brought along; empty where it names nothing on this machine."""
+        source = Path(value.removeprefix("file://")).expanduser().absolute()
+        try:
+            found = list(_with_its_modules(source))
+        except (OSError, ValueError):
+            return ""
+        number = self._folders.setdefault(source.parent, len(self._folders))
+        for file in found:
+            name = f"{number}/{file.relative_to(source.parent).as_posix()}"
+            if name not in self.files:
+                self._size += file.stat().st_size
+                if self._size > SIZE_LIMIT:
+                    raise RunError(
+                        f"the code beside {source} is over {SIZE_LIMIT // 2**20} MiB",
+                        hint="put the file into a folder with only the modules that it imports",
+                    )
+                self.files[name] = file.read_bytes()
+        return f"{number}/{source.name}" if found else ""
+
+
+def _with_its_modules(source: Path) -> Iterator[Path]:
+    """A file; of Python, also the modules and packages beside it; of a folder, its Python files."""
+    if source.is_dir():
+        yield from sorted(source.rglob("*.py"))
+    elif source.is_file():
+        yield source
+        if source.suffix == ".py":
+            for beside in sorted(source.parent.iterdir()):
+                if beside.suffix == ".py" and beside.is_file() and beside != source:
+                    yield beside
+                elif (beside / "__init__.py").is_file() and beside.name != "rlctl":
+                    yield from sorted(beside.rglob("*.py"))

@@ -1,0 +1,31 @@
+"""A running Ray cluster, asked before a run joins it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from rlctl.errors import MissingDependency, RunError
+
+
+def device_of(address: str) -> Literal["cuda", "cpu"]:
+    """What a device is on the cluster at an address: GPUs where any node has one.
+
+    Raises:
+        MissingDependency: Ray is not installed.
+        RunError: the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependency(
+            "running needs Ray, which is not installed", hint="pip install 'rlctl[runtime]'"
+        ) from error
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
+        return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+    except (ConnectionError, TimeoutError, OSError, ValueError, RuntimeError) as error:
+        raise RunError(f"the Ray cluster at {address} cannot be used: {error}", hint="see environment.ray") from error
+    finally:
+        ray.shutdown()
