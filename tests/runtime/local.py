@@ -1,15 +1,22 @@
-"""Runs the first stage of a config in this process: the real loop and the real workers, one of each, without Ray."""
+"""Runs a config in this process: the real loop and the real workers, one of each, without Ray.
+
+``run_here`` runs the first stage; ``launch_here`` has ``rlctl.runs`` do it all, from the run folder and its lock to the last stage.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from rlctl.config import Config, stages_of
-from rlctl.plan import make_plan
-from rlctl.runtime import build
+from rlctl import runs
+from rlctl.config import Config, Loaded, stages_of
+from rlctl.plan import Plan, make_plan
+from rlctl.runtime import build, launch, placement
 from rlctl.runtime.events import Events
 from rlctl.runtime.group import LocalGroup, _address
 from rlctl.runtime.loop import run_stage
@@ -21,9 +28,10 @@ from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer
 
 Seen = list[dict[str, Any]]
+Observer = Callable[[dict[str, Any]], None]
 
 
-def run_here(config: Config, folder: Path, *, watch: Callable[[dict[str, Any]], None] = lambda event: None) -> Seen:
+def run_here(config: Config, folder: Path, *, watch: Observer = lambda event: None) -> Seen:
     """Run it, and return its events. ``folder`` is the run's."""
     config = dataclasses.replace(config, tracking=())
     stage, plan = stages_of(config)[0], make_plan(config).stages[0]
@@ -36,20 +44,60 @@ def run_here(config: Config, folder: Path, *, watch: Callable[[dict[str, Any]], 
 
     events = Events(folder / "events.jsonl", observe)
     materials = build.read_materials(stage, plan, events)
-    path, place = stage.config.model.path, Place(0, 1, *_address())
-    makers: dict[str, Callable[[], Any]] = {
-        "policy": lambda: Trainer(stage.config, path, place, build.total_ticks(stage.config, plan, materials.clock)),
-        "reference": lambda: Reference(stage.config, path, place),
-        "rollout": lambda: RolloutWorker(stage.config, "transformers", path, "cpu"),
-        "reward": lambda: RewardWorker(stage.config.rewards, folder),
-    }
+    makers = _makers(stage.config, plan, stage.config.model.path, materials.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
         run = build._stage_run(stage, plan, materials, groups, folder, events, [], StopSwitch(folder))
         run_stage(run)
     finally:
-        for group in groups.values():
-            group.close()
-        leave()
+        _end(groups)
         events.close()
     return seen
+
+
+def launch_here(config: Config, observer: Observer = lambda event: None) -> runs.RunResult:
+    """Start a run, or go on with it, as ``rlctl launch`` does."""
+    loaded = Loaded(dataclasses.replace(config, tracking=()))
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(launch, "_ray", lambda *_: nullcontext()))
+        stack.enter_context(patch.object(placement, "reserve", lambda plan, **_: nullcontext(_Here(plan))))
+        stack.enter_context(patch.object(build, "start_workers", _start_workers))
+        return runs.start(loaded, plan=runs.prepare(loaded), observer=observer)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What is asked of a placement."""
+
+    plan: Plan
+
+    @contextmanager
+    def stage(self, stage: Any, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        groups: dict[str, Any] = {}
+        try:
+            yield groups
+        finally:
+            _end(groups)
+
+
+def _start_workers(
+    groups: dict[str, Any], plan: Any, config: Config, path: str, device: str, clock: Any, folder: Path
+) -> None:
+    makers = _makers(config, plan, path, clock, folder / "logs")
+    groups |= {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
+
+
+def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
+    place = Place(0, 1, *_address())
+    return {
+        "policy": lambda: Trainer(config, path, place, build.total_ticks(config, plan, clock)),
+        "reference": lambda: Reference(config, path, place),
+        "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
+        "reward": lambda: RewardWorker(config.rewards, logs),
+    }
+
+
+def _end(groups: Mapping[str, Any]) -> None:
+    for group in groups.values():
+        group.close()
+    leave()

@@ -68,6 +68,7 @@ def test_the_next_stage_and_transformers_load_what_a_stage_leaves(whole: Any) ->
     assert AutoTokenizer.from_pretrained(checkpoints / "grpo" / "hf").decode([4, 5]) == "01"
 
 
+@pytest.mark.soak  # a run that is interrupted gives them too: see test_resume.py and test_killed.py
 def test_the_same_seed_gives_the_same_numbers(whole: Any, task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     again = run(task.two_stages(tmp_path, run={"name": "demo", "folder": str(tmp_path), "seed": 7}))
     assert len(again.numbers) == 3 + 3 + 3

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rlctl import runs
@@ -49,26 +52,22 @@ def killed(session: Callable[..., Any], config: Any, at: Sequence[Any], after: f
     assert runs.inspect(runs.folder_of(config)).status == "interrupted"
 
 
-@pytest.mark.timeout(900)  # five processes one after the other, each of which imports torch anew
-def test_a_run_that_is_interrupted_again_and_again_ends_as_the_one_that_was_not(
-    task: Any, whole: Any, session: Callable[..., Any], tmp_path: Path
+def test_a_run_that_is_stopped_then_killed_then_damaged_ends_as_the_one_that_was_not(
+    task: Any, whole: Any, run: Callable[..., Any], session: Callable[..., Any], tmp_path: Path
 ) -> None:
     config = task.two_stages(tmp_path)
     folder = runs.folder_of(config)
+    sent: list[float] = []
 
-    ended = session(config, at=("phase", "sft", None, "start"), send=signal.SIGINT, times=2)
-    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
-    assert ended.survivors(SECONDS) == []
+    def interrupt(event: dict[str, Any]) -> None:
+        if [event.get(key) for key in ("stage", "kind", "name", "step")] == ["grpo", "phase", "rollout", 1]:
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
 
-    killed(session, config, ("phase", "sft", 1, "train"))
-    killed(session, config, ("stage_ended", "sft"))
-
-    ended = session(config, at=("phase", "grpo", 1, "rollout"), send=signal.SIGINT)
-    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
-    assert ended_after(folder, ended) < SECONDS
-    assert ended.seconds < 3 * SECONDS, "the interpreter too is gone soon"
-    assert ended.survivors(1.0) == []
-    assert runs.inspect(folder).status == "stopped"
+    ended = run(config, watch=interrupt)
+    assert (ended.result.status, runs.inspect(folder).status) == ("stopped", "stopped")
+    assert ended.ended - sent[0] < SECONDS
+    assert not [child.name() for child in psutil.Process().children(recursive=True) if "ray" in child.name()]
 
     killed(session, config, ("phase", "grpo", 2, "save"), after=0.02)
     checkpoints = folder / "checkpoints" / "grpo"
@@ -86,6 +85,23 @@ def test_a_run_that_is_interrupted_again_and_again_ends_as_the_one_that_was_not(
     assert numbers(folder) == whole.numbers
     assert weights(folder, "sft") == weights(whole.result.folder, "sft")
     assert weights(folder, "grpo") == weights(whole.result.folder, "grpo")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_an_interrupt_from_the_terminal_leaves_nothing_behind(
+    task: Any, session: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = task.two_stages(tmp_path)
+    ended = session(config, at=("phase", "sft", None, "start"), send=signal.SIGINT, times=2)
+    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
+    assert ended.survivors(SECONDS) == []
+
+    ended = session(config, at=("phase", "grpo", 1, "rollout"), send=signal.SIGINT)
+    assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
+    assert ended_after(runs.folder_of(config), ended) < SECONDS
+    assert ended.seconds < 3 * SECONDS, "the interpreter too is gone soon"
+    assert ended.survivors(1.0) == []
 
 
 MOMENTS = [

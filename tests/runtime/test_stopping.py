@@ -15,14 +15,14 @@ from rlctl import runs
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.stopping import StopSwitch
+from tests.runtime.local import launch_here
 
 
 def limited(config: Config, **limits: Any) -> Config:
     return replace(config, run=replace(config.run, **limits))
 
 
-@pytest.mark.ray
-def test_sessions_of_one_run(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
     config = task.config(tmp_path, objective="sft", schedule={"total_steps": 6}, checkpoint={"every": 100})
     folder = runs.folder_of(config)
 
@@ -30,38 +30,31 @@ def test_sessions_of_one_run(task: Any, run: Callable[..., Any], tmp_path: Path)
         if event["kind"] == "step":
             runs.stop(runs.inspect(folder))
 
-    def stop_now(event: dict[str, Any]) -> None:
-        if event["kind"] == "phase" and event["name"] == "train":
-            runs.stop(runs.inspect(folder), now=True)
+    def session(config: Config, watch: Callable[[dict[str, Any]], None] = lambda event: None) -> tuple[Any, ...]:
+        """How a session ends, the steps that it took, and the newest checkpoint."""
+        steps: list[int] = []
 
-    def steps(ran: Any) -> list[int]:
-        return [event["step"] for event in ran.kinds("step")]
+        def observe(event: dict[str, Any]) -> None:
+            watch(event)
+            if event["kind"] == "step":
+                steps.append(event["step"])
 
-    def saved() -> list[str]:
-        return sorted(path.name for path in (folder / "checkpoints" / "main").glob("step-*"))
+        status = launch_here(config, observe).status
+        return status, steps, max(path.name for path in (folder / "checkpoints" / "main").glob("step-*"))
 
-    asked = run(config, watch=stop_after_the_first_step)
-    assert (asked.result.status, steps(asked), saved()) == ("stopped", [1], ["step-000001"])
-
-    at_once = run(config, watch=stop_now)
-    assert (at_once.result.status, steps(at_once), saved()) == ("stopped", [], ["step-000001"])
+    assert session(config, stop_after_the_first_step) == ("stopped", [1], "step-000001")
+    assert session(limited(config, max_steps_this_session=2)) == ("stopped", [2, 3], "step-000003")
+    assert session(limited(config, time_limit=0.001)) == ("stopped", [4], "step-000004")
     assert runs.inspect(folder).status == "stopped"
-
-    counted = run(limited(config, max_steps_this_session=2))
-    assert (counted.result.status, steps(counted), saved()[-1]) == ("stopped", [2, 3], "step-000003")
-
-    timed = run(limited(config, time_limit=0.001))
-    assert (timed.result.status, steps(timed), saved()[-1]) == ("stopped", [4], "step-000004")
 
     other = replace(config, batch=replace(config.batch, prompts_per_step=4))
     with pytest.raises(RunError, match=r"another config:\n  batch.prompts_per_step: 8 -> 4\n") as refused:
-        run(other)
+        launch_here(other)
     assert "--new" in refused.value.hint
 
-    last = run(config)
-    assert (last.result.status, steps(last)) == ("finished", [5, 6])
+    assert session(config) == ("finished", [5, 6], "step-000006")
     with pytest.raises(RunError, match="is finished"):
-        run(config)
+        launch_here(config)
     with pytest.raises(RunError, match="nothing to resume"):
         runs.resume(runs.inspect(folder), observer=lambda event: None)
 
