@@ -231,10 +231,11 @@ TABLE: tuple[Row, ...] = (
     refused("rollout", "engine<external>*", "no outside endpoint generates"),
     refused("rollout", "engine<other>*", OTHER),
     honoured("rollout", "max_response_tokens"),
-    honoured("rollout.sampling", "temperature top_p top_k repetition_penalty min_response_tokens ignore_eos seed"),
-    refused("rollout.sampling", "min_p", "the transformers engine has no min_p"),
-    refused("rollout.sampling", "stop include_stop", "responses end at the model's own end tokens"),
-    refused("rollout.sampling", "num_beams", "responses are sampled, one beam each"),
+    honoured(
+        "rollout.sampling",
+        "temperature top_p top_k min_p repetition_penalty min_response_tokens stop include_stop ignore_eos seed",
+    ),
+    refused("rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"),
     refused(
         "rollout.sampling", "log_probs", "the log-prob of each drawn token is always reported, and no alternatives"
     ),

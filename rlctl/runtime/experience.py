@@ -41,9 +41,12 @@ def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampli
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k or -1,
+        min_p=sampling.min_p,
         min_tokens=sampling.min_response_tokens,
         repetition_penalty=sampling.repetition_penalty,
         stop_token_ids=stop_token_ids,
+        stop=sampling.stop,
+        include_stop=sampling.include_stop,
         ignore_eos=sampling.ignore_eos,
     )
 

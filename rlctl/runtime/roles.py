@@ -223,7 +223,11 @@ class Rewards:
 
 
 def texts_of(answers: Sequence[Sequence[Response]], tokenizer: Any) -> list[list[str]]:
-    """Responses as text, special tokens left out."""
-    flat = [response.token_ids for responses in answers for response in responses]
-    texts = iter(tokenizer.batch_decode(flat, skip_special_tokens=True))
-    return [[next(texts) for _ in responses] for responses in answers]
+    """Responses as text: special tokens left out, and from where a text ended the response if it is to be cut."""
+    flat = [response for responses in answers for response in responses]
+    texts = tokenizer.batch_decode([response.token_ids for response in flat], skip_special_tokens=True)
+    cut = iter(
+        text[: text.rfind(response.cut)] if response.cut and response.cut in text else text
+        for text, response in zip(texts, flat, strict=True)
+    )
+    return [[next(cut) for _ in responses] for responses in answers]

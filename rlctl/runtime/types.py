@@ -37,13 +37,19 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = -1
     """-1 is off."""
+    min_p: float = 0.0
+    """Leave out tokens less likely than this share of the likeliest; before top-k and top-p."""
     min_tokens: int = 0
-    """The ending tokens cannot be drawn before this many tokens."""
+    """The ending tokens cannot be drawn, and no text ends a response, before this many tokens."""
     repetition_penalty: float = 1.0
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end a response, the tokenizer's end token among them; the one drawn is part of the response."""
+    stop: tuple[str, ...] = ()
+    """Texts that end a response; the tokens that they were drawn with are part of it."""
+    include_stop: bool = False
+    """Whether the text that ended a response belongs to the response's text."""
     ignore_eos: bool = False
-    """Go on to ``max_tokens`` whatever is drawn."""
+    """Go on to ``max_tokens`` whatever is drawn, or until a text of ``stop``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,15 @@ class Response:
     """The version of the weights that drew the last token."""
 
 
+    first_version: int | None = None
+    """The version that drew the first token, where the weights changed meanwhile; log-probs are as each token was drawn."""
+    cut: str = ""
+    """A text of ``Sampling.stop`` that ended the response and is left out of its text; its tokens stay."""
+
+    @property
+    def oldest_version(self) -> int:
+        """The version that staleness counts from."""
+        return self.weight_version if self.first_version is None else self.first_version
 @dataclass(slots=True)
 class Sample:
     """One training sequence.

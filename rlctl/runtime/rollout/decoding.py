@@ -22,6 +22,7 @@ from rlctl.runtime.rollout.interface import TokensComputed
 from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms
 from rlctl.runtime.rollout.sampling import SamplingTable, draw
+from rlctl.runtime.rollout.stop_texts import Decode, StopTexts
 from rlctl.runtime.types import Request, Response
 
 _ADMIT_FRACTION = 8
@@ -58,6 +59,7 @@ class Decoding:
         max_rows: int,
         max_prompt_positions: int,
         computed: TokensComputed,
+        decode: Decode | None = None,
     ) -> None:
         self._model, self._cache, self._computed = model, cache, computed
         self._requests = requests
@@ -75,6 +77,7 @@ class Decoding:
         self._log_probs = torch.zeros(len(owners), longest, device=device)
         self._seen = self._prompt_tokens(owners) if self._table.any_penalty else None
         self._waiting = deque(sorted(range(len(requests)), key=lambda i: -len(requests[i].token_ids)))
+        self._texts = None if decode is None else StopTexts([requests[i].sampling for i, _ in owners], decode)
         self._ready: _Prompts | None = None
         self._capacity = min(max_rows, len(owners))
         needed = max(len(r.token_ids) + r.sampling.max_tokens for r in requests)
@@ -105,6 +108,7 @@ class Decoding:
         lengths = (self._tokens != _NO_TOKEN).sum(1).tolist()
         tokens, log_probs = self._tokens.tolist(), self._log_probs.tolist()
         answers = []
+        ended = {} if self._texts is None else self._texts.ended
         for request, first in zip(self._requests, self._first_row, strict=False):
             sampling = request.sampling
             stops = () if sampling.ignore_eos else sampling.stop_token_ids
@@ -113,9 +117,10 @@ class Decoding:
                     Response(
                         token_ids=tuple(tokens[row][: lengths[row]]),
                         log_probs=tuple(log_probs[row][: lengths[row]]),
-                        finish_reason="stop" if tokens[row][lengths[row] - 1] in stops else "length",
+                        finish_reason="stop" if tokens[row][lengths[row] - 1] in stops or row in ended else "length",
                         weight_version=weight_version,
                     )
+                        cut="" if self._texts is None else self._texts.cut(row),
                     for row in range(first, first + request.n)
                 ]
             )
@@ -206,7 +211,13 @@ class Decoding:
             self._seen[row, tokens] = True
         drawn += 1
         last.copy_(tokens)
-        return rules.finished(tokens, drawn)
+        finished = rules.finished(tokens, drawn)
+        return finished if self._texts is None else finished | self._by_text(self._texts, row, drawn)
+
+    def _by_text(self, texts: StopTexts, rows: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return whether a text has ended each row."""
+        drawn = zip(rows.tolist(), self._tokens[rows].tolist(), lengths.tolist(), strict=True)
+        return torch.tensor([texts.check(row, ids[:length]) for row, ids, length in drawn], device=rows.device)
 
     def _leave(self, finished: torch.Tensor, leaving: int) -> None:
         """Drop finished rows: the last rows move into their places, so at most one row is copied for each that leaves."""

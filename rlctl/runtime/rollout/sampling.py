@@ -1,4 +1,4 @@
-"""From logits to tokens: penalties, temperature, top-k, top-p, the draw, and the log-probs that go with it.
+"""From logits to tokens: penalties, temperature, min-p, top-k, top-p, the draw, and the log-probs that go with it.
 
 Rows of one batch may sample differently. ``SamplingTable`` holds the distinct settings of a call as tensors of one row
 each; ``rules`` gives the settings of the rows at hand, which broadcast when there is only one.
@@ -28,6 +28,7 @@ class SamplingTable:
         self.all_greedy = all(s.temperature == 0 for s in self.distinct)
         self.any_scaled = any(s.temperature not in (0, 1) for s in self.distinct)
         self.largest_k = max((min(s.top_k, vocab_size) for s in self.distinct), default=-1)
+        self.any_min_p = any(s.min_p > 0 for s in self.distinct)
         self.any_top_p = any(s.top_p < 1 for s in self.distinct)
 
         def column(values: list[float] | list[int], dtype: torch.dtype) -> torch.Tensor:
@@ -36,6 +37,7 @@ class SamplingTable:
         self.temperature = column([s.temperature or 1.0 for s in self.distinct], torch.float32)
         self.greedy = column([int(s.temperature == 0) for s in self.distinct], torch.bool)
         self.top_k = column([min(s.top_k, vocab_size) for s in self.distinct], torch.int64)
+        self.min_p = column([s.min_p for s in self.distinct], torch.float32)
         self.top_p = column([s.top_p for s in self.distinct], torch.float32)
         self.penalty = column([s.repetition_penalty for s in self.distinct], torch.float32)
         self.min_tokens = column([s.min_tokens for s in self.distinct], torch.int64)
@@ -58,6 +60,7 @@ class SamplingTable:
             temperature=self.temperature.index_select(0, rows),
             greedy=self.greedy.index_select(0, rows),
             top_k=self.top_k.index_select(0, rows),
+            min_p=self.min_p.index_select(0, rows),
             top_p=self.top_p.index_select(0, rows),
             penalty=self.penalty.index_select(0, rows),
             min_tokens=self.min_tokens.index_select(0, rows),
@@ -74,6 +77,7 @@ class Rules:
     temperature: torch.Tensor
     greedy: torch.Tensor
     top_k: torch.Tensor
+    min_p: torch.Tensor
     top_p: torch.Tensor
     penalty: torch.Tensor
     min_tokens: torch.Tensor
@@ -103,7 +107,7 @@ def draw(
 
     Returns:
         The tokens, int64 [batch], and their log-probs, float32 [batch], under the temperature-scaled softmax before
-        penalties, top-k and top-p (temperature 1 where the row is greedy).
+        penalties, min-p, top-k and top-p (temperature 1 where the row is greedy).
     """
     logits = logits.float()
     scaled = logits / rules.temperature if rules.table.any_scaled else logits
@@ -133,6 +137,8 @@ def _allowed(
             too_early = generated[:, None] < rules.min_tokens
             scores = scores.masked_fill(too_early & table.stops[rules.rows], _OFF)
         scores = scores / rules.temperature
+    if table.any_min_p:
+        scores = keep_min_p(scores, rules.min_p)
     if table.largest_k > 0:
         scores = keep_top_k(scores, rules.top_k, largest=table.largest_k)
     if table.any_top_p:
@@ -143,6 +149,12 @@ def _allowed(
 def penalise(logits: torch.Tensor, seen: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
     """Divide the positive and multiply the negative logits of seen tokens (Keskar et al. 2019, CTRL, section 4.1)."""
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def keep_min_p(scores: torch.Tensor, min_p: torch.Tensor) -> torch.Tensor:
+    """Keep tokens of at least ``min_p`` ([batch, 1] or [1, 1]) times the best one's probability (Nguyen et al. 2025, min-p)."""
+    probs = scores.softmax(dim=-1)
+    return scores.masked_fill(probs < min_p * probs.amax(dim=-1, keepdim=True), _OFF)
 
 
 def keep_top_k(scores: torch.Tensor, top_k: torch.Tensor, *, largest: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.rollout.decoding import Decoding
 from rlctl.runtime.rollout.interface import TokensComputed, check_requests
 from rlctl.runtime.rollout.model import CausalModel, load_model
+from rlctl.runtime.rollout.stop_texts import Decode, decoder
 from rlctl.runtime.rollout.weights import copy_weights
 from rlctl.runtime.types import Request, Response
 
@@ -35,6 +36,7 @@ class TransformersEngine:
         threads: int | None = None,
         weight_version: int = 0,
         config: PreTrainedConfig | None = None,
+        tokenizer: str | None = None,
     ) -> None:
         """Load the model.
 
@@ -50,6 +52,7 @@ class TransformersEngine:
             threads: CPU threads of this whole process, None leaves them as they are.
             weight_version: the version that the weights in the folder count as.
             config: of the model, where it is not the one in the folder.
+            tokenizer: folder or hub name of the tokenizer; needed where texts end responses.
 
         Raises:
             RunError: no such model or device, or a model or a setting that this engine cannot run.
@@ -74,6 +77,7 @@ class TransformersEngine:
         self._max_batch_rows = max_batch_rows
         self._max_prompt_positions = max_prompt_positions
         self._max_length = _max_length(max_length, self._model.max_positions, model_path)
+        self._tokenizer, self._trust_remote_code = tokenizer, trust_remote_code
         self._unusable = ""
         self._asleep = False
         self.weight_version = weight_version
@@ -105,10 +109,16 @@ class TransformersEngine:
             max_rows=self._max_batch_rows,
             max_prompt_positions=self._max_prompt_positions,
             computed=self.tokens_computed,
+            decode=self._decode(requests),
         )
         with torch.inference_mode():
             decoding.run()
         return decoding.responses(weight_version=self.weight_version)
+
+    def _decode(self, requests: Sequence[Request]) -> Decode | None:
+        if not any(request.sampling.stop for request in requests):
+            return None
+        return decoder(self._tokenizer, trust_remote_code=self._trust_remote_code)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
         """Overwrite the weights in place, one tensor at a time, under their Hugging Face names; cast to the engine's dtype.

@@ -84,4 +84,5 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         trust_remote_code=config.model.trust_remote_code,
         threads=config.placement.cpus_per_worker if device == "cpu" else None,
         config=changed_config(config.model, model_path),
+        tokenizer=config.model.tokenizer or config.model.path,
     )
