@@ -114,4 +114,4 @@ def responses_in(group: Answered) -> int:
 
 def version_of(group: Answered) -> int:
     """The oldest weight version that drew a response of a group."""
-    return min((response.weight_version for response in group.responses), default=0)
+    return min((response.oldest_version for response in group.responses), default=0)

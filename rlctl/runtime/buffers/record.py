@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
+
+import torch
 
 from rlctl.errors import RunError
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
 
-Record = TypeVar("Record")
-
 
 def plain_of(group: Answered) -> dict[str, Any]:
     """A group as plain data."""
     found = _fields_of(group)
-    found["prompt"] = _fields_of(group.prompt)
+    found["prompt"] = _fields_of(group.prompt) | {"inputs": _written(group.prompt.inputs)}
     found["responses"] = [_fields_of(response) for response in group.responses]
     found["rewards"] = list(group.rewards)
     found["scores"] = [_fields_of(score) for score in group.scores]
@@ -43,18 +43,19 @@ def group_of(plain: Mapping[str, Any]) -> Answered:
     try:
         greedy = plain.get("greedy")
         own = {
-            "prompt": _made(Prompt, plain["prompt"]),
+            "prompt": _made(Prompt, {**plain["prompt"], "inputs": _read(plain["prompt"].get("inputs", {}))}),
             "responses": [_made(Response, each) for each in plain["responses"]],
             "scores": [_made(Score, each) for each in plain.get("scores", ())],
             "greedy": None if greedy is None else (_made(Response, greedy[0]), _made(Score, greedy[1])),
         }
-        return _made(Answered, {**plain, **own})
+        group: Answered = _made(Answered, {**plain, **own})
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"a group of responses cannot be read: {type(error).__name__}: {error}",
             hint="expected what rlctl writes: prompt, responses with token_ids, log_probs, finish_reason and "
             "weight_version, and rewards",
         ) from error
+    return group
 
 
 def text_of(group: Answered) -> str:
@@ -66,15 +67,37 @@ def _fields_of(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
-def _made(kind: type[Record], plain: Mapping[str, Any]) -> Record:
+def _made(kind: Any, plain: Mapping[str, Any]) -> Any:
     """A record of its fields; fields of another release that this one does not know are left out."""
     tuples, names = _names(kind)
-    return kind(**{name: tuple(plain[name]) if name in tuples else plain[name] for name in names if name in plain})
+    values = {name: plain[name] for name in names if name in plain}
+    return kind(**{n: tuple(v) if n in tuples and isinstance(v, list) else v for n, v in values.items()})
 
 
 @cache
 def _names(kind: Any) -> tuple[frozenset[str], tuple[str, ...]]:
     """Which fields of a record are tuples, and all of them."""
-    hints = typing.get_type_hints(kind)
-    tuples = frozenset(name for name, hint in hints.items() if typing.get_origin(hint) is tuple)
-    return tuples, tuple(field.name for field in dataclasses.fields(kind))
+    fields = dataclasses.fields(kind)
+    tuples = frozenset(field.name for field in fields if str(field.type).startswith("tuple["))
+    return tuples, tuple(field.name for field in fields)
+
+
+def _written(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Tensors as text: type, shape, and the bytes in base 64."""
+    return {
+        name: [str(each.dtype).removeprefix("torch."), list(each.shape), b64encode(_bytes_of(each)).decode()]
+        for name, each in tensors.items()
+    }
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def _read(written: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.frombuffer(bytearray(b64decode(data)), dtype=getattr(torch, kind)).reshape(shape)
+        if data
+        else torch.empty(shape, dtype=getattr(torch, kind))
+        for name, (kind, shape, data) in written.items()
+    }

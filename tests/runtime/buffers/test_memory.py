@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,6 +195,18 @@ def test_a_buffer_goes_on_from_its_state_as_if_nothing_had_been() -> None:
         now[0] += 2.0
         later[0] += 2.0
     assert first.statistics() == second.statistics()
+
+
+def test_images_of_a_prompt_come_back_as_they_were() -> None:
+    inputs = {
+        "pixels": torch.randn(3, 2).to(torch.bfloat16),
+        "grid": torch.tensor([[1, 2, 2]]),
+        "none": torch.empty(0, 4),
+    }
+    given = group(0)
+    whole = dataclasses.replace(given, prompt=dataclasses.replace(given.prompt, inputs=inputs))
+    back = group_of(json.loads(text_of(whole))).prompt.inputs
+    assert all(torch.equal(back[name], each) and back[name].dtype == each.dtype for name, each in inputs.items())
 
 
 FLOATS = st.floats(allow_nan=False)
