@@ -121,7 +121,7 @@ TABLE: tuple[Row, ...] = (
     honoured(
         "data",
         "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
-        " max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
+        " curriculum.args max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
         " evaluation_batch_prompts truncated_prompts_train filter_workers loader_workers custom custom.path custom.class_name",
     ),
     honoured(
@@ -144,7 +144,6 @@ TABLE: tuple[Row, ...] = (
     refused("data.eval[]", "weight", "held-out sources do not mix"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    refused("data", "curriculum.args", "only an order by measured difficulty has arguments, and it is not drawn yet"),
     refused_speed("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
     refused("data", "task_pipeline*", OPERATORS),
     refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),
@@ -429,7 +428,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "run.mode": {
         "train_only": "a run that only trains needs a buffer that another run has filled",
     },
-    "data.curriculum.order": {"difficulty": "prompts are not ordered by measured difficulty yet"},
     "data.train[].format": {"sql": "data sets are read from files and hubs"},
     "data.eval[].format": {"sql": "data sets are read from files and hubs"},
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},

@@ -454,6 +454,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("data.truncated_prompts_train", False, trained_tokens, {}),
     ("data.mixing", "weighted", ordering, {}),
     ("data.curriculum.order", "sequential", ordering, {}),
+    (
+        "data.curriculum.args",
+        {"tau": 0.5},
+        ordering,
+        {"data": {"curriculum": {"order": "difficulty", "keys": ["weak", "strong"]}}},
+    ),
     ("data.seed", 7, ordering, {}),
     ("data.last_batch", "carry", ordering, {}),
     ("data.train[].weight", 2.0, ordering, {}),

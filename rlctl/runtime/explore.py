@@ -79,6 +79,7 @@ class Explorer:
             RunError: filters left too few groups in as many rounds as the config allows.
         """
         drawn, kept, rounds = self._explore(step, phase)
+        self.stream.feedback(mean_rewards(drawn))
         if self.keeper is not None:
             self._keep(step, drawn, self.keeper)
         metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
@@ -143,6 +144,14 @@ class Explorer:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.stream.restore(dict(state))
+
+
+def mean_rewards(drawn: Sequence[Answered]) -> dict[int, float]:
+    """The mean reward of each prompt, by its number in the data."""
+    rewards: dict[int, list[float]] = {}
+    for item in drawn:
+        rewards.setdefault(item.prompt.index, []).extend(item.rewards)
+    return {number: sum(found) / len(found) for number, found in rewards.items()}
 
 
 def rollout_seed(config: Config) -> int:

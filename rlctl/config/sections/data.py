@@ -99,11 +99,11 @@ class Curriculum:
     """The order in which prompts are drawn."""
 
     order: Literal["sequential", "shuffle", "random", "easy_to_hard", "difficulty"] = "shuffle"
-    """In file order; shuffled every epoch; drawn with replacement; by a difficulty column; by measured difficulty."""
+    """In file order; shuffled every epoch; each batch drawn from all rows; by columns of ease; by difficulty measured in the run."""
     keys: tuple[str, ...] = ()
-    """Columns that hold the difficulty, for easy_to_hard."""
+    """Columns of numbers. easy_to_hard: higher is easier, ties go by the next; difficulty: pass rates of a weak and a strong model."""
     args: dict[str, Any] = {}
-    """Arguments of a measured-difficulty order."""
+    """Of difficulty: target_reward 1, tau 1, do_sample false, m 16, lamb 0.2, rho 0.2, adaptive_rho false."""
 
 
 @section

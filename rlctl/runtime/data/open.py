@@ -13,8 +13,9 @@ from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
+from rlctl.runtime.data.difficulty import Pacing
 from rlctl.runtime.data.experts import expert_source
-from rlctl.runtime.data.order import easy_to_hard, shuffle
+from rlctl.runtime.data.order import easy_to_hard, numbers_of, shuffle
 from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
 from rlctl.runtime.data.prompts import PromptSet, open_prompts
 from rlctl.runtime.data.rowset import SetReport
@@ -89,7 +90,9 @@ def open_experts(config: Config, tokenizer: Any) -> tuple[SftStream | None, list
     rows = SampleSet(
         load_source(source, key=key), source, chat, config.data, max_tokens=longest_sequence(config), key=key
     )
-    order = "sequential" if config.data.curriculum.order == "easy_to_hard" else config.data.curriculum.order
+    order = config.data.curriculum.order
+    if order in ("easy_to_hard", "difficulty"):
+        order = "sequential"
     seed = derive_seed(data_seed(config), "experts")
     ordering = Ordering(order=order, seed=seed, last_batch="carry")
     return SftStream([rows], per_step=per_step, ordering=ordering), [rows.report]
@@ -125,15 +128,32 @@ def data_seed(config: Config) -> int:
 
 
 def ordering_of(config: Config, sets: Sequence[PromptSet | SampleSet | PairSet]) -> Ordering:
-    """How the training data is drawn."""
-    data = config.data
+    """How the training data is drawn.
+
+    Raises:
+        RunError: the order needs rewards and there are none, or columns or arguments that do not fit.
+    """
+    data, curriculum = config.data, config.data.curriculum
+    by_difficulty = curriculum.order == "difficulty"
+    if by_difficulty and config.algorithm.objective.choice in ("sft", "dpo"):
+        raise RunError(
+            f"data.curriculum.order is difficulty, and {config.algorithm.objective.choice} has no rewards to measure it by",
+            hint="set data.curriculum.order to easy_to_hard, or another",
+        )
+    if curriculum.args and not by_difficulty:
+        raise RunError(
+            f"data.curriculum.args are of the order difficulty, and data.curriculum.order is {curriculum.order}",
+            hint="remove them",
+        )
     return Ordering(
-        order=data.curriculum.order,
+        order=curriculum.order,
         seed=data_seed(config),
         last_batch=data.last_batch,
         mixing=data.mixing,
         weights=tuple(source.weight for source in data.train),
         ranks=_ranks(data, sets),
+        features=_features(data, sets),
+        pacing=Pacing.of(curriculum.args),
     )
 
 
@@ -143,6 +163,18 @@ def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple
     if not data.curriculum.keys:
         raise RunError("data.curriculum.order is easy_to_hard and data.curriculum.keys is empty")
     return tuple(easy_to_hard([rows.column(key) for key in data.curriculum.keys]) for rows in sets)
+
+
+def _features(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple[np.ndarray, ...]:
+    keys = data.curriculum.keys
+    if data.curriculum.order != "difficulty":
+        return ()
+    if len(keys) != 2:
+        raise RunError(
+            f"data.curriculum.order is difficulty and data.curriculum.keys names {len(keys)} columns; it takes two",
+            hint="name the columns of the pass rates of a weak and of a strong model",
+        )
+    return tuple(numbers_of([rows.column(key) for key in keys]) for rows in sets)
 
 
 def _evaluation_order(config: Config, prompts: PromptSet) -> Sequence[Prompt]:

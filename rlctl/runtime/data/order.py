@@ -27,18 +27,31 @@ def shuffle(rows: int, *, seed: int, epoch: int) -> np.ndarray:
     return np.argsort(_words(rows, seed, _ORDER, epoch), kind="stable")
 
 
-def random(rows: int, *, seed: int, epoch: int) -> np.ndarray:
-    """As many draws as there are rows, each from all of them. int64 [rows]."""
-    return (_words(rows, seed, _ORDER, epoch) % np.uint64(rows)).astype(np.int64)
+ORDERS: dict[str, Callable[..., np.ndarray]] = {"sequential": sequential, "shuffle": shuffle}
+"""Orders of a whole epoch."""
 
 
-ORDERS: dict[str, Callable[..., np.ndarray]] = {"sequential": sequential, "shuffle": shuffle, "random": random}
+def distinct(count: int, rows: int, *, seed: int, epoch: int, position: int) -> np.ndarray:
+    """Draw ``count`` different rows from all of them, whatever was drawn before. int64 [count]."""
+    return np.argsort(_words(rows, seed, _ORDER, epoch, position), kind="stable")[:count]
 
 
 def easy_to_hard(columns: Sequence[Sequence[float]]) -> np.ndarray:
-    """Rows by rising difficulty, by the first column, then the next; equal ones in file order. int64 [rows]."""
+    """Rows by falling ease, by the first column, then the next; of equal ones the last in the file comes first. int64 [rows].
+
+    Source: Trinity-RFT's OfflineEasy2HardSelector, buffer/selector/selector.py.
+    """
+    return np.lexsort(numbers_of(columns).T[::-1])[::-1]
+
+
+def numbers_of(columns: Sequence[Sequence[float]]) -> np.ndarray:
+    """Columns as float64 [rows, columns].
+
+    Raises:
+        RunError: they do not hold numbers.
+    """
     try:
-        return np.lexsort([np.asarray(column, dtype=np.float64) for column in reversed(columns)])
+        return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     except (TypeError, ValueError) as error:
         raise RunError(
             f"a difficulty column does not hold numbers: {error}", hint="set data.curriculum.keys to columns of numbers"

@@ -8,7 +8,8 @@ code than this, so it is not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -16,9 +17,11 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from rlctl.errors import RunError
-from rlctl.runtime.data.order import ORDERS, draw_sources, split_exactly
+from rlctl.runtime.data.difficulty import DifficultyCursor, Pacing
+from rlctl.runtime.data.order import ORDERS, distinct, draw_sources, split_exactly
 
 T = TypeVar("T")
+EVENLY = Pacing()
 Mixing = Literal["concatenate", "weighted", "weighted_exact"]
 
 
@@ -27,7 +30,7 @@ class Cursor:
 
     Args:
         rows: number of rows.
-        order: a name of ``order.ORDERS``, or a fixed order of every epoch.
+        order: a name of ``order.ORDERS``, random, or a fixed order of every epoch.
         seed: of the order.
     """
 
@@ -48,7 +51,7 @@ class Cursor:
         """The next ``count`` rows, over as many epochs as it takes."""
         taken: list[int] = []
         while len(taken) < count:
-            part = self._epoch_order()[self.position : self.position + count - len(taken)]
+            part = self._next(min(count - len(taken), self.left))
             taken += part.tolist()
             self.position += len(part)
             if self.position == self.rows:
@@ -58,6 +61,20 @@ class Cursor:
     def skip_epoch(self) -> None:
         """Go to the start of the next epoch."""
         self.epoch, self.position = self.epoch + 1, 0
+
+    def state(self) -> Any:
+        """The position, as plain data."""
+        return [self.epoch, self.position]
+
+    def restore(self, state: Any) -> None:
+        """Go to a position."""
+        self.epoch, self.position = state
+
+    def _next(self, count: int) -> np.ndarray:
+        """The next rows of this epoch, which has as many left."""
+        if isinstance(self._order, str) and self._order == "random":
+            return distinct(count, self.rows, seed=self._seed, epoch=self.epoch, position=self.position)
+        return self._epoch_order()[self.position : self.position + count]
 
     def _epoch_order(self) -> np.ndarray:
         if isinstance(self._order, np.ndarray):
@@ -72,7 +89,7 @@ class Ordering:
     """How a stream draws: the settings that its position depends on."""
 
     order: str = "shuffle"
-    """sequential | shuffle | random, or easy_to_hard with ``ranks``."""
+    """sequential | shuffle | random, easy_to_hard with ``ranks``, or difficulty with ``features``."""
     seed: int = 0
     last_batch: Literal["drop", "carry"] = "drop"
     """What becomes of an epoch's last rows that fill no batch. Only where sources are concatenated: weighted ones go round
@@ -82,6 +99,9 @@ class Ordering:
     """One for each source."""
     ranks: tuple[np.ndarray, ...] = ()
     """easy_to_hard: the order of each source's rows."""
+    features: tuple[np.ndarray, ...] = ()
+    """difficulty: each source's two columns."""
+    pacing: Pacing = EVENLY
 
 
 class Stream(Generic[T]):
@@ -91,7 +111,8 @@ class Stream(Generic[T]):
         sources: each a sequence of what is drawn.
         per_step: size of a batch.
         ordering: how it is drawn.
-        ahead: threads that make the next batch while this one is worked on; 0 makes each when it is asked for.
+        ahead: threads that make the next batch while this one is worked on; 0 makes each when it is asked for, as it is where
+            the next batch depends on what is told of this one.
 
     Raises:
         RunError: not one batch fits, or the order is none that can be drawn here.
@@ -107,7 +128,8 @@ class Stream(Generic[T]):
         self.per_step = per_step
         self.rows = sum(self._lengths)
         self._drawn = 0
-        self._threads = ThreadPoolExecutor(ahead, thread_name_prefix="data") if ahead else None
+        foreseen = ahead and ordering.order != "difficulty"
+        self._threads = ThreadPoolExecutor(ahead, thread_name_prefix="data") if foreseen else None
         self._ready: dict[tuple[int, int], Future[T]] = {}
         """Rows that are made ahead, or being made."""
         self._cursors = self._make_cursors()
@@ -153,10 +175,10 @@ class Stream(Generic[T]):
 
     def _prepare(self, count: int, threads: ThreadPoolExecutor) -> None:
         """Begin to make what comes next, where as many are taken again; the position stays."""
-        here = [(cursor.epoch, cursor.position) for cursor in self._cursors]
+        here = [cursor.state() for cursor in self._cursors]
         rows = self._next_rows(count)
-        for cursor, (epoch, position) in zip(self._cursors, here, strict=True):
-            cursor.epoch, cursor.position = epoch, position
+        for cursor, position in zip(self._cursors, here, strict=True):
+            cursor.restore(position)
         self._ready = {
             (source, row): self._ready.get((source, row)) or threads.submit(self._sources[source].__getitem__, row)
             for source, row in rows
@@ -167,7 +189,7 @@ class Stream(Generic[T]):
         return {
             "of": self._identity(),
             "drawn": self._drawn,
-            "cursors": [[cursor.epoch, cursor.position] for cursor in self._cursors],
+            "cursors": [cursor.state() for cursor in self._cursors],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -185,8 +207,20 @@ class Stream(Generic[T]):
                 hint="restore the data section of the config and its files, or start a new run",
             )
         self._drawn = state["drawn"]
-        for cursor, (epoch, position) in zip(self._cursors, state["cursors"], strict=True):
-            cursor.epoch, cursor.position = epoch, position
+        for cursor, position in zip(self._cursors, state["cursors"], strict=True):
+            cursor.restore(position)
+
+    def feedback(self, rewards: Mapping[int, float]) -> None:
+        """Tell the mean reward of each prompt answered, by its number over all sources; an order by difficulty goes by it."""
+        told: dict[int, dict[int, float]] = {}
+        for number, reward in rewards.items():
+            source = int(np.searchsorted(self._starts, number, side="right")) - 1
+            index, first = (source, self._starts[source]) if len(self._cursors) > 1 else (0, 0)
+            told.setdefault(index, {})[number - first] = reward
+        for index, found in told.items():
+            cursor = self._cursors[index]
+            if isinstance(cursor, DifficultyCursor):
+                cursor.feedback(found)
 
     def _identity(self) -> dict[str, Any]:
         ordering = self._ordering
@@ -198,13 +232,13 @@ class Stream(Generic[T]):
             "weights": list(ordering.weights) if ordering.mixing != "concatenate" else [],
         }
 
-    def _make_cursors(self) -> list[Cursor]:
+    def _make_cursors(self) -> Sequence[Cursor | DifficultyCursor]:
         ordering, ranks = self._ordering, self._ordering.ranks
-        if ordering.order not in ORDERS and not (ordering.order == "easy_to_hard" and ranks):
-            raise RunError(
-                f"data.curriculum.order is {ordering.order}, which the runtime does not draw",
-                hint=f"set it to one of {', '.join(ORDERS)}, easy_to_hard",
-            )
+        if ordering.order == "difficulty":
+            features = ordering.features
+            if ordering.mixing == "concatenate":
+                features = (np.concatenate(features),)
+            return [DifficultyCursor(each, ordering.pacing, seed=ordering.seed + i) for i, each in enumerate(features)]
         if ordering.mixing == "concatenate" and not ranks:
             return [Cursor(self.rows, ordering.order, seed=ordering.seed)]
         if ordering.mixing == "concatenate":
@@ -227,7 +261,8 @@ class Stream(Generic[T]):
             counts = split_exactly(count, self._shares)
             return [(i, row) for i, size in enumerate(counts) for row in self._cursors[i].take(size)]
         chosen = draw_sources(count, self._shares, seed=self._ordering.seed, start=self._drawn)
-        return [(i, self._cursors[i].take(1)[0]) for i in chosen]
+        rows = {i: iter(self._cursors[i].take(size)) for i, size in sorted(Counter(chosen).items())}
+        return [(i, next(rows[i])) for i in chosen]
 
     def _next_concatenated(self, count: int) -> list[tuple[int, int]]:
         cursor = self._cursors[0]

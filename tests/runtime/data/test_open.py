@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rlctl.config import Config, config_from
+from rlctl.errors import RunError
 from rlctl.runtime.data.open import open_evaluation, open_prompt_stream, open_sft_stream
 
 
 def config(folder: Path, **data: Any) -> Config:
     for name, count in (("a", 6), ("b", 4)):
-        rows = [{"prompt": f"{name}{i}", "answer": i, "response": "yes", "hard": -i} for i in range(count)]
+        rows = [
+            {"prompt": f"{name}{i}", "answer": i, "response": "yes", "hard": -i, "weak": 0.1 * i, "strong": 1.0}
+            for i in range(count)
+        ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     sources = {"train": [{"path": str(folder / f"{name}.jsonl")} for name in "ab"], "max_prompt_tokens": 64}
     return config_from({"rlctl": 1, "data": {**sources, **data}, "batch": {"prompts_per_step": 5}})
@@ -36,7 +43,34 @@ def test_the_seed_is_the_datas_or_the_runs(tmp_path: Path, tokenizer: Any) -> No
 def test_easy_to_hard_reads_its_columns(tmp_path: Path, tokenizer: Any) -> None:
     curriculum = {"order": "easy_to_hard", "keys": ["hard"]}
     one = config(tmp_path, train=[{"path": str(tmp_path / "a.jsonl")}], curriculum=curriculum)
-    assert [p.index for p in open_prompt_stream(one, tokenizer)[0].next_batch()] == [5, 4, 3, 2, 1]
+    assert [p.index for p in open_prompt_stream(one, tokenizer)[0].next_batch()] == [0, 1, 2, 3, 4]
+
+
+def test_difficulty_reads_its_columns_and_arguments(tmp_path: Path, tokenizer: Any) -> None:
+    curriculum = {"order": "difficulty", "keys": ["weak", "strong"], "args": {"tau": 0, "target_reward": 0.5}}
+    stream, _ = open_prompt_stream(config(tmp_path, curriculum=curriculum), tokenizer)
+    first = [p.index for p in stream.next_batch()]
+    stream.feedback(dict.fromkeys(first, 0.0))
+    assert not set(first) & {p.index for p in stream.next_batch()}, "what is never passed is far from the target"
+
+
+def test_an_order_that_cannot_be_measured_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    def refusal(**curriculum: Any) -> str:
+        with pytest.raises(RunError) as refused:
+            open_prompt_stream(config(tmp_path, curriculum=curriculum), tokenizer)
+        return str(refused.value)
+
+    pair = ["weak", "strong"]
+    assert "names 1 columns; it takes two" in refusal(order="difficulty", keys=["weak"])
+    assert "has no argument tua" in refusal(order="difficulty", keys=pair, args={"tua": 1})
+    assert "args.do_sample is 1; expected true or false" in refusal(
+        order="difficulty", keys=pair, args={"do_sample": 1}
+    )
+    assert "args are of the order difficulty" in refusal(order="shuffle", args={"tau": 1})
+    supervised = config_from({"algorithm": {"objective": "sft"}}).algorithm
+    measured = config(tmp_path, curriculum={"order": "difficulty", "keys": pair})
+    with pytest.raises(RunError, match="sft has no rewards"):
+        open_sft_stream(dataclasses.replace(measured, algorithm=supervised), tokenizer)
 
 
 def test_held_out_sets(tmp_path: Path, tokenizer: Any) -> None:

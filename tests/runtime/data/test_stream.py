@@ -18,6 +18,8 @@ from rlctl.runtime.data.order import draw_sources, easy_to_hard, shuffle, split_
 from rlctl.runtime.data.stream import Ordering, Stream
 
 LETTERS = ["a", "b", "c", "d", "e", "f", "g"]
+RATES = (np.linspace([0, 0.5], [0.5, 1], 7), np.linspace([0, 0.5], [0.5, 1], 4))
+"""How often a weak and a strong model pass each row of two sources."""
 
 
 def stream(*sources: list[Any], per_step: int = 3, **ordering: Any) -> Stream[Any]:
@@ -56,10 +58,12 @@ def test_seeds_differ_and_shuffles_are_uniform() -> None:
     assert all(abs(count - 1000) < 130 for count in first.values())
 
 
-def test_random_draws_with_replacement() -> None:
-    drawn = [x for batch in batches(stream(order="random", per_step=7), 40) for x in batch]
-    assert set(drawn) == set(LETTERS)
-    assert any(len(set(drawn[i : i + 7])) < 7 for i in range(0, 280, 7))
+def test_random_draws_each_batch_from_all_rows() -> None:
+    drawn = batches(stream(order="random", per_step=3), 300)
+    assert all(len(set(batch)) == 3 for batch in drawn)
+    assert any(len({*drawn[i], *drawn[i + 1]}) < 6 for i in range(0, 300, 2)), "an epoch holds none twice"
+    counts = Counter(x for batch in drawn for x in batch)
+    assert all(abs(counts[x] - 900 / 7) < 40 for x in LETTERS)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,9 @@ def test_random_draws_with_replacement() -> None:
         {"order": "random"},
         {"mixing": "weighted", "weights": (3.0, 1.0)},
         {"mixing": "weighted_exact", "weights": (2.0, 1.0)},
+        {"order": "random", "mixing": "weighted", "weights": (3.0, 1.0)},
+        {"order": "difficulty", "features": RATES},
+        {"order": "difficulty", "features": RATES, "mixing": "weighted", "weights": (3.0, 1.0)},
     ],
 )
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
@@ -79,7 +86,9 @@ def test_restored_streams_go_on_exactly(ordering: dict[str, Any], steps: int) ->
         return stream(LETTERS, [1, 2, 3, 4], seed=7, **ordering)
 
     whole = make()
-    batches(whole, steps)
+    for _ in range(steps):
+        batch = whole.next_batch()
+        whole.feedback({[*LETTERS, 1, 2, 3, 4].index(x): 0.5 for x in batch})
     state = json.loads(json.dumps(whole.state()))
     restored = make()
     restored.restore(state)
@@ -132,11 +141,11 @@ def test_weighted_exact_splits_as_roll_does() -> None:
 
 
 def test_easy_to_hard() -> None:
-    """By the first column, ties by the second, then file order."""
+    """The first column's highest first, ties by the second, then from the end of the file."""
     ranks = easy_to_hard([[2, 1, 2, 1], [0, 9, -1, 9]])
-    assert ranks.tolist() == [1, 3, 2, 0]
+    assert ranks.tolist() == [0, 2, 3, 1]
     source = stream(["w", "x", "y", "z"], per_step=4, order="easy_to_hard", ranks=(ranks,))
-    assert batches(source, 2) == [["x", "z", "y", "w"]] * 2
+    assert batches(source, 2) == [["w", "y", "z", "x"]] * 2
     with pytest.raises(RunError, match="does not hold numbers"):
         easy_to_hard([["easy", "hard"]])
 
@@ -145,8 +154,6 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(RunError, match=r"has 7 prompts and a step takes 8"):
         stream(per_step=8)
     assert len(stream(per_step=8, last_batch="carry").next_batch()) == 8
-    with pytest.raises(RunError, match="order is difficulty"):
-        stream(order="difficulty")
     with pytest.raises(RunError, match="no training data"):
         stream([])
 
