@@ -1,0 +1,269 @@
+"""The buffer in files: written by runs that explore, read in order by runs that train, at once or another day.
+
+    PATH.jsonl      one line a group, appended under a lock; a line that a killed writer left unfinished is cut off
+    PATH.parquet    a folder of that name with one file a put (``000000040-<writer>.parquet``); to read, one file as well
+    PATH            a folder of JSONL files, one a put
+
+Each group carries its writer and that writer's number, so one that is written again after a resume is read once. Every run
+that reads gets all groups: nothing is claimed in files (a database does that). A writer that ends says so; files in which
+nobody has signed, such as those a person made, are over at their end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlctl.errors import RunError
+from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
+from rlctl.runtime.buffers.record import group_of, plain_of
+from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.experience import Answered
+
+PARTIAL = ".partial"
+"""Ending of a file that is being written."""
+END = "end"
+"""Key of the line, or ending of the file, by which a writer says that it has ended."""
+
+
+class FileBuffer:
+    """A buffer in files, as one of its members sees it.
+
+    Args:
+        path: a JSONL or Parquet file, or a folder.
+        member: name of this writer, the same after a resume and no one else's.
+        read_timeout: seconds that a reader waits at most.
+        stopped: tells that the run is asked to end.
+    """
+
+    def __init__(
+        self, path: Path, member: str, *, read_timeout: float = 1800.0, stopped: Callable[[], bool] = never
+    ) -> None:
+        self._path, self._member = path, member
+        self._timeout, self._stopped = read_timeout, stopped
+        self._written = self._dropped = self._taken = 0
+        self._last: dict[str, int] = {}
+        """The last number that was taken, by writer."""
+        self._open: dict[str, bool] = {}
+        """Writers seen, and whether each has yet to end."""
+        self._start_reading()
+
+    def _start_reading(self) -> None:
+        self._found: list[tuple[str, int, Answered]] = []
+        """Read, and not taken yet, in order."""
+        self._newest = dict(self._last)
+        """The last number that was read, by writer; "" is nobody, whose records are counted."""
+        self._unsigned = 0
+        self._offset = 0
+        self._files: set[str] = set()
+        """Files of the folder that were read."""
+
+    # writing
+
+    def put(self, groups: Sequence[Answered]) -> None:
+        records = [
+            {"writer": self._member, "number": self._written + place, **plain_of(group)}
+            for place, group in enumerate(groups)
+        ]
+        self._append(records, name=f"{self._written:09d}-{self._member}")
+        self._written += len(records)
+
+    def end_writing(self) -> None:
+        self._append([{"writer": self._member, END: True}], name=f"{END}-{self._member}")
+
+    def _append(self, records: Sequence[dict[str, Any]], *, name: str) -> None:
+        try:
+            if self._path.suffix == ".jsonl":
+                _append_lines(self._path, [_line(record) for record in records])
+            else:
+                self._path.mkdir(parents=True, exist_ok=True)
+                write = _write_parquet if self._path.suffix == ".parquet" else _write_lines
+                partial = self._path / f"{name}{PARTIAL}"
+                write(partial, records)
+                partial.rename(self._path / f"{name}{self._path.suffix or '.jsonl'}")
+        except OSError as error:
+            raise RunError(
+                f"the buffer {self._path} cannot be written: {error.strerror or error}", hint="see buffer.path"
+            ) from error
+
+    # reading
+
+    def take(self, count: int, *, oldest_version: int = 0) -> list[Answered]:
+        began = time.monotonic()
+        while True:
+            self._read()
+            fresh = [each for each in self._found if version_of(each[2]) >= oldest_version]
+            self._dropped += len(self._found) - len(fresh)
+            self._found = fresh
+            if len(fresh) >= count or self._writing_is_over():
+                taken, self._found = fresh[:count], fresh[count:]
+                self._last |= {writer: number for writer, number, _ in taken}
+                self._taken += len(taken)
+                return [group for _, _, group in taken]
+            if time.monotonic() - began > self._timeout:
+                raise self._overdue(count)
+            if self._stopped():
+                raise StopRequested
+            time.sleep(POLL_SECONDS)
+
+    def _writing_is_over(self) -> bool:
+        """Whether no more will come: all who signed have ended, or nobody signs."""
+        return self._path.exists() and not any(self._open.values())
+
+    def _overdue(self, count: int) -> BufferTimeout:
+        there = f"{len(self._found)} are there" if self._path.exists() else "it does not exist"
+        writing = [writer for writer, is_open in self._open.items() if is_open]
+        return BufferTimeout(
+            f"waited {self._timeout:g} s for {count} groups of responses in the buffer {self._path}; {there}, "
+            f"and {f'{len(writing)} of its writers have not ended' if writing else 'nobody has written to it'}",
+            hint="start or resume the run that fills it (run.mode: explore_only), or raise buffer.read_timeout",
+        )
+
+    def _read(self) -> None:
+        """Read what was added since."""
+        for where, record in self._records():
+            writer = str(record.get("writer", ""))
+            if writer:
+                self._open[writer] = END not in record
+            if END in record:
+                continue
+            number = int(record.get("number", self._unsigned))
+            self._unsigned += not writer
+            if number > self._newest.get(writer, -1):
+                self._newest[writer] = number
+                try:
+                    self._found.append((writer, number, group_of(record)))
+                except RunError as error:
+                    raise RunError(f"{where}: {error.message}", hint=error.hint) from error
+
+    def _records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """New records, and where each stands."""
+        if self._path.is_file() and self._path.suffix == ".parquet":
+            if not self._files:
+                self._files.add(self._path.name)
+                yield from _parquet_records(self._path)
+        elif self._path.is_dir():
+            for file in sorted(self._path.iterdir()):
+                if file.name in self._files or file.suffix not in (".jsonl", ".parquet"):
+                    continue
+                self._files.add(file.name)
+                yield from _parquet_records(file) if file.suffix == ".parquet" else _lines(file, 0)[0]
+        elif self._path.exists():
+            records, self._offset = _lines(self._path, self._offset)
+            yield from records
+
+    # positions
+
+    def state(self) -> dict[str, Any]:
+        return {"written": self._written, "last": dict(self._last)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._written, self._last = state.get("written", 0), dict(state.get("last", {}))
+        self._start_reading()
+
+    def acknowledge(self, state: dict[str, Any]) -> None:
+        """Nothing is claimed."""
+
+    def statistics(self) -> Statistics:
+        waiting = sum(responses_in(group) for _, _, group in self._found)
+        return Statistics(waiting, self._written, self._taken, self._dropped, 0)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, default=str, separators=(",", ":")).encode() + b"\n"
+
+
+def _append_lines(path: Path, lines: Sequence[bytes]) -> None:
+    """Append whole lines, after the last whole one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        whole = _end_of_last_line(file, end)
+        if whole != end:
+            file.truncate(whole)
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _end_of_last_line(file: Any, end: int) -> int:
+    """Where the last whole line of a file ends; ``end`` is the file's."""
+    position, block = end, 1 << 16
+    while position > 0:
+        start = max(0, position - block)
+        file.seek(start)
+        found = file.read(position - start).rfind(b"\n")
+        if found >= 0:
+            return start + int(found) + 1
+        position = start
+    return 0
+
+
+def _write_lines(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    with path.open("wb") as file:
+        file.writelines(map(_line, records))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    """One row a record: who wrote it, a few columns for people, and the whole as JSON."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    rows = {
+        "writer": [record["writer"] for record in records],
+        "number": [record.get("number") for record in records],
+        "prompt": [record["prompt"]["text"] if "prompt" in record else None for record in records],
+        "rewards": [record.get("rewards") for record in records],
+        "record": [_line(record).decode() for record in records],
+    }
+    kinds = [pa.string(), pa.int64(), pa.string(), pa.list_(pa.float64()), pa.string()]
+    schema = pa.schema(list(zip(rows, kinds, strict=True)))
+    parquet.write_table(pa.table(rows, schema=schema), path)
+
+
+def _lines(path: Path, offset: int) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """The whole lines of a file from an offset, and where they end."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        text = file.read()
+    text = text[: text.rfind(b"\n") + 1]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{path}, line {number}" + (f" after byte {offset}" if offset else "")
+        if line.strip():
+            found.append((where, _record(line, where)))
+    return found, offset + len(text)
+
+
+def _parquet_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read as Parquet: {error}", hint="see buffer.path") from error
+    for number, row in enumerate(table.to_pylist(), 1):
+        where = f"{path}, row {number}"
+        yield where, _record(row["record"], where) if "record" in row else row
+
+
+def _record(line: bytes | str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"{where} is not JSON: {error}", hint="see buffer.path") from error
+    if not isinstance(record, dict):
+        raise RunError(f"{where} is {type(record).__name__}; expected an object", hint="see buffer.path")
+    return record
