@@ -271,8 +271,7 @@ TABLE: tuple[Row, ...] = (
     ),
     refused_speed("rollout", "runners_per_engine report_every", AGENTS),
     refused("rollout", "environment", "environment.variables sets variables of every process"),
-    refused_speed("rollout", "log_responses", "a few groups of each step are kept in the run folder, always"),
-    refused_speed("rollout", "log_evaluation_responses", "responses stay in the run folder"),
+    honoured("rollout", "log_responses log_evaluation_responses"),
     honoured("rollout", "responses_folder evaluation_folder"),
     # train
     honoured("train", "engine engine<fsdp2>"),
@@ -409,6 +408,7 @@ TABLE: tuple[Row, ...] = (
     honoured("tracking[]<wandb>", "mode base_url api_key args"),
     honoured("tracking[]<mlflow>", "uri username password"),
     refused("", "tracking[]<other>*", OTHER),
+    honoured("profiling", "peak_tflops"),
     refused("profiling", "tool steps continuous folder roles* controller_args worker_args ray_timeline", PROFILING),
     honoured("environment", "variables"),
     front_end("environment", "device_memory_check"),

@@ -872,7 +872,8 @@ tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tr
 tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password
 tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb> tracking[]<mlflow>
 environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
-environment.ray.register_timeout
+environment.ray.register_timeout profiling.peak_tflops
+rollout.log_responses rollout.log_evaluation_responses
 """
 
 

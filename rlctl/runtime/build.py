@@ -36,6 +36,7 @@ from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.placement import Placement
+from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote_checkpoints import copies_of
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
@@ -276,6 +277,7 @@ def _stage_run(
     stop: StopSwitch,
 ) -> StageRun:
     config = stage.config
+    meter = Meter.of(config, plan, groups, folder, lambda message: events.emit("advisory", message=message, hint=""))
     groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
     policy = Policy(groups["policy"], config) if "policy" in groups else None
     rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
@@ -307,6 +309,7 @@ def _stage_run(
         trackers=trackers,
         stop=stop,
         export_folder=checkpoints / "hf",
+        meter=meter,
         old_is_current=current,
         critic=critic,
     )

@@ -8,10 +8,11 @@ from typing import Any
 
 from rlctl.runtime.data.recorded import RECORDED
 from rlctl.runtime.experience import requests_for
-from rlctl.runtime.keeping import Keeper, Shown
+from rlctl.runtime.keeping import Chosen, Keeper, Shown
 from rlctl.runtime.metrics import evaluation_metrics
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Rewards, RolloutEngines, texts_of
+from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.types import Prompt, Sampling
 
 
@@ -71,6 +72,8 @@ class Evaluator:
     """Of the responses; None where there are only recorded ones."""
     keeper: Keeper | None = None
     """Gets every response."""
+    chosen: Chosen | None = None
+    """Gets every response too, and chooses those that are shown."""
 
     def run(self, step: int = 0) -> dict[str, float]:
         """Metrics of every source, ``evaluation/<source>/...``; of one whose rows are of several data sources, of each too.
@@ -85,9 +88,17 @@ class Evaluator:
             several = dict.fromkeys(marks.sources)
             for own in several if len(several) > 1 else ():
                 metrics |= marks.metrics(f"{source.name}/{own}", own)
-        if self.keeper is not None:
-            self.keeper.close()
+        for keeper in self._keepers:
+            keeper.close()
         return metrics
+
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return [keeper for keeper in (self.keeper, self.chosen) if keeper is not None]
+
+    def shown(self) -> list[ShownResponse]:
+        """Some of the responses of the last evaluation."""
+        return [] if self.chosen is None else self.chosen.shown
 
     def _marks(self, number: int, source: HeldOut, step: int) -> _Marks:
         marks = _Marks()
@@ -100,8 +111,8 @@ class Evaluator:
                 marks.prompts += [start + place] * len(group)
             marks.lengths += lengths
             marks.scores += [score for group in scores for score in group]
-            if self.keeper is not None:
-                self.keeper.keep(step, number, start, list(_shown(prompts, texts, scores)))
+            for keeper in self._keepers:
+                keeper.keep(step, number, start, list(_shown(prompts, texts, scores)))
         return marks
 
     def _answered(
@@ -119,9 +130,7 @@ class Evaluator:
         )
         lengths = [len(response.token_ids) for group in answers for response in group]
         scores = self.rewards.score(prompts, answers) if self.rewards is not None else []
-        texts = (
-            texts_of(answers, self.tokenizer) if self.keeper is not None else [[""] * len(group) for group in answers]
-        )
+        texts = texts_of(answers, self.tokenizer) if self._keepers else [[""] * len(group) for group in answers]
         return texts, lengths, scores
 
     def _length(self, text: str) -> int:

@@ -30,6 +30,8 @@ class Gathered:
     metrics: dict[str, float]
     shown: list[dict[str, Any]]
     """A few responses with their rewards, for people."""
+    versions: Sequence[int] = ()
+    """Of the weights that drew each response."""
 
 
 class Gather(Protocol):
@@ -155,7 +157,8 @@ class RolloutGather:
             if teaching is not None and teaching.policy_gradient:
                 shaped |= into_advantages(teaching, samples)
             samples = self.shaping.redrawn(samples, explored.kept, step=step)
-        return Gathered(samples, explored.metrics | shaped, self._shown(explored.kept or explored.drawn))
+        versions = [response.oldest_version for item in explored.kept for response in item.responses]
+        return Gathered(samples, explored.metrics | shaped, self._shown(explored.kept or explored.drawn), versions)
 
     def _add_old_log_probs(self, samples: list[Sample]) -> None:
         if self.config.algorithm.old_log_probs == "rollout":
@@ -210,7 +213,7 @@ class MixGather:
         for sample in samples:
             sample.columns["expert"] = torch.full((len(sample),), float(sample.expert))
         metrics = gathered.metrics | {"data/expert_epoch": float(self.experts.epoch)}
-        return Gathered(samples, metrics, gathered.shown)
+        return Gathered(samples, metrics, gathered.shown, gathered.versions)
 
     def state(self) -> dict[str, Any]:
         return {"rollout": self.rollout.state(), "experts": self.experts.state()}

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlctl.errors import RlctlError, RunError
+from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
 
 FIRST_CAUSE_SECONDS = 3.0
@@ -74,6 +75,7 @@ class Host:
         os.environ.update(environment)
         _write_output_to(log)
         self._worker: Any = None
+        self._profile = WorkerProfile()
 
     def address(self) -> Outcome:
         """This machine's address, and a port that is free on it."""
@@ -87,13 +89,25 @@ class Host:
 
     def call(self, method: str, *args: Any) -> Outcome:
         """Call a method of the worker."""
-        return _attempt(lambda: getattr(self._worker, method)(*args))
+        return _attempt(lambda: self._run(method, *args))
 
     def keep(self, method: str, *args: Any) -> Outcome:
         """Call a method and keep its value here: the outcome holds a handle that other workers can be given."""
         import ray
 
-        return _attempt(lambda: ray.put(getattr(self._worker, method)(*args)))
+        return _attempt(lambda: ray.put(self._run(method, *args)))
+
+    def _run(self, method: str, *args: Any) -> Any:
+        with self._profile.around(method):
+            return getattr(self._worker, method)(*args)
+
+    def start_profile(self, order: Order) -> Outcome:
+        """Record what the worker does."""
+        return _attempt(lambda: self._profile.begin(order))
+
+    def end_profile(self, label: str) -> Outcome:
+        """Write what was recorded."""
+        return _attempt(lambda: self._profile.end(label))
 
     def drop(self) -> Outcome:
         """End the worker, and keep the process."""
@@ -230,6 +244,12 @@ class Group(Protocol):
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """As ``all``, giving handles that can be passed as arguments to workers of any group."""
 
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        """Let some workers, by rank, record what they do."""
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        """Let them write what they recorded; ``label`` is part of the names of the files."""
+
     def close(self) -> None:
         """End the processes."""
 
@@ -241,13 +261,14 @@ class LocalGroup:
         self.names: Sequence[str] = [name]
         self.log = CallLog()
         self._worker = worker
+        self._profile = WorkerProfile()
 
     def __len__(self) -> int:
         return 1
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         watch = Watch()
-        with watch.around():
+        with watch.around(), self._profile.around(method.__name__):
             value = method(self._worker, *arguments[0])
         self.log.add(self.names[0], method.__name__, watch.usage)
         return [value]
@@ -256,6 +277,14 @@ class LocalGroup:
         return self.each(method, [args])
 
     fetch = all
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        for order in orders.values():
+            self._profile.begin(order)
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        if ranks:
+            self._profile.end(label)
 
     def close(self) -> None:
         closing = getattr(self._worker, "close", None)
@@ -289,6 +318,12 @@ class Replicas:
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self._group.fetch(method, *args)[:: self._size]
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        self._group.start_profiles({rank * self._size: order for rank, order in orders.items()})
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        self._group.end_profiles([rank * self._size for rank in ranks], label)
 
     def close(self) -> None:
         self._group.close()
@@ -326,6 +361,14 @@ class RayGroup:
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         calls = [actor.keep.remote(method.__name__, *args) for actor in self._actors]
         return self._calls(calls, method.__name__).wait()
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
+        Calls([self.names[rank] for rank in orders], calls, self._stop_requested).wait()
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        calls = [self._actors[rank].end_profile.remote(label) for rank in ranks]
+        Calls([self.names[rank] for rank in ranks], calls, self._stop_requested).wait()
 
     def drop(self) -> None:
         """End the workers, and keep their processes."""

@@ -14,7 +14,7 @@ from rlctl.runtime.data.recorded import open_recorded
 from rlctl.runtime.data.rowset import RowSet, SetReport
 from rlctl.runtime.evaluation import Evaluator, HeldOut
 from rlctl.runtime.experience import check_own_sampling, evaluation_sampling, training_sampling
-from rlctl.runtime.keeping import JsonLines, Keeper, ParquetFile
+from rlctl.runtime.keeping import Chosen, JsonLines, Keeper, ParquetFile
 from rlctl.runtime.roles import Rewards, RolloutEngines
 
 FILE_OF_RESPONSES = "responses.parquet"
@@ -73,7 +73,9 @@ def make_evaluator(
     explores = config.run.mode == "explore_only"
     size = config.batch.prompts_per_step if explores else config.data.evaluation_batch_prompts
     keeper = _keeper(config, held_out, scored=rewards is not None)
-    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper)
+    count = 0 if explores else config.rollout.log_evaluation_responses
+    shown = Chosen(count) if count else None
+    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown)
 
 
 def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from rlctl.errors import RunError
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.types import Prompt
 
 if TYPE_CHECKING:
@@ -74,6 +77,35 @@ def _line(step: int, item: Shown, index: int, text: str) -> dict[str, Any]:
     told = {"acc": score.correct, "pred": score.vote, "error": score.error}
     named = {name: value for name, value in score.components.items() if name not in line}
     return {**line, "score": score.total, **named, **{name: value for name, value in told.items() if value is not None}}
+
+
+SEED = 42
+"""Of the choice of responses that are shown; verl's."""
+
+
+@dataclass
+class Chosen:
+    """Keeps some of all responses, the same prompts every time: sorted by prompt, shuffled, the first ``count``.
+
+    That is verl's choice (``trainer.log_val_generations``, verl/trainer/ppo/ray_trainer.py, _maybe_log_val_generations).
+    """
+
+    count: int
+    shown: list[ShownResponse] = field(default_factory=list)
+    """Those of the last evaluation."""
+    _all: list[ShownResponse] = field(default_factory=list)
+
+    def keep(self, step: int, source: int, start: int, shown: Sequence[Shown]) -> None:
+        for item in shown:
+            for index, text in enumerate(item.texts):
+                score = item.scores[index].total if item.scores else None
+                self._all.append(ShownResponse(item.prompt.text, text, score))
+
+    def close(self) -> None:
+        found, self._all = sorted(self._all, key=lambda each: each.prompt), []
+        order = np.arange(len(found))
+        np.random.RandomState(SEED).shuffle(order)
+        self.shown = [found[index] for index in order[: self.count]]
 
 
 class ParquetFile:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
+import numpy as np
+
 from rlctl.runtime import several
 
 
@@ -45,12 +47,24 @@ METRICS: dict[str, Metric] = {
     "correction/cut_share": Metric("share", "Tokens whose ratio is above the largest weight."),
     "correction/effective_share": Metric("share", "Effective sample size of the weights over the number of tokens."),
     "response/length_mean": Metric("tokens", "Mean length of a response."),
+    "response/length_p50": Metric("tokens", "Length that half of the responses do not pass."),
+    "response/length_p90": Metric("tokens", "Length that nine of ten responses do not pass."),
+    "response/length_p99": Metric("tokens", "Length that 99 of 100 responses do not pass."),
     "response/length_max": Metric("tokens", "Longest response."),
+    "response/tokens": Metric("tokens", "Tokens of all responses that were drawn."),
     "response/truncated_share": Metric("share", "Responses cut at the limit."),
     "group/equal_share": Metric(
         "share", "Groups of two or more whose responses all have the same reward: they teach nothing."
     ),
     "group/size_mean": Metric("responses", "Mean size of a group."),
+    "staleness/mean": Metric(
+        "weight versions",
+        "Mean of how many optimizer steps lie between what drew a response and what is trained on it.",
+    ),
+    "staleness/max": Metric("weight versions", "The most of a response."),
+    "staleness/share/<versions>": Metric(
+        "share", "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale."
+    ),
     "policy/loss": Metric("", "Loss that was minimised, with its KL and entropy terms."),
     "policy/policy_loss": Metric("", "The policy loss alone."),
     "policy/kl_loss": Metric("nats", "KL from the reference in the loss, before its coefficient."),
@@ -81,7 +95,25 @@ METRICS: dict[str, Metric] = {
     "critic/learning_rate": Metric("", "Learning rate of the critic's optimizer steps, their mean."),
     "critic/skipped_updates": Metric("share", "Its optimizer steps left out because the gradient was not finite."),
     "time/<phase>": Metric("seconds", "Wall time of a phase."),
-    "throughput/tokens_per_second": Metric("tokens/s", "Response tokens a second of the whole step."),
+    "time/step": Metric("seconds", "Wall time of the step, without what is evaluated and saved after it."),
+    "time/idle": Metric("seconds", "Wall time of the step that no phase covers."),
+    "worker/<role>/busy_share": Metric("share", "Of the step that a role's workers were at work, their mean."),
+    "memory/<role>/resident": Metric(
+        "GiB", "Main memory of the worker that holds most of it, after a call; of the controller too."
+    ),
+    "memory/<role>/gpu_allocated": Metric("GiB", "Tensors on the GPU of the worker that holds most, after a call."),
+    "memory/<role>/gpu_reserved": Metric("GiB", "What its allocator holds of the GPU."),
+    "memory/<role>/gpu_peak": Metric("GiB", "Most that was allocated at a time during a call, of all workers."),
+    "throughput/tokens_per_second": Metric("tokens/s", "Trained tokens a second of the whole step."),
+    "throughput/tokens_per_second_per_device": Metric("tokens/s", "The same over the devices of all roles."),
+    "throughput/trained_tokens_per_second": Metric(
+        "tokens/s", "Tokens a second of the training phase, prompts with them, each counted once."
+    ),
+    "throughput/drawn_tokens_per_second": Metric("tokens/s", "Response tokens a second of the rollout phase."),
+    "throughput/mfu": Metric(
+        "share", "Of the training devices' peak, what the arithmetic of training comes to in the training phase."
+    ),
+    "throughput/step_mfu": Metric("share", "The same in the whole step."),
     "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
     "data/epoch": Metric("epochs", "Passes over the training data that are over."),
     "evaluation/<source>/reward": Metric("", "Mean total reward of held-out responses."),
@@ -140,10 +172,18 @@ def reward_metrics(
 
 
 def response_metrics(lengths: Sequence[int], truncated: Sequence[bool]) -> dict[str, float]:
-    """Metrics of a step's responses: lengths in tokens and whether each was cut; at least one."""
+    """Metrics of a step's responses: lengths in tokens and whether each was cut; at least one.
+
+    A percentile that falls between two lengths is in proportion between them.
+    """
+    p50, p90, p99 = np.percentile(lengths, (50, 90, 99))
     return {
         "response/length_mean": fmean(lengths),
+        "response/length_p50": float(p50),
+        "response/length_p90": float(p90),
+        "response/length_p99": float(p99),
         "response/length_max": float(max(lengths)),
+        "response/tokens": float(sum(lengths)),
         "response/truncated_share": sum(truncated) / len(truncated),
     }
 
@@ -167,6 +207,30 @@ def group_metrics(totals: Sequence[float], groups: Sequence[int]) -> dict[str, f
         "group/equal_share": equal / len(several) if several else 0.0,
         "group/size_mean": len(totals) / len(members),
     }
+
+
+STALENESS_FROM = (0, 1, 2, 4, 8, 16)
+"""Where the parts of the histogram of staleness begin."""
+
+
+def staleness_metrics(versions: Sequence[int], now: int) -> dict[str, float]:
+    """How old the weights are that drew the responses which are trained on; nothing where none was drawn.
+
+    Args:
+        versions: that drew each response.
+        now: of the weights that are trained.
+    """
+    if not versions:
+        return {}
+    ages = [now - version for version in versions]
+    metrics = {"staleness/mean": fmean(ages), "staleness/max": float(max(ages))}
+    if not any(ages):
+        return metrics
+    for start, end in zip(STALENESS_FROM, (*STALENESS_FROM[1:], None), strict=True):
+        share = sum(start <= age and (end is None or age < end) for age in ages) / len(ages)
+        name = f"{start}+" if end is None else f"{start}" if end == start + 1 else f"{start}-{end - 1}"
+        metrics[f"staleness/share/{name}"] = share
+    return metrics
 
 
 def evaluation_metrics(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +17,11 @@ from rlctl.runtime.checkpoint import Checkpoints, Saved, read_checkpoint, replac
 from rlctl.runtime.evaluation import Evaluator
 from rlctl.runtime.events import Events
 from rlctl.runtime.gather import Gather, Gathered
+from rlctl.runtime.metrics import staleness_metrics
+from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.roles import Policy, RolloutEngines
 from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.types import Sample
 from rlctl.runtime.value_model import ValueModel
@@ -87,14 +89,12 @@ class StageRun:
     trackers: Sequence[SafeTracker]
     stop: StopSwitch
     export_folder: Path
+    meter: Meter
     old_is_current: bool
     """Whether the log-probs of the old policy are those at hand when a step is trained on."""
     critic: ValueModel | None = None
     progress: Progress = field(default_factory=Progress)
     finished: bool = False
-    _phases: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds of each phase of the step under way."""
-    _began: float = 0.0
 
     def start(self) -> None:
         """Take up the newest whole checkpoint where there is one; bring the engines to the policy's weights."""
@@ -143,26 +143,28 @@ class StageRun:
     def remaining_steps(self) -> Iterator[int]:
         """Steps not yet taken; the first is 1."""
         for step in range(self.progress.step + 1, self.clock.total_steps + 1):
-            self._phases.clear()  # evaluating and saving after the last step are no part of this one
-            self._began = time.perf_counter()
-            yield step
+            self.meter.begin(step)
+            try:
+                yield step
+            finally:
+                self.meter.end(step)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time a phase of the step, and tell watchers that it began."""
         began = time.perf_counter()
         self.events.emit("phase", step=self.progress.step, name=name)
-        yield
-        took = time.perf_counter() - began
-        self._phases[name] += took
-        self.progress.add_seconds(name, took)
+        with self.meter.phase(name):
+            yield
+        self.progress.add_seconds(name, time.perf_counter() - began)
 
     def gather(self, step: int) -> tuple[list[Sample], dict[str, float]]:
         """The samples to train on in this step, and their metrics."""
         gathered: Gathered = self.source.gather(step, self.phase)
-        if gathered.shown:
+        if gathered.shown and self.config.rollout.log_responses:
             self.events.emit("samples", step=step, samples=gathered.shown)
-        return gathered.samples, gathered.metrics
+            self.show("rollout/responses", shown_responses(gathered.shown), step)
+        return gathered.samples, gathered.metrics | staleness_metrics(gathered.versions, self.progress.weight_version)
 
     def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
         """All optimizer steps of this step; returns their metrics. In its warm-up only the critic is trained."""
@@ -193,13 +195,7 @@ class StageRun:
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
         """The step is over: its metrics go to the event log and the trackers."""
         self.progress.step = step
-        seconds = time.perf_counter() - self._began
-        times = {f"time/{name}": took for name, took in self._phases.items()} | {"time/step": seconds}
-        speed = {
-            "throughput/tokens_per_second": sum(int(sample.mask.sum()) for sample in samples) / seconds,
-            "throughput/responses_per_second": len(samples) / seconds,
-        }
-        everything = {**metrics, **speed, **times}
+        everything = {**metrics, **self.meter.metrics(samples, metrics)}
         self.events.emit("step", step=step, total_steps=self.clock.total_steps, metrics=everything)
         self._track(everything, step)
         self.stop.step_over()
@@ -207,6 +203,11 @@ class StageRun:
     def _track(self, metrics: Mapping[str, float], step: int) -> None:
         for tracker in self.trackers:
             tracker.log(metrics, step=step)
+
+    def show(self, name: str, responses: Sequence[ShownResponse], step: int) -> None:
+        """Send responses to the trackers."""
+        for tracker in self.trackers if responses else ():
+            tracker.log_responses(name, responses, step=step)
 
     def evaluation_due(self, step: int) -> bool:
         """Whether held-out prompts are answered after this step."""
@@ -221,6 +222,7 @@ class StageRun:
                 self._load_weights()
         with self.phase("evaluate"):
             metrics = self.evaluator.run(step)
+            self.show("evaluation/responses", self.evaluator.shown(), step)
         self.progress.evaluated.setdefault("first", metrics)
         self.progress.evaluated["last"] = metrics
         self.events.emit("evaluation", step=step, metrics=metrics)
@@ -286,3 +288,13 @@ class StageRun:
             "evaluated": progress.evaluated,
             "seconds": progress.seconds,
         }
+
+
+def shown_responses(shown: Sequence[Mapping[str, Any]]) -> list[ShownResponse]:
+    """The responses of a few groups (``Gathered.shown``) for trackers; none of a stage that draws none."""
+    return [
+        ShownResponse(str(item["prompt"]), text, reward)
+        for item in shown
+        if "rewards" in item
+        for text, reward in zip(item["responses"], item["rewards"], strict=True)
+    ]

@@ -476,6 +476,7 @@ ENVIRONMENT: list[Rule] = [
     *[
         Dropped(f"profiling.{name}", "ROLL's profiler takes no such setting", idle=True)
         for name in (
+            "peak_tflops",
             "steps",
             "continuous",
             "roles",

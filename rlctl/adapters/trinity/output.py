@@ -310,7 +310,17 @@ OUTPUT: list[Rule] = [
     Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
     *[
         Dropped(f"profiling.{name}", "Trinity has no profiler but Ray's timeline", idle=True)
-        for name in ("tool", "steps", "continuous", "folder", "roles", "roles{}.**", "controller_args", "worker_args")
+        for name in (
+            "tool",
+            "steps",
+            "continuous",
+            "folder",
+            "roles",
+            "roles{}.**",
+            "controller_args",
+            "worker_args",
+            "peak_tflops",
+        )
     ],
     Key(
         f"{TC}.trainer.device",

@@ -268,6 +268,7 @@ RULES: list[Rule] = [
     Tree("trainer.worker_nsight_options", "profiling.worker_args", until="0.5"),
     Dropped("profiling.roles", "verl profiles roles by their own blocks", {}),
     Dropped("profiling.roles{}.discrete", "a key of the tool"),
+    Dropped("profiling.peak_tflops", "verl takes it from its own table of devices"),
     Dropped("profiling.roles{}.args", "a key of the tool"),
     Dropped("profiling.roles{}.enabled", "roles that verl does not have"),
     Dropped("profiling.roles{}.all_ranks", "roles that verl does not have"),

@@ -145,6 +145,8 @@ class Profiling:
     """Settings of the tool for the controller."""
     worker_args: dict[str, Any] = {}
     """Settings of the tool for workers."""
+    peak_tflops: Annotated[float | None, Unit("TFLOP/s"), Range(above=0)] = None
+    """What one training device can compute, in 10^12 operations a second, for MFU; null takes it from a table of GPUs."""
     ray_timeline: str | bool | None = None
     """File that gets Ray's timeline; true names it itself."""
 

@@ -316,9 +316,9 @@ class Rollout:
     environment: dict[str, str] = {}
     """Environment variables of rollout processes."""
     log_responses: bool = True
-    """Keep the responses of each step in the run folder."""
+    """Keep a few groups of each step in the run folder, and send them to trackers as a table."""
     log_evaluation_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
-    """Evaluation responses sent to trackers."""
+    """Responses of each evaluation sent to trackers as a table, to the same prompts every time; 0 sends none."""
     responses_folder: str | None = None
     """Folder for further copies of training responses; null keeps them in the run folder only."""
     evaluation_folder: str | None = None
