@@ -8,6 +8,7 @@ runtime needs are part of the cluster's own Python.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import shlex
@@ -33,6 +34,12 @@ STATUSES = {
     "SUCCEEDED": "finished",
     "FAILED": "failed",
 }
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
+"""Loggers of Ray's client that tell of every upload."""
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Variables that Ray's client would take an address from, whatever it is told."""
 
@@ -74,6 +81,8 @@ class JobServer:
                 hint="pip install 'rlctl[runtime]'",
             ) from error
         self.url = url
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
         with _told(f"the job server at {url} cannot be used"), _without(_OVERRIDES):
             self._client = JobSubmissionClient(url)
 

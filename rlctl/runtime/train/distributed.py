@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import timedelta
 from typing import Literal
 
@@ -23,7 +25,8 @@ def join(
     port: int,
     *,
     device: Device = "cpu",
-    timeout: float = 600.0,
+    timeout: float = 1800.0,
+    register_timeout: float = 300.0,
     threads: int | None = None,
 ) -> None:
     """Meet the other workers; returns when all are there.
@@ -31,7 +34,8 @@ def join(
     Args:
         address: host of rank 0.
         port: a free port on it, the same for all.
-        timeout: seconds to wait for the others, here and in every later collective.
+        timeout: seconds to wait for the others in a collective.
+        register_timeout: seconds to wait for them here.
         threads: CPU threads of this worker's kernels; sums are cut by thread, so another number gives other last bits.
 
     Raises:
@@ -46,10 +50,14 @@ def join(
             has = f"worker {dist.get_rank()} of {dist.get_world_size()}"
             raise RunError(f"this process is {has} and cannot be worker {rank} of {world_size} too")
         return
+    if world_size > 1:
+        _take_interface_towards(address, port)
     try:
         dist.init_process_group(
             BACKENDS[device],
-            init_method=f"tcp://{address}:{port}",
+            store=dist.TCPStore(
+                address, port, world_size, is_master=rank == 0, timeout=timedelta(seconds=register_timeout)
+            ),
             rank=rank,
             world_size=world_size,
             timeout=timedelta(seconds=timeout),
@@ -59,6 +67,28 @@ def join(
             f"worker {rank} of {world_size} could not meet the others at {address}:{port}: {error}",
             hint="see whether the other workers started, and whether the port can be reached",
         ) from error
+
+
+def _take_interface_towards(address: str, port: int) -> None:
+    """Let gloo use the network interface that reaches the first worker, unless GLOO_SOCKET_IFNAME names one.
+
+    Left alone it takes that of the machine's own name, which on many machines is the loopback: others cannot reach it.
+    """
+    import psutil
+
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)
+            own = probe.getsockname()[0]
+    except OSError:
+        return  # gloo says what it cannot reach
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.partition("%")[0] == own for each in addresses):
+            os.environ["GLOO_SOCKET_IFNAME"] = name
+            return
 
 
 def leave() -> None:

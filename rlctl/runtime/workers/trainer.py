@@ -189,6 +189,8 @@ def enter(config: Config, place: Place) -> None:
         place.address,
         place.port,
         device=place.device,
+        timeout=config.environment.ray.backend_timeout,
+        register_timeout=config.environment.ray.register_timeout,
         threads=config.placement.cpus_per_worker if place.device == "cpu" else None,
     )
 
