@@ -14,6 +14,7 @@ from rlctl.config import Config, Stage
 from rlctl.config.sections.rewards import FunctionReward, ModelReward
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
+from rlctl.runtime.calls import Calls, WorkerLost, together
 from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.data.experts import check_experts_last
 from rlctl.runtime.data.open import (
@@ -32,7 +33,7 @@ from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
 from rlctl.runtime.explore import Explorer
 from rlctl.runtime.gather import DataGather, Gather, MixGather, NoGather, PairGather, RolloutGather
-from rlctl.runtime.group import Calls, Group, RayGroup, Replicas, together
+from rlctl.runtime.group import Again, Group, RayGroup, Replicas
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.placement import Placement
@@ -56,6 +57,8 @@ from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
 
 Groups = Mapping[str, RayGroup]
+SCORED_AGAIN = 2
+"""How often a call of a reward worker is made again by another, where its process is lost."""
 
 
 @dataclass(frozen=True)
@@ -280,18 +283,30 @@ def _stage_run(
     meter = Meter.of(config, plan, groups, folder, lambda message: events.emit("advisory", message=message, hint=""))
     groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
     policy = Policy(groups["policy"], config) if "policy" in groups else None
-    rollout = RolloutEngines(groups["rollout"]) if "rollout" in groups else None
+
+    def lost(error: WorkerLost) -> None:
+        events.emit("advisory", message=f"{error.message}; another takes its place", hint=error.hint)
+
+    def renew(engine: int) -> None:
+        if policy is not None:
+            version = run.progress.weight_version
+            groups["rollout"].one(engine, RolloutWorker.load_weights, policy.weights(), version)
+
+    again = Again(config.rollout.timeouts.retries, lost, renew)
+    rollout = RolloutEngines(groups["rollout"], again) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
-    models = RewardModel(groups["reward_model"], config.rewards) if "reward_model" in groups else None
+    stateless = Again(SCORED_AGAIN, lost)
+    models = RewardModel(groups["reward_model"], config.rewards, stateless) if "reward_model" in groups else None
 
     def tell(message: str) -> None:
         events.emit("advisory", message=message, hint="a reward that fails counts as 0")
 
-    rewards = Rewards(groups["reward"], materials.tokenizer, models, tell) if "reward" in groups else None
+    tokenizer = materials.tokenizer
+    rewards = Rewards(groups["reward"], tokenizer, models, tell, stateless) if "reward" in groups else None
     evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
     checkpoints = place_of(stage, folder)
-    return StageRun(
+    run = StageRun(
         config=config,
         plan=plan,
         clock=materials.clock,
@@ -313,6 +328,7 @@ def _stage_run(
         old_is_current=current,
         critic=critic,
     )
+    return run
 
 
 TRAINED = ("policy", "critic", "reference")

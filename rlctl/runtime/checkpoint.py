@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.config import Stage
-from rlctl.runtime.group import WorkerFailed
+from rlctl.runtime.calls import WorkerFailed
 
 FULL_BYTES = 1 << 20
 """A disk with less room than this is full: no file of a checkpoint fits."""

@@ -1,4 +1,4 @@
-"""Worker processes: spawn them, call all of them, and tell the first error that matters with the worker it came from.
+"""Worker processes: spawn them, call all of them, replace those that are lost. What waiting for them comes to is in ``calls.py``.
 
     Group ── each(Trainer.train_step, shares) ──▶ Host (Ray actor) ── worker.train_step(share) ──▶ plain class
 
@@ -9,62 +9,18 @@ this process, for machines without Ray. Methods are passed as functions (``Train
 from __future__ import annotations
 
 import gc
+import math
 import os
-import re
 import socket
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rlctl.errors import RlctlError, RunError
+from rlctl.errors import RlctlError
+from rlctl.runtime.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
-from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
-
-FIRST_CAUSE_SECONDS = 3.0
-"""How long others are listened to when a worker fails in a way that the end of another worker would explain."""
-_CONSEQUENCE = re.compile(
-    r"connection (was )?(closed|reset|refused|aborted)|gloo|nccl|broken pipe|DistBackendError|could not meet the others"
-    r"|OwnerDiedError|ObjectLostError",
-    re.IGNORECASE,
-)
-
-
-class StopRequested(Exception):
-    """The user asked the run to end while workers were busy."""
-
-
-class WorkerFailed(RunError):
-    """A worker raised or died. ``actor`` names it, ``trace`` is its traceback, empty for the user's own errors."""
-
-    def __init__(self, message: str, *, actor: str = "", trace: str = "", at: Any = None, hint: str = "") -> None:
-        super().__init__(message, at=at, hint=hint)
-        self.actor = actor
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.message, self.actor, self.trace, self.hint))
-
-
-def _rebuild(message: str, actor: str, trace: str, hint: str) -> WorkerFailed:
-    return WorkerFailed(message, actor=actor, trace=trace, hint=hint)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a call in a worker came to: a value, or an error as text that needs no class of the worker's to be read."""
-
-    value: Any = None
-    error: str = ""
-    hint: str = ""
-    trace: str = ""
-    usage: Usage | None = field(default=None, compare=False)
-    """What the call took."""
-
-    @property
-    def failed(self) -> bool:
-        return bool(self.error)
+from rlctl.runtime.profiling.usage import CallLog, Watch
 
 
 class Host:
@@ -117,8 +73,20 @@ class Host:
         return outcome
 
     def process(self) -> int:
-        """The worker's process id."""
+        """The worker's process id; asked in another thread, whether the process answers at all."""
         return os.getpid()
+
+
+def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
+    """A host in an actor of its own, which answers ``process`` while it computes. Returns its handle."""
+    import ray
+
+    actor = ray.remote(concurrency_groups={HEARTBEAT: 1}, **options)(Host)
+    return actor.remote(dict(environment), log)
+
+
+HEARTBEAT = "heartbeat"
+"""The actor's threads that do not wait for its work."""
 
 
 def _write_output_to(log: str) -> None:
@@ -151,79 +119,16 @@ def _address() -> tuple[str, int]:
         return str(ray.util.get_node_ip_address()), int(probe.getsockname()[1])
 
 
-class Calls:
-    """Calls under way in workers, of one role or of several."""
+@dataclass(frozen=True)
+class Again:
+    """How a call is made again by a worker in the place of one that was lost."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        calls: Sequence[Any],
-        stop_requested: Callable[[], bool],
-        over: Callable[[str, Usage | None], None] = lambda worker, usage: None,
-    ) -> None:
-        """``over`` is told of each call that has given its value, with the worker's name and what it took."""
-        self.names = list(names)
-        self.calls = list(calls)
-        self.stop_requested = stop_requested
-        self.over = over
-
-    def wait(self) -> list[Any]:
-        """The values of all calls, in order.
-
-        It ends at the first call that fails, since the others may wait for that worker in a collective. Where that
-        failure is one that the end of another worker explains, the others are listened to for a moment.
-
-        Raises:
-            WorkerFailed: a call failed; of several failures, the one that explains the others.
-            StopRequested: the run was asked to end.
-        """
-        import ray
-
-        values: list[Any] = [None] * len(self.calls)
-        pending = {call: index for index, call in enumerate(self.calls)}
-        failed: WorkerFailed | None = None
-        deadline = 0.0
-        while pending:
-            done, _ = ray.wait(list(pending), timeout=0.5 if failed is None else max(0.0, deadline - time.monotonic()))
-            for call in done:
-                index = pending.pop(call)
-                try:
-                    values[index] = _value(self.names[index], call, self.over)
-                except WorkerFailed as error:
-                    if not _CONSEQUENCE.search(error.message):
-                        raise
-                    failed, deadline = failed or error, deadline or time.monotonic() + FIRST_CAUSE_SECONDS
-            if failed is not None and time.monotonic() >= deadline:
-                break
-            if self.stop_requested():
-                raise StopRequested
-        if failed is not None:
-            raise failed
-        return values
-
-
-def together(parts: Sequence[Calls]) -> Calls:
-    """Calls of several roles as one, so that the first failure of any of them is found."""
-    names = [name for part in parts for name in part.names]
-    calls = [call for part in parts for call in part.calls]
-    return Calls(names, calls, parts[0].stop_requested if parts else lambda: False)
-
-
-def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> Any:
-    import ray
-
-    try:
-        outcome: Outcome = ray.get(call)
-    except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-        raise WorkerFailed(_death(name, error), actor=name, hint=f"see {name} under logs/ in the run folder") from None
-    except ray.exceptions.RayTaskError as error:
-        raise WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error)) from None
-    except ray.exceptions.RayError as error:
-        raise WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name) from None
-    if outcome.failed:
-        raise WorkerFailed(f"{name}: {outcome.error}", actor=name, trace=outcome.trace, hint=outcome.hint)
-    over(name, outcome.usage)
-    return outcome.value
+    times: int
+    """At most, for one call."""
+    tell: Callable[[WorkerLost], None]
+    """Told of each lost worker."""
+    renew: Callable[[int], None] = lambda index: None
+    """Brings a new worker to where the others are."""
 
 
 class Group(Protocol):
@@ -235,8 +140,16 @@ class Group(Protocol):
 
     def __len__(self) -> int: ...
 
-    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call ``method`` on worker i with ``arguments[i]``; all values, in order."""
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        """Call ``method`` on worker i with ``arguments[i]``; all values, in order.
+
+        With ``again`` a worker that is lost is replaced, and called again; only for what does not depend on earlier calls.
+        """
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        """Call ``method`` on one worker."""
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """Call ``method`` on every worker with the same arguments."""
@@ -266,12 +179,17 @@ class LocalGroup:
     def __len__(self) -> int:
         return 1
 
-    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
         watch = Watch()
         with watch.around(), self._profile.around(method.__name__):
             value = method(self._worker, *arguments[0])
         self.log.add(self.names[0], method.__name__, watch.usage)
         return [value]
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        return self.each(method, [args])[index]
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self.each(method, [args])
@@ -310,8 +228,14 @@ class Replicas:
     def __len__(self) -> int:
         return len(self._group) // self._size
 
-    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        assert again is None, "workers that share sequences are lost together"
         return self._group.each(method, [each for each in arguments for _ in range(self._size)])[:: self._size]
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        raise AssertionError("workers that share sequences are called together")
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self._group.all(method, *args)[:: self._size]
@@ -332,28 +256,86 @@ class Replicas:
 class RayGroup:
     """Workers in Ray actors."""
 
-    def __init__(self, names: Sequence[str], actors: Sequence[Any], stop_requested: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        spawn: Callable[[int], Any],
+        stop_requested: Callable[[], bool],
+        *,
+        limit: float = math.inf,
+    ) -> None:
+        """Start their processes.
+
+        Args:
+            names: of the workers.
+            spawn: starts the process of one.
+            stop_requested: whether the run was asked to end, which ends every wait.
+            limit: seconds that a call may take.
+        """
         self.names: Sequence[str] = list(names)
         self.log = CallLog()
-        self._actors = list(actors)
+        self._spawn = spawn
         self._stop_requested = stop_requested
+        self._limit = limit
+        self._actors = [spawn(index) for index in range(len(names))]
+        self._pulses = [self._pulse(actor) for actor in self._actors]
+        self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
+        """What the workers were made by and of."""
 
     def __len__(self) -> int:
         return len(self._actors)
 
     def build(self, factory: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Calls:
         """Make every worker at the same time: those of one role meet in a process group."""
-        return self._calls(
-            [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        )
+        self._made = factory, arguments
+        calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
+        return self._calls(calls, "build", pulses=())
+
+    def replace(self, index: int) -> None:
+        """Put a new worker, made as it was, in the place of one that is lost.
+
+        Raises:
+            WorkerFailed: it cannot be made.
+        """
+        import ray
+
+        assert self._made is not None, "a worker that is lost was made before"
+        factory, arguments = self._made
+        ray.kill(self._actors[index], no_restart=True)
+        actor = self._actors[index] = self._spawn(index)
+        self._pulses[index] = self._pulse(actor)
+        Calls([self.names[index]], [actor.build.remote(factory, *arguments[index])], self._stop_requested).wait()
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        call = self._actors[index].call.remote(method.__name__, *args)
+        return Calls([self.names[index]], [call], self._stop_requested, limit=self._limit).wait()[0]
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
         return Calls(self.names[:1], [self._actors[0].address.remote()], self._stop_requested)
 
-    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
         calls = [actor.call.remote(method.__name__, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        return self._calls(calls, method.__name__).wait()
+        waiting = self._calls(calls, method.__name__)
+        if again is not None:
+            waiting.again = self._maker_again(again, lambda i: self._actors[i].call.remote(method.__name__, *arguments[i]))
+        return waiting.wait()
+
+    def _maker_again(self, again: Again, call: Callable[[int], Any]) -> Callable[[int, WorkerLost], Any]:
+        left = [again.times] * len(self)
+
+        def replaced(index: int, lost: WorkerLost) -> Any:
+            if not left[index]:
+                raise lost
+            left[index] -= 1
+            again.tell(lost)
+            self.replace(index)
+            again.renew(index)
+            return call(index)
+
+        return replaced
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self.each(method, [args] * len(self._actors))
@@ -380,25 +362,22 @@ class RayGroup:
 
         return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
 
-    def _calls(self, calls: list[Any], method: str = "build") -> Calls:
-        return Calls(self.names, calls, self._stop_requested, lambda worker, usage: self.log.add(worker, method, usage))
+    def _pulse(self, actor: Any) -> Pulse:
+        ask = actor.process.options(concurrency_group=HEARTBEAT).remote
+        return Pulse(ask, min(SILENCE_SECONDS, self._limit / 2))
+
+    def _calls(self, calls: list[Any], method: str, *, pulses: Sequence[Pulse] | None = None) -> Calls:
+        return Calls(
+            self.names,
+            calls,
+            self._stop_requested,
+            lambda worker, usage: self.log.add(worker, method, usage),
+            self._pulses if pulses is None else pulses,
+            self._limit,
+        )
 
     def close(self) -> None:
         import ray
 
         for actor in self._actors:
             ray.kill(actor, no_restart=True)
-
-
-def _death(name: str, error: Exception) -> str:
-    """Why a worker is gone, in one line, from Ray's long account of it."""
-    import ray
-
-    text = " ".join(str(error).split())
-    if isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text:
-        return f"{name}: its process was ended because its machine ran low on memory"
-    found = re.search(r"Worker exit detail: (.*?\.)( Some common causes| Ray| The actor|$)", text)
-    if found is None:
-        return f"{name}: its process died ({text[:300]})"
-    out_of_reach = "End of file" in found[1] or "connection error" in found[1]
-    return f"{name}: its process died ({'it was killed, or it crashed' if out_of_reach else found[1]})"

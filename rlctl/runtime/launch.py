@@ -7,6 +7,7 @@ Whatever ends the run, the workers are ended, Ray is left, and the run folder sa
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -23,9 +24,9 @@ from rlctl.config import Config
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
 from rlctl.runtime.bringing import with_files_here
+from rlctl.runtime.calls import StopRequested, WorkerFailed, WorkerLost
 from rlctl.runtime.checkpoint import place_of
 from rlctl.runtime.events import Events, Observer
-from rlctl.runtime.group import StopRequested, WorkerFailed
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
@@ -105,14 +106,21 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
 def _run_stages(
     plan: Plan, config: Config, folder: Path, materials: Mapping[str, Materials], events: Events, stop: StopSwitch
 ) -> Outcome:
-    from rlctl.runtime.build import build_stage
+    from rlctl.runtime.build import build_stage, read_materials
     from rlctl.runtime.placement import reserve
 
+    restarts = itertools.count(1)
     summaries: dict[str, dict[str, Any]] = {}
     start_from: Path | None = None
     stages = resolved_stages(config, plan.device)
-    timeout = config.environment.ray.register_timeout
-    with reserve(plan, timeout=timeout, logs=folder / "logs", stop_requested=stop.now) as placement:
+    settings = config.environment.ray
+    with reserve(
+        plan,
+        timeout=settings.register_timeout,
+        logs=folder / "logs",
+        stop_requested=stop.now,
+        limit=settings.rpc_timeout,
+    ) as placement:
         for index, (stage, stage_plan) in enumerate(zip(stages, plan.stages, strict=True)):
             place = place_of(stage, folder)
             done = finished_stage(place)
@@ -122,14 +130,29 @@ def _run_stages(
                 events.enter_stage(stage.name)
                 feeds_next = index + 1 < len(stages) and stages[index + 1].continues
                 model = str(start_from) if stage.continues and start_from else stage.config.model.path
-                work = materials[stage.name]
-                with build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run:
-                    done = _run_one(run, place, feeds_next)
+                work, restarting = materials[stage.name], True
+                while restarting:
+                    restarting = False
+                    try:
+                        with build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run:
+                            done = _run_one(run, place, feeds_next)
+                    except WorkerLost as error:
+                        _allow_restart(error, next(restarts), config.run.max_restarts, events)
+                        placement.restart()
+                        work, restarting = read_materials(stage, stage_plan, events), True
             if done is None:
                 return Outcome("stopped", stages=summaries)
             summaries[stage.name] = done
             start_from = place / "hf" if (place / "hf").exists() else start_from
     return Outcome("finished", stages=summaries)
+
+
+def _allow_restart(error: WorkerLost, number: int, at_most: int, events: Events) -> None:
+    """Tell that a stage starts again from its last checkpoint; raises the error where the config does not allow it."""
+    if number > at_most:
+        raise error
+    message = f"{error.message}; the stage goes on from its last checkpoint (restart {number} of {at_most})"
+    events.emit("advisory", message=message, hint=error.hint)
 
 
 def _run_one(run: StageRun, place: Path, feeds_next: bool) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ torch in it takes longer than many a step; rollout engines take memory that only
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rlctl.errors import RunError
 from rlctl.plan import Device, Plan, RolePlan, StagePlan
-from rlctl.runtime.group import Host, RayGroup, StopRequested
+from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.group import RayGroup, spawn
 
 ENDED_WITH_THEIR_STAGE = ("rollout",)
 
@@ -42,6 +44,10 @@ class Placement:
     bundles: PlacementGroup
     logs: Path
     stop_requested: Callable[[], bool]
+    timeout: float
+    """Seconds that devices are waited for."""
+    limit: float
+    """Seconds that a call of a worker may take."""
     _hosts: dict[str, _Hosts] = field(default_factory=dict)
 
     @contextmanager
@@ -59,6 +65,17 @@ class Placement:
             else:
                 self._hosts[role.role].group.drop()
 
+    def restart(self) -> None:
+        """End every process, and wait until there is a device for each again: a machine may be gone.
+
+        Raises:
+            RunError: there is not, after as long as they were waited for in the beginning.
+            StopRequested: the run was asked to end.
+        """
+        for name in list(self._hosts):
+            self._end(name)
+        _wait_for(self.bundles, self.timeout, self.stop_requested)
+
     def close(self) -> None:
         """End every process and give the devices back."""
         for name in list(self._hosts):
@@ -72,8 +89,11 @@ class Placement:
 
     def _spawn_all(self, role: RolePlan, environment: Mapping[str, str]) -> RayGroup:
         names = [f"{role.role}-{index}" for index in range(role.processes)]
-        actors = [self._spawn(role, index, environment, self.logs / f"{name}.log") for index, name in enumerate(names)]
-        return RayGroup(names, actors, self.stop_requested)
+
+        def start(index: int) -> Any:
+            return self._spawn(role, index, environment, self.logs / f"{names[index]}.log")
+
+        return RayGroup(names, start, self.stop_requested, limit=self.limit)
 
     def _spawn(self, role: RolePlan, index: int, environment: Mapping[str, str], log: Path) -> Any:
         sharing = len({each.role for stage in self.plan.stages for each in stage.roles})
@@ -84,12 +104,14 @@ class Placement:
             "max_concurrency": 1,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(self.bundles, placement_group_bundle_index=bundle),
         }
-        return ray.remote(Host).options(**options).remote(dict(environment), str(log))
+        return spawn(environment, str(log), **options)
 
 
 @contextmanager
-def reserve(plan: Plan, *, timeout: float, logs: Path, stop_requested: Callable[[], bool]) -> Iterator[Placement]:
-    """Reserve the devices of a run, and give them back.
+def reserve(
+    plan: Plan, *, timeout: float, logs: Path, stop_requested: Callable[[], bool], limit: float = math.inf
+) -> Iterator[Placement]:
+    """Reserve the devices of a run, and give them back. ``limit``: seconds that a call of a worker may take.
 
     Raises:
         RunError: the cluster does not have the devices, now or within ``timeout`` seconds.
@@ -97,7 +119,7 @@ def reserve(plan: Plan, *, timeout: float, logs: Path, stop_requested: Callable[
     """
     count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
     bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested)
-    placement = Placement(plan, bundles, logs, stop_requested)
+    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit)
     try:
         yield placement
     finally:
@@ -114,6 +136,15 @@ def _reserve(
 ) -> PlacementGroup:
     bundle: dict[str, float] = {"CPU": cpus, **({"GPU": 1} if device == "cuda" else {})}
     group = placement_group([dict(bundle) for _ in range(count)], strategy="PACK")
+    try:
+        _wait_for(group, timeout, stop_requested)
+    except BaseException:
+        remove_placement_group(group)
+        raise
+    return group
+
+
+def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[], bool]) -> None:
     deadline = time.monotonic() + timeout
     while not group.wait(min(0.5, timeout)):
         if stop_requested():
@@ -121,12 +152,11 @@ def _reserve(
         if time.monotonic() < deadline:
             continue
         have = {name: amount for name, amount in ray.cluster_resources().items() if name in ("CPU", "GPU")}
-        remove_placement_group(group)
+        count, cpus = group.bundle_count, group.bundle_specs[0]["CPU"]
         raise RunError(
-            f"the plan needs {count} devices with {cpus} CPUs each; after {timeout:g} s the cluster offers {have}",
+            f"the plan needs {count} devices with {cpus:g} CPUs each; after {timeout:g} s the cluster offers {have}",
             hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end",
         )
-    return group
 
 
 def _bundle_of(role: RolePlan, index: int) -> int:

@@ -6,7 +6,7 @@ Each splits what it is given over its workers, calls them, and puts the results 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,9 +16,10 @@ from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.group import Group
+from rlctl.runtime.group import Again, Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
+from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.train.microbatch import spread
 from rlctl.runtime.transport import SampleTuple
@@ -129,17 +130,41 @@ def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sampl
 class RolloutEngines:
     """All rollout engines together."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, again: Again | None = None) -> None:
+        """``again``: how an engine that is lost is replaced, so that its prompts are rolled out again, with the same seeds."""
         self._group = group
+        self._again = again
+        self._streamed = [0] * len(group)
+        """Calls of ``stream`` that each engine has had."""
+
+    def __len__(self) -> int:
+        return len(self._group)
 
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer requests, in order; each engine gets every k-th, so that long prompts spread."""
         count = len(self._group)
-        parts = self._group.each(RolloutWorker.generate, [(requests[index::count],) for index in range(count)])
+        shares = [(requests[index::count],) for index in range(count)]
+        parts = self._group.each(RolloutWorker.generate, shares, again=self._again)
         answers: list[list[Response]] = [[] for _ in requests]
         for index, part in enumerate(parts):
             answers[index::count] = part
         return answers
+
+    def stream(
+        self, requests: Sequence[Mapping[int, Request]], aborted: Sequence[int], seconds: float
+    ) -> list[list[Finished] | None]:
+        """Give each engine requests by their tickets, give up others, and let all work for about ``seconds``.
+
+        What has finished, by engine; None of one that has lost what it was given and knows nothing of these requests either.
+        """
+        arguments = [
+            (count, dict(own), tuple(aborted), seconds) for count, own in zip(self._streamed, requests, strict=True)
+        ]
+        found: list[list[Finished] | None] = self._group.each(RolloutWorker.stream, arguments, again=self._again)
+        self._streamed = [
+            0 if each is None else count + 1 for count, each in zip(self._streamed, found, strict=True)
+        ]
+        return found
 
     def load_weights(self, weights: Any, version: int) -> None:
         """Put new weights into every engine; ``version`` is on every later response."""
@@ -157,6 +182,8 @@ class RewardModel:
     group: Group
     rewards: Sequence[Reward]
     """All of the config."""
+    again: Again | None = None
+    """How a worker that is lost is replaced."""
 
     def score(self, items: Sequence[RewardItem]) -> dict[int, list[Outcome | Failure]]:
         """What each model says of the responses that it applies to, in order, by its position in the config."""
@@ -168,7 +195,7 @@ class RewardModel:
         }
         count = len(self.group)
         shares = [{i: found[rank::count] for i, found in calls.items()} for rank in range(count)]
-        parts = self.group.each(RewardModels.score, [(share,) for share in shares])
+        parts = self.group.each(RewardModels.score, [(share,) for share in shares], again=self.again)
         outcomes: dict[int, list[Outcome | Failure]] = {}
         for i, found in calls.items():
             outcomes[i] = [parts[place % count][i][place // count] for place in range(len(found))]
@@ -184,6 +211,8 @@ class Rewards:
     models: RewardModel | None = None
     tell: Callable[[str], None] = lambda message: None
     """Gets what went wrong, for people."""
+    again: Again | None = None
+    """How a worker that is lost is replaced."""
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
@@ -212,7 +241,7 @@ class Rewards:
     def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
         items = [dataclasses.replace(item, group=number) for number, group in enumerate(groups) for item in group]
         modelled = self.models.score(items) if self.models is not None else None
-        found: list[Score] = self.group.each(RewardWorker.score, [(items, modelled)])[0]
+        found: list[Score] = self.group.each(RewardWorker.score, [(items, modelled)], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]
         if failed:
             self.tell(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import ray
 
 from rlctl.errors import Location, RunError
-from rlctl.runtime.group import Host, LocalGroup, Outcome, RayGroup, StopRequested, WorkerFailed, together
+from rlctl.runtime.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, together
+from rlctl.runtime.group import Again, Host, LocalGroup, RayGroup, spawn
 
 
 class Worker:
@@ -43,7 +46,16 @@ class Worker:
     def refuse(self) -> None:
         raise RunError("it does not fit", at=Location("train.yaml", 3), hint="make it smaller")
 
-    def sleep(self) -> None:
+    def sleep(self, seconds: float = 60.0) -> int:
+        time.sleep(seconds)
+        return self.number
+
+    def set_number(self, number: int) -> None:
+        self.number = number
+
+    def sleep_or_hang(self, hangs: bool) -> None:
+        if hangs:
+            os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(60)
 
     def close(self) -> None:
@@ -103,9 +115,11 @@ def cluster() -> Iterator[None]:
 def workers(cluster: None, tmp_path: Path) -> Iterator[Callable[..., RayGroup]]:
     groups: list[RayGroup] = []
 
-    def make(*names: str, stop: Callable[[], bool] = lambda: False) -> RayGroup:
-        host = ray.remote(Host).options(num_cpus=0)
-        groups.append(RayGroup(names, [host.remote({}, str(tmp_path / f"{name}.log")) for name in names], stop))
+    def make(*names: str, stop: Callable[[], bool] = lambda: False, limit: float = 3600.0) -> RayGroup:
+        def start(index: int) -> object:
+            return spawn({}, str(tmp_path / f"{names[index]}.log"), num_cpus=0)
+
+        groups.append(RayGroup(names, start, stop, limit=limit))
         return groups[-1]
 
     yield make
@@ -165,3 +179,47 @@ def test_waiting_ends_when_the_run_is_asked_to(workers: Callable[..., RayGroup])
     with pytest.raises(StopRequested):
         group.all(Worker.sleep)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.ray
+def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Callable[..., RayGroup]) -> None:
+    group = workers("rollout-0", "rollout-1")
+    group.build(Worker, [(0,), (1,)]).wait()
+    group.all(Worker.set_number, 5)
+    before = group.processes()
+    told: list[WorkerLost] = []
+    again = Again(1, told.append, lambda index: group.one(index, Worker.set_number, 5))
+    threading.Timer(1.0, os.kill, (before[1], signal.SIGKILL)).start()
+    assert group.each(Worker.sleep, [(3.0,), (3.0,)], again=again) == [5, 5]
+    assert [lost.actor for lost in told] == ["rollout-1"]
+    after = group.processes()
+    assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+    with pytest.raises(WorkerLost, match=r"^rollout-0: its process died"):
+        group.each(Worker.die, [(0.0,), (60.0,)], again=again)
+
+
+@pytest.mark.ray
+def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[..., RayGroup]) -> None:
+    group = workers("policy-0", "policy-1", limit=8.0)
+    group.build(Worker, [(0,), (1,)]).wait()
+    stopped = group.processes()[1]
+    began = time.monotonic()
+    with pytest.raises(WorkerLost, match=r"^policy-1: its process has not answered for 4 s"):
+        group.each(Worker.sleep_or_hang, [(False,), (True,)])
+    assert 4.0 <= time.monotonic() - began < 15.0
+    group.close()
+    deadline = time.monotonic() + 10.0
+    while psutil.pid_exists(stopped) and psutil.Process(stopped).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "a process that is stopped is ended too"
+        time.sleep(0.1)
+
+
+@pytest.mark.soak
+@pytest.mark.ray
+def test_a_call_that_takes_too_long_is_given_up(workers: Callable[..., RayGroup]) -> None:
+    group = workers("policy-0", limit=8.0)
+    group.build(Worker, [(0,)]).wait()
+    with pytest.raises(
+        WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(environment.ray.rpc_timeout\)"
+    ):
+        group.all(Worker.sleep)

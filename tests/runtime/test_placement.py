@@ -13,7 +13,7 @@ import ray
 
 from rlctl.errors import RunError
 from rlctl.plan import Plan, RolePlan, make_plan
-from rlctl.runtime.group import StopRequested
+from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.placement import _bundle_of, reserve
 
 pytestmark = pytest.mark.ray

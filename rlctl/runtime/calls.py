@@ -1,0 +1,228 @@
+"""Waiting for workers: values in order, the first error that matters, and a limit for whoever does not answer.
+
+a worker raises            WorkerFailed, with its traceback
+its process is gone        WorkerLost: another worker in its place may do what it could not
+its process is silent      WorkerLost: stopped or stuck as a whole, so that even its heartbeat fails; a busy one has one
+a call takes too long      WorkerLost: it waits for something that does not come
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlctl.errors import RunError
+from rlctl.runtime.profiling.usage import Usage
+
+FIRST_CAUSE_SECONDS = 3.0
+"""How long others are listened to when a worker fails in a way that the end of another worker would explain."""
+SILENCE_SECONDS = 60.0
+"""A worker whose heartbeat is away for so long is taken for gone, or after half of what a call may take where that is less."""
+_CONSEQUENCE = re.compile(
+    r"connection (was )?(closed|reset|refused|aborted)|gloo|nccl|broken pipe|DistBackendError|could not meet the others"
+    r"|OwnerDiedError|ObjectLostError",
+    re.IGNORECASE,
+)
+
+
+class StopRequested(Exception):
+    """The user asked the run to end while workers were busy."""
+
+
+class WorkerFailed(RunError):
+    """A worker raised or died. ``actor`` names it, ``trace`` is its traceback, empty for the user's own errors."""
+
+    def __init__(self, message: str, *, actor: str = "", trace: str = "", at: Any = None, hint: str = "") -> None:
+        super().__init__(message, at=at, hint=hint)
+        self.actor = actor
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.actor, self.trace, self.hint))
+
+
+class WorkerLost(WorkerFailed):
+    """A worker's process is gone, or does not answer. It is no error of what it computed: it can be computed again."""
+
+
+def _rebuild(kind: type[WorkerFailed], message: str, actor: str, trace: str, hint: str) -> WorkerFailed:
+    return kind(message, actor=actor, trace=trace, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call in a worker came to: a value, or an error as text that needs no class of the worker's to be read."""
+
+    value: Any = None
+    error: str = ""
+    hint: str = ""
+    trace: str = ""
+    usage: Usage | None = field(default=None, compare=False)
+    """What the call took."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.error)
+
+
+class Pulse:
+    """Tells a worker that is busy from one that does not answer: its process is asked for a heartbeat every now and then."""
+
+    def __init__(self, ask: Callable[[], Any], limit: float) -> None:
+        """Ask for heartbeats.
+
+        Args:
+            ask: for one; it comes from another thread of the worker than its calls are computed in.
+            limit: seconds of silence after which the worker is taken for gone.
+        """
+        self._ask = ask
+        self.limit = limit
+        self._waiting: Any = None
+        self._since = time.monotonic()
+
+    def is_away(self) -> bool:
+        """Whether the last heartbeat that was asked for is missing for longer than the limit."""
+        import ray
+
+        now = time.monotonic()
+        if self._waiting is not None and _is_there(self._waiting):
+            self._waiting = None
+        if self._waiting is None:
+            if now - self._since >= self.limit / 4:
+                self._waiting, self._since = self._ask(), now
+            return False
+        if now - self._since <= self.limit:
+            return False
+        # this process may have been away itself: an answer that is under way gets a moment to come in
+        return not ray.wait([self._waiting], timeout=min(2.0, self.limit))[0]
+
+
+def _is_there(call: Any) -> bool:
+    import ray
+
+    return bool(ray.wait([call], timeout=0)[0])
+
+
+@dataclass
+class Calls:
+    """Calls under way in workers, of one role or of several."""
+
+    names: Sequence[str]
+    calls: Sequence[Any]
+    stop_requested: Callable[[], bool]
+    over: Callable[[str, Usage | None], None] = lambda worker, usage: None
+    """Told of each call that has given its value, with the worker's name and what it took."""
+    pulses: Sequence[Pulse] = ()
+    """Of the workers; without, they are not asked whether they are there."""
+    limit: float = math.inf
+    """Seconds that a call may take."""
+    again: Callable[[int, WorkerLost], Any] | None = None
+    """Replaces a worker that is lost and makes its call again; raises where it does not. None ends the wait."""
+
+    def wait(self) -> list[Any]:
+        """The values of all calls, in order.
+
+        It ends at the first call that fails, since the others may wait for that worker in a collective. Where that
+        failure is one that the end of another worker explains, the others are listened to for a moment.
+
+        Raises:
+            WorkerFailed: a call failed; of several failures, the one that explains the others.
+            StopRequested: the run was asked to end.
+        """
+        import ray
+
+        values: list[Any] = [None] * len(self.calls)
+        pending = {call: index for index, call in enumerate(self.calls)}
+        failed: WorkerFailed | None = None
+        deadline, began = 0.0, time.monotonic()
+        while pending:
+            done, _ = ray.wait(list(pending), timeout=0.5 if failed is None else max(0.0, deadline - time.monotonic()))
+            lost: dict[Any, WorkerLost] = {} if done else self._silent(pending, began)
+            for call in done:
+                try:
+                    values[pending[call]] = _value(self.names[pending[call]], call, self.over)
+                    del pending[call]
+                except WorkerLost as error:
+                    lost[call] = error
+                except WorkerFailed as error:
+                    del pending[call]
+                    if not _CONSEQUENCE.search(error.message):
+                        raise
+                    failed, deadline = failed or error, deadline or time.monotonic() + FIRST_CAUSE_SECONDS
+            for call, gone in lost.items():
+                if self.again is None:
+                    raise gone
+                index = pending.pop(call)
+                pending[self.again(index, gone)] = index
+            if failed is not None and time.monotonic() >= deadline:
+                break
+            if self.stop_requested():
+                raise StopRequested
+        if failed is not None:
+            # nobody told why the connection is gone: most likely a process or a machine is
+            raise WorkerLost(failed.message, actor=failed.actor, trace=failed.trace, hint=failed.hint)
+        return values
+
+    def _silent(self, pending: dict[Any, int], began: float) -> dict[Any, WorkerLost]:
+        """The calls whose workers do not answer, or that take too long."""
+        lost = {}
+        for call, index in pending.items():
+            name, hint = self.names[index], f"see {self.names[index]} under logs/ in the run folder"
+            if self.pulses and self.pulses[index].is_away():
+                why = (
+                    f"its process has not answered for {self.pulses[index].limit:g} s: it hangs, or its machine is gone"
+                )
+                lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
+            elif time.monotonic() - began > self.limit:
+                why = f"a call has not returned within {self.limit:g} s (environment.ray.rpc_timeout)"
+                lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
+        return lost
+
+
+def together(parts: Sequence[Calls]) -> Calls:
+    """Calls of several roles as one, so that the first failure of any of them is found."""
+    names = [name for part in parts for name in part.names]
+    calls = [call for part in parts for call in part.calls]
+    pulses = [pulse for part in parts for pulse in part.pulses]
+    return Calls(
+        names,
+        calls,
+        parts[0].stop_requested if parts else lambda: False,
+        pulses=pulses if len(pulses) == len(calls) else (),
+        limit=min((part.limit for part in parts), default=math.inf),
+    )
+
+
+def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> Any:
+    import ray
+
+    try:
+        outcome: Outcome = ray.get(call)
+    except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
+        raise WorkerLost(_death(name, error), actor=name, hint=f"see {name} under logs/ in the run folder") from None
+    except ray.exceptions.RayTaskError as error:
+        raise WorkerFailed(f"{name}: {error.cause}", actor=name, trace=str(error)) from None
+    except ray.exceptions.RayError as error:
+        raise WorkerFailed(f"{name}: {type(error).__name__}: {error}", actor=name) from None
+    if outcome.failed:
+        raise WorkerFailed(f"{name}: {outcome.error}", actor=name, trace=outcome.trace, hint=outcome.hint)
+    over(name, outcome.usage)
+    return outcome.value
+
+
+def _death(name: str, error: Exception) -> str:
+    """Why a worker is gone, in one line, from Ray's long account of it."""
+    import ray
+
+    text = " ".join(str(error).split())
+    if isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text:
+        return f"{name}: its process was ended because its machine ran low on memory"
+    found = re.search(r"Worker exit detail: (.*?\.)( Some common causes| Ray| The actor|$)", text)
+    if found is None:
+        return f"{name}: its process died ({text[:300]})"
+    out_of_reach = "End of file" in found[1] or "connection error" in found[1]
+    return f"{name}: its process died ({'it was killed, or it crashed' if out_of_reach else found[1]})"
