@@ -10,8 +10,8 @@ import torch
 
 from rlctl.config import Config
 from rlctl.runtime.data.open import PairStream, SftStream
-from rlctl.runtime.experience import Answered, samples_of
-from rlctl.runtime.explore import GroupSource, Phase
+from rlctl.runtime.experience import samples_of
+from rlctl.runtime.explore import Explored, GroupSource, Phase
 from rlctl.runtime.roles import Policy, ReferencePolicy
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.train.distillation import Teaching, into_advantages
@@ -158,7 +158,7 @@ class RolloutGather:
                 shaped |= into_advantages(teaching, samples)
             samples = self.shaping.redrawn(samples, explored.kept, step=step)
         versions = [response.oldest_version for item in explored.kept for response in item.responses]
-        return Gathered(samples, explored.metrics | shaped, self._shown(explored.kept or explored.drawn), versions)
+        return Gathered(samples, explored.metrics | shaped, shown_groups(explored, self.tokenizer), versions)
 
     def _add_old_log_probs(self, samples: list[Sample]) -> None:
         if self.config.algorithm.old_log_probs == "rollout":
@@ -167,27 +167,47 @@ class RolloutGather:
         else:
             self.policy.add_old_log_probs(samples)
 
-    def _shown(self, groups: Sequence[Answered]) -> list[dict[str, Any]]:
-        """A few groups as people read them."""
-        decode = self.tokenizer.decode
-        return [
-            {
-                "prompt": item.prompt.text,
-                "answer": item.prompt.answer,
-                "responses": [decode(response.token_ids) for response in item.responses],
-                "rewards": list(item.rewards),
-                "components": [score.components for score in item.scores],
-                "weight_version": item.responses[0].weight_version,
-            }
-            for item in groups[:SHOWN_SAMPLES]
-        ]
-
     def state(self) -> dict[str, Any]:
         return {**self.groups.state(), "shaping": self.shaping.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.groups.restore({name: value for name, value in state.items() if name != "shaping"})
         self.shaping.restore(state["shaping"])
+
+
+@dataclass(frozen=True)
+class ExploreGather:
+    """Groups of responses that are not trained on here (explore_only)."""
+
+    groups: GroupSource
+    tokenizer: Any
+
+    def gather(self, step: int, phase: Phase) -> Gathered:
+        explored = self.groups.take(step, phase)
+        samples = samples_of(explored.kept, train_on_cut_prompts=True)
+        return Gathered(samples, explored.metrics, shown_groups(explored, self.tokenizer))
+
+    def state(self) -> dict[str, Any]:
+        return self.groups.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.groups.restore(state)
+
+
+def shown_groups(explored: Explored, tokenizer: Any) -> list[dict[str, Any]]:
+    """A few groups as people read them."""
+    decode = tokenizer.decode
+    return [
+        {
+            "prompt": item.prompt.text,
+            "answer": item.prompt.answer,
+            "responses": [decode(response.token_ids) for response in item.responses],
+            "rewards": list(item.rewards),
+            "components": [score.components for score in item.scores],
+            "weight_version": item.responses[0].weight_version,
+        }
+        for item in (explored.kept or explored.drawn)[:SHOWN_SAMPLES]
+    ]
 
 
 @dataclass(frozen=True)

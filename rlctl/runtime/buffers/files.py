@@ -157,6 +157,35 @@ class FileBuffer:
             records, self._offset = _lines(self._path, self._offset)
             yield from records
 
+    # weights
+
+    def listened(self) -> bool:
+        self._read()
+        return any(self._open.values())
+
+    def announce(self, version: int, folder: Path) -> None:
+        file = self._announcement
+        partial = file.with_name(f"{file.name}{PARTIAL}")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"version": version, "folder": str(folder)}))
+            partial.replace(file)
+        except OSError as error:
+            raise RunError(f"{file} cannot be written: {error.strerror or error}", hint="see buffer.path") from error
+
+    def announced(self) -> tuple[int, Path] | None:
+        try:
+            found = json.loads(self._announcement.read_text())
+        except (OSError, ValueError):
+            return None
+        return int(found["version"]), Path(found["folder"])
+
+    @property
+    def _announcement(self) -> Path:
+        if self._path.suffix in (".jsonl", ".parquet"):
+            return self._path.with_name(f"{self._path.name}.weights.json")
+        return self._path / "weights.json"
+
     # positions
 
     def state(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.errors import RunError
@@ -71,6 +72,22 @@ class Buffer(Protocol):
 
     def close(self) -> None:
         """Leave; what is not acknowledged can be taken by others."""
+        ...
+
+
+class SharedBuffer(Buffer, Protocol):
+    """A buffer that outlives its processes, by which a run that explores and a run that trains know each other."""
+
+    def listened(self) -> bool:
+        """Whether somebody who writes has yet to end, and so wants new weights."""
+        ...
+
+    def announce(self, version: int, folder: Path) -> None:
+        """New weights are in a folder, in Hugging Face format."""
+        ...
+
+    def announced(self) -> tuple[int, Path] | None:
+        """Version and folder of the newest weights; None where nobody announced any."""
         ...
 
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count as counting
 from json import loads
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from rlctl.errors import RlctlError
 from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
 from rlctl.runtime.buffers.record import group_of, text_of
 from rlctl.runtime.buffers.replay import Reuse
-from rlctl.runtime.buffers.tables import ATTEMPTS, BUFFERS, CLAIMS, GROUPS, MEMBERS, PAUSE, Database, unusable
+from rlctl.runtime.buffers.tables import ATTEMPTS, BUFFERS, CLAIMS, GROUPS, MEMBERS, PAUSE, WEIGHTS, Database, unusable
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.experience import Answered
 
@@ -215,6 +216,28 @@ class SqlBuffer:
             silent = max(0.0, now - row.alive_until + self._lease)
             seen.append(f"{row.name} {'has ended' if row.ended else f'was last heard of {silent:.0f} s ago'}")
         return f"of its writers {', '.join(seen)}" if seen else "nobody has written to it"
+
+    # weights
+
+    def listened(self) -> bool:
+        def listening(connection: sa.Connection) -> bool:
+            now = self._database.now(connection)
+            alive = (MEMBERS.c.writes, MEMBERS.c.ended.is_(False), MEMBERS.c.alive_until > now)
+            return connection.scalar(sa.select(MEMBERS.c.name).where(*self._of(MEMBERS, *alive)).limit(1)) is not None
+
+        return self._try(listening)
+
+    def announce(self, version: int, folder: Path) -> None:
+        def write(connection: sa.Connection) -> None:
+            connection.execute(sa.delete(WEIGHTS).where(*self._of(WEIGHTS)))
+            connection.execute(sa.insert(WEIGHTS).values(label=self._label, version=version, folder=str(folder)))
+
+        self._try(write)
+
+    def announced(self) -> tuple[int, Path] | None:
+        chosen = sa.select(WEIGHTS).where(*self._of(WEIGHTS))
+        row = self._try(lambda connection: connection.execute(chosen).first())
+        return None if row is None else (row.version, Path(row.folder))
 
     # positions
 

@@ -77,6 +77,14 @@ MEMBERS = sa.Table(
     sa.Column("alive_until", sa.Double, nullable=False),
 )
 
+WEIGHTS = sa.Table(
+    "rlctl_weights",
+    METADATA,
+    sa.Column("label", NAME, primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("folder", sa.Text, nullable=False),
+)
+
 
 class Database:
     """A connection to the tables, which are made where they are not there yet.

@@ -1,0 +1,90 @@
+"""The buffer that a config describes, opened for one stage of a run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from rlctl.config import Config
+from rlctl.config.sections.execution import FileBuffer as FileSection
+from rlctl.config.sections.execution import MemoryBuffer as MemorySection
+from rlctl.config.sections.execution import SqlBuffer as SqlSection
+from rlctl.errors import RunError
+from rlctl.runtime.buffers.files import FileBuffer
+from rlctl.runtime.buffers.interface import Buffer, SharedBuffer, never
+from rlctl.runtime.buffers.memory import MemoryBuffer
+from rlctl.runtime.buffers.replay import Reuse
+
+LABEL = "responses"
+"""Name of a buffer whose config gives none."""
+
+
+def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> Buffer:
+    """The buffer of a stage, at its beginning.
+
+    Args:
+        config: of the stage.
+        place: where the stage keeps its checkpoints; this member's name is kept there too.
+        stopped: tells that the run is asked to end.
+
+    Raises:
+        RunError: it cannot be used.
+        PlanError: no rule replays as the config asks.
+    """
+    section = config.buffer
+    if not isinstance(section, MemorySection):
+        return shared_buffer(config, place, stopped)
+    return MemoryBuffer(
+        capacity=section.capacity,
+        read_timeout=section.read_timeout,
+        reuse=Reuse.of(section.replay),
+        seed=config.run.seed,
+        stopped=stopped,
+    )
+
+
+def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> SharedBuffer:
+    """The buffer of a config that keeps it in a database or in files.
+
+    What this member took and no checkpoint remembers is there again. Raises as ``make_buffer``.
+    """
+    section, member = config.buffer, member_of(place)
+    buffer: SharedBuffer
+    if isinstance(section, SqlSection):
+        from rlctl.runtime.buffers.sql import SqlBuffer
+
+        buffer = SqlBuffer(
+            section.url or f"sqlite:///{place / 'buffer.db'}",
+            section.label or LABEL,
+            member,
+            capacity=section.capacity,
+            read_timeout=section.read_timeout,
+            reuse=Reuse.of(section.replay),
+            seed=config.run.seed,
+            stopped=stopped,
+        )
+    else:
+        assert isinstance(section, FileSection), "there are three kinds of buffers"
+        path = Path(section.path).expanduser() if section.path else place / "buffer.jsonl"
+        buffer = FileBuffer(path, member, read_timeout=section.read_timeout, stopped=stopped)
+    buffer.restore({})
+    return buffer
+
+
+def member_of(place: Path) -> str:
+    """The name of a stage in the buffers that it writes or reads: made once, and the same whenever it is resumed.
+
+    Raises:
+        RunError: it cannot be written down.
+    """
+    file = place / "buffer-member"
+    try:
+        if not file.exists():
+            place.mkdir(parents=True, exist_ok=True)
+            partial = file.with_name(f"{file.name}.partial")
+            partial.write_text(f"{place.parent.parent.name}-{place.name}-{uuid.uuid4().hex[:12]}")
+            partial.replace(file)
+        return file.read_text()
+    except OSError as error:
+        raise RunError(f"{file} cannot be written: {error.strerror or error}", hint="see run.folder") from error
