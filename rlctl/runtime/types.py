@@ -73,27 +73,29 @@ class Prompt:
     """Further columns of the row that a reward may want (``extra_info``, ``tag``)."""
     messages: tuple[dict[str, Any], ...] = ()
     """The chat before the template, for models with a template of their own; empty where the row is raw text."""
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """Its images, as the model reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """Ask for ``n`` responses to one prompt."""
 
-    inputs: Inputs = field(default_factory=dict, compare=False)
-    """Its images, as the model reads them."""
     token_ids: tuple[int, ...]
     sampling: Sampling
     n: int
     seed: int
-    """Response j draws from the stream (seed, j), whatever else is generated beside it."""
+    """Response j of a group draws from the stream (seed, j), whatever else is generated beside it."""
+    first: int = 0
+    """The group's first response that is asked for; above 0 where a group is split over requests."""
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """The prompt's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """One completion, with the log-probs of the distribution that it was drawn from.
 
-    inputs: Inputs = field(default_factory=dict, compare=False)
-    """The prompt's."""
     ``log_probs[t]`` is log p(token_ids[t] | prompt, token_ids[:t]) under the sampling temperature, before top-k, top-p and
     penalties (what the training engine computes for the same tokens).
     """
@@ -103,8 +105,6 @@ class Response:
     finish_reason: FinishReason
     weight_version: int
     """The version of the weights that drew the last token."""
-
-
     first_version: int | None = None
     """The version that drew the first token, where the weights changed meanwhile; log-probs are as each token was drawn."""
     cut: str = ""
@@ -114,6 +114,8 @@ class Response:
     def oldest_version(self) -> int:
         """The version that staleness counts from."""
         return self.weight_version if self.first_version is None else self.first_version
+
+
 @dataclass(slots=True)
 class Sample:
     """One training sequence.
@@ -131,8 +133,8 @@ class Sample:
     """Whether it counts as a sequence in means over sequences: not where a filter left it out. Workers are not told."""
     expert: bool = False
     """Whether it is an expert's response of mix; workers are told by the column ``expert``."""
+    inputs: Inputs = field(default_factory=dict, compare=False)
+    """The prompt's."""
 
     def __len__(self) -> int:
         return self.token_ids.numel()
-    inputs: Inputs = field(default_factory=dict, compare=False)
-    """The prompt's."""
