@@ -243,6 +243,27 @@ def trains(config: Config) -> bool:
     return config.run.mode in ("online", "train_only")
 
 
+def fills_buffer(config: Config) -> bool:
+    """Whether responses go into a buffer that outlives the run, for another run to train on."""
+    return config.run.mode == "explore_only" and config.buffer.choice != "memory"
+
+
+def writes_responses(config: Config) -> bool:
+    """Whether the training data is answered once, into a file of responses."""
+    return config.run.mode == "explore_only" and config.buffer.choice == "memory"
+
+
+def drains_buffer(config: Config) -> bool:
+    """Whether responses come from a buffer that another run fills or has filled."""
+    return config.run.mode == "train_only" and config.algorithm.objective.choice in ("rl", "mix")
+
+
+def rollout_sleeps(config: Config, device: Device) -> bool:
+    """Whether rollout engines give their memory to training while that runs: on GPUs that both use."""
+    shared = config.placement.layout == "colocated" and trains(config)
+    return device == "cuda" and shared and config.rollout.memory.sleep
+
+
 def needs_rollout(config: Config) -> bool:
     """Whether responses are generated: for training, or for evaluation on held-out prompts."""
     return _generates(config) or (evaluates(config) and not all(map(_recorded(config), config.data.eval)))

@@ -223,7 +223,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
     if config.algorithm.distillation is not None:
         notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
-    if config.run.mode == "explore_only" and config.data.eval:
+    if arithmetic.writes_responses(config) and config.data.eval:
         notes.append("held-out prompts are not answered: the run only explores")
     return StagePlan(
         name=stage.name,

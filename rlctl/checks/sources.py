@@ -30,7 +30,8 @@ def present(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             if not source.path:
                 key: KeyPath = ("data", name, index, "path")
                 yield Problem("no-data", key, f"source {index + 1} of data.{name} has no path", "set its path")
-    scored = config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "evaluate_only")
+    mode = "online" if arithmetic.fills_buffer(config) else config.run.mode
+    scored = config.algorithm.objective.choice in ("rl", "mix") and mode in ("online", "evaluate_only")
     if scored and not config.rewards:
         yield Problem("no-reward", ("rewards",), "no reward scores the responses", "add one: {type: rule}")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
+from rlctl.config.sections.execution import Sync
 from rlctl.documents.paths import dotted
 from rlctl.support import VLLM, refusals
 
@@ -34,13 +35,13 @@ def automatic_engine(config: Config, surroundings: Surroundings) -> Iterator[Pro
 
 def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Responses go to a file where a run only explores, and come from a file only where a run evaluates and nothing else."""
-    if config.run.mode == "explore_only" and config.rollout.responses_folder is None:
+    if arithmetic.writes_responses(config) and config.rollout.responses_folder is None:
         message = "'run.mode' explore_only: there is no buffer that outlives the run, and no file for its responses"
         yield Problem(
             "not-supported",
             ("run", "mode"),
             message,
-            "set rollout.responses_folder to a file such as responses.parquet",
+            "set buffer to {name: sql} or {name: file}, or rollout.responses_folder to a file such as responses.parquet",
         )
     if config.run.mode == "explore_only" and config.algorithm.objective.choice != "rl":
         message = f"'run.mode' explore_only: the objective {config.algorithm.objective.choice} generates nothing"
@@ -54,4 +55,32 @@ def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[P
             yield Problem("not-supported", key, message, "set run.mode to evaluate_only, or remove it")
 
 
-RULES = (recorded_responses, supported, automatic_engine)
+def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A run that trains on what another explored names a buffer that both find."""
+    key = {"sql": "url", "file": "path"}.get(config.buffer.choice)
+    if arithmetic.drains_buffer(config) and key is None:
+        message = "'run.mode' train_only: the buffer in memory ends with the run that fills it"
+        yield Problem("not-supported", ("buffer", "name"), message, "set buffer to {name: sql, url: ...}")
+    elif arithmetic.drains_buffer(config) and getattr(config.buffer, str(key)) is None:
+        message = f"'run.mode' train_only: 'buffer.{key}' does not say which buffer to train on"
+        yield Problem("not-supported", ("buffer", str(key)), message, "set it to the one of the run that explores")
+    apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
+    if apart and config.sync.method not in ("auto", "checkpoint"):
+        message = f"'sync.method' {config.sync.method}: a run that only explores or only trains exchanges weights through files"
+        yield Problem("not-supported", ("sync", "method"), message, "set it to checkpoint")
+    for name in ("ahead", "max_staleness", "style", "in_flight") if apart else ():
+        if getattr(config.sync, name) != getattr(Sync(), name):
+            message = f"'sync.{name}' is for rollout and training in one run; here 'sync.every' says when weights are exchanged"
+            yield Problem(
+                "not-supported", ("sync", name), message, "remove it; algorithm.sample_strategy limits staleness"
+            )
+    replay, capacity = config.buffer.replay, config.buffer.capacity
+    step = arithmetic.responses_per_step(config)
+    if capacity is not None and capacity < step and replay.enabled:
+        message = (
+            f"'buffer.capacity' {capacity}: a step takes {step} responses, and a full buffer that replays gives some up"
+        )
+        yield Problem("not-supported", ("buffer", "capacity"), message, f"set it to {step} or more")
+
+
+RULES = (recorded_responses, buffers, supported, automatic_engine)

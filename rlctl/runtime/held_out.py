@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.plan import StagePlan
 from rlctl.runtime.data.chat import Chat
@@ -32,7 +33,7 @@ def open_held_out(
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
             check_own_sampling(source.sampling, key=f"data.{name}[{index}].sampling")
-    if config.run.mode == "explore_only":
+    if arithmetic.writes_responses(config):
         return _explored(config, tokenizer, stop_token_ids)
     recorded = list(open_recorded(config.data.eval)) if config.run.mode == "evaluate_only" else []
     answered, reports = open_evaluation(config, tokenizer) if plan.role("rollout") else ([], [])
@@ -70,7 +71,7 @@ def make_evaluator(
     """
     if not held_out:
         return None
-    explores = config.run.mode == "explore_only"
+    explores = arithmetic.writes_responses(config)
     size = config.batch.prompts_per_step if explores else config.data.evaluation_batch_prompts
     keeper = _keeper(config, held_out, scored=rewards is not None)
     count = 0 if explores else config.rollout.log_evaluation_responses
@@ -80,7 +81,7 @@ def make_evaluator(
 
 def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:
     settings = config.rollout
-    if config.run.mode != "explore_only":
+    if not arithmetic.writes_responses(config):
         return JsonLines(Path(settings.evaluation_folder).expanduser()) if settings.evaluation_folder else None
     assert settings.responses_folder is not None, "checked: a run that only explores says where its responses go"
     path = Path(settings.responses_folder).expanduser()
