@@ -1,0 +1,221 @@
+"""Exploring and training through a buffer: in one run, or as two runs that share it.
+
+    online        Explorer ──▶ Buffered (put, take) ──▶ RolloutGather
+    explore_only  Explorer ──▶ Filling (put) ──▶ buffer
+    train_only    buffer ──▶ Drained (take) ──▶ RolloutGather
+
+Two runs that share a buffer bring weights across through a folder (``sync.method: checkpoint``): every ``sync.every`` steps the
+one that trains writes its weights there, as long as somebody explores, and announces them in the buffer; the one that
+explores takes the newest.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
+from rlctl.runtime.checkpoint import replace_folder
+from rlctl.runtime.experience import Answered
+from rlctl.runtime.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
+from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.transport import NamedTensors
+
+KEPT_WEIGHTS = 2
+"""Folders of weights that stay: the newest, and the one that somebody may be reading."""
+
+
+@dataclass
+class Buffered(WorksWhenAsked):
+    """Groups that pass through a buffer between exploring and training in one run (online)."""
+
+    config: Config
+    explorer: GroupSource
+    buffer: Buffer
+    _version: int = 0
+    _saved: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        explored = self.explorer.take(step, phase)
+        with phase("buffer"):
+            self.buffer.put(explored.kept)
+            groups = self.buffer.take(len(explored.kept), oldest_version=oldest_version(self.config, self._version))
+        return Explored(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
+
+    def trained(self, version: int) -> None:
+        self._version = version
+        self.explorer.trained(version)
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        self._version = version
+        return self.explorer.new_weights(step, version, phase)
+
+    def state(self) -> dict[str, Any]:
+        self._saved = self.buffer.state()
+        return {"explorer": self.explorer.state(), "buffer": self._saved}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.explorer.restore(state["explorer"])
+        self.buffer.restore(state["buffer"])
+
+    def saved(self) -> None:
+        self.buffer.acknowledge(self._saved)
+
+    def finished(self) -> None:
+        self.buffer.end_writing()
+
+    def close(self) -> None:
+        self.explorer.close()
+        self.buffer.close()
+
+
+@dataclass
+class Filling(WorksWhenAsked):
+    """Groups that go into a buffer, and are trained on elsewhere (explore_only)."""
+
+    config: Config
+    explorer: GroupSource
+    buffer: SharedBuffer
+    rollout: RolloutEngines
+    _version: int = -1
+    """Of the weights that were taken from who trains; -1 are those that the run began with."""
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        if (step - 1) % self.config.sync.every == 0:
+            with phase("sync"):
+                self._take_newest_weights()
+        explored = self.explorer.take(step, phase)
+        with phase("buffer"):
+            self.buffer.put(explored.kept)
+        told = {"buffer/weight_version": float(max(self._version, 0))} | self.buffer.statistics().metrics()
+        return Explored(explored.kept, explored.drawn, explored.metrics | told)
+
+    def _take_newest_weights(self) -> None:
+        found = self.buffer.announced()
+        if found is not None and found[0] > self._version:
+            version, weights = read_weights(found, self.buffer.announced)
+            self.rollout.load_weights(weights, version)
+            self._version = version
+
+    def state(self) -> dict[str, Any]:
+        return {"explorer": self.explorer.state(), "buffer": self.buffer.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.explorer.restore(state["explorer"])
+        self.buffer.restore(state["buffer"])
+
+    def finished(self) -> None:
+        self.buffer.end_writing()
+
+    def close(self) -> None:
+        self.explorer.close()
+        self.buffer.close()
+
+
+@dataclass
+class Drained(WorksWhenAsked):
+    """Groups from a buffer that another run fills, or has filled (train_only)."""
+
+    config: Config
+    buffer: SharedBuffer
+    policy: Policy
+    folder: Path
+    """Where weights are written for who explores."""
+    tell: Callable[[str], None]
+    _ahead: list[Answered] = field(default_factory=list)
+    """The groups of the next step."""
+    _version: int = 0
+    _saved: dict[str, Any] = field(default_factory=dict)
+
+    def more(self, step: int, phase: Phase) -> bool:
+        wanted, oldest = self.config.batch.prompts_per_step, oldest_version(self.config, self._version)
+        with phase("buffer"):
+            self._ahead = self.buffer.take(wanted, oldest_version=oldest)
+        if self._ahead and len(self._ahead) < wanted:
+            self.tell(f"the buffer ends with {len(self._ahead)} groups that are left out: a step takes {wanted}")
+        return len(self._ahead) == wanted
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        groups, self._ahead = self._ahead, []
+        return Explored(groups, groups, metrics_of(groups) | self.buffer.statistics().metrics())
+
+    def trained(self, version: int) -> None:
+        self._version = version
+        if version % self.config.sync.every == 0 and self.buffer.listened():
+            self._write_weights(version)
+
+    def _write_weights(self, version: int) -> None:
+        """Write the weights of now for who explores."""
+        final = self.folder / f"version-{version:08d}"
+        partial = final.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        self.policy.export(partial)
+        try:
+            replace_folder(partial, final)
+        except OSError as error:
+            raise RunError(f"the weights cannot be written to {final}: {error.strerror}") from error
+        self.buffer.announce(version, final)
+        for old in sorted(self.folder.glob("version-????????"))[:-KEPT_WEIGHTS]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def state(self) -> dict[str, Any]:
+        self._saved = self.buffer.state()
+        return {"buffer": self._saved, "version": self._version}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.buffer.restore(state["buffer"])
+        self._version = state["version"]
+
+    def saved(self) -> None:
+        self.buffer.acknowledge(self._saved)
+
+    def close(self) -> None:
+        self.buffer.close()
+
+
+def oldest_version(config: Config, version: int) -> int:
+    """The oldest weights whose responses are trained on: by ``algorithm.sample_strategy`` staleness_control, any otherwise.
+
+    Trinity-RFT's rule for step t is ``max(t - max_staleness - 1, 0)``; before step t the policy has version t - 1.
+    """
+    algorithm = config.algorithm
+    if algorithm.sample_strategy != "staleness_control":
+        return 0
+    most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
+    return max(math.ceil(version - most), 0) if math.isfinite(most) else 0
+
+
+Announced = tuple[int, Path]
+
+
+def read_weights(found: Announced, newest: Callable[[], Announced | None]) -> tuple[int, NamedTensors]:
+    """Announced weights and their version, or newer ones where those have taken their place meanwhile.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    version, folder = found
+    try:
+        files = sorted(folder.glob("*.safetensors"))
+        if files:
+            return version, NamedTensors(pair for file in files for pair in load_file(file).items())
+        reason = "there are no *.safetensors"
+    except (OSError, SafetensorError) as error:
+        reason = str(error)
+    now = newest()
+    if now is not None and now != found:
+        return read_weights(now, newest)
+    raise RunError(
+        f"the weights that the run which trains announced cannot be read from {folder}: {reason}",
+        hint="both runs must see that folder: put run.folder of the one that trains on storage that they share",
+    )
