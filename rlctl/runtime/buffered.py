@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlctl import pace
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
@@ -88,7 +89,7 @@ class Filling(WorksWhenAsked):
     """Of the weights that were taken from who trains; -1 are those that the run began with."""
 
     def take(self, step: int, phase: Phase) -> Explored:
-        if (step - 1) % self.config.sync.every == 0:
+        if step == 1 or pace.sync_due(self.config, step - 1):
             with phase("sync"):
                 self._take_newest_weights()
         explored = self.explorer.take(step, phase)
@@ -148,7 +149,7 @@ class Drained(WorksWhenAsked):
 
     def trained(self, version: int) -> None:
         self._version = version
-        if version % self.config.sync.every == 0 and self.buffer.listened():
+        if pace.sync_due(self.config, version) and self.buffer.listened():
             self._write_weights(version)
 
     def _write_weights(self, version: int) -> None:
@@ -181,15 +182,15 @@ class Drained(WorksWhenAsked):
 
 
 def oldest_version(config: Config, version: int) -> int:
-    """The oldest weights whose responses are trained on: by ``algorithm.sample_strategy`` staleness_control, any otherwise.
+    """The oldest weights whose responses are trained on, by ``sync`` and by ``algorithm.sample_strategy`` staleness_control.
 
     Trinity-RFT's rule for step t is ``max(t - max_staleness - 1, 0)``; before step t the policy has version t - 1.
     """
-    algorithm = config.algorithm
-    if algorithm.sample_strategy != "staleness_control":
-        return 0
+    algorithm, oldest = config.algorithm, pace.oldest_version(config, version)
     most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
-    return max(math.ceil(version - most), 0) if math.isfinite(most) else 0
+    if algorithm.sample_strategy != "staleness_control" or math.isinf(most):
+        return oldest
+    return max(oldest, math.ceil(version - most), 0)
 
 
 Announced = tuple[int, Path]

@@ -1,6 +1,6 @@
 """The buffer in files: written by runs that explore, read in order by runs that train, at once or another day.
 
-    PATH.jsonl      one line a group, appended under a lock; a line that a killed writer left unfinished is cut off
+    PATH.jsonl      (or .json) one line a group, appended under a lock; a line that a killed writer left unfinished is cut off
     PATH.parquet    a folder of that name with one file a put (``000000040-<writer>.parquet``); to read, one file as well
     PATH            a folder of JSONL files, one a put
 
@@ -25,6 +25,8 @@ from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.experience import Answered
 
+LINES = (".jsonl", ".json")
+"""Endings of one file of lines."""
 PARTIAL = ".partial"
 """Ending of a file that is being written."""
 END = "end"
@@ -78,7 +80,7 @@ class FileBuffer:
 
     def _append(self, records: Sequence[dict[str, Any]], *, name: str) -> None:
         try:
-            if self._path.suffix == ".jsonl":
+            if self._path.suffix in LINES:
                 _append_lines(self._path, [_line(record) for record in records])
             else:
                 self._path.mkdir(parents=True, exist_ok=True)
@@ -182,7 +184,7 @@ class FileBuffer:
 
     @property
     def _announcement(self) -> Path:
-        if self._path.suffix in (".jsonl", ".parquet"):
+        if self._path.suffix in (*LINES, ".parquet"):
             return self._path.with_name(f"{self._path.name}.weights.json")
         return self._path / "weights.json"
 

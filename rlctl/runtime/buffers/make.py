@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
 from rlctl.config.sections.execution import SqlBuffer as SqlSection
 from rlctl.errors import RunError
+from rlctl.runtime.buffers.copied import Copied
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer, never
 from rlctl.runtime.buffers.memory import MemoryBuffer
@@ -35,13 +37,19 @@ def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never
     section = config.buffer
     if not isinstance(section, MemorySection):
         return shared_buffer(config, place, stopped)
-    return MemoryBuffer(
+    memory = MemoryBuffer(
         capacity=section.capacity,
         read_timeout=section.read_timeout,
         reuse=Reuse.of(section.replay),
         seed=config.run.seed,
         stopped=stopped,
     )
+    if section.log_path is None:
+        return memory
+    label, member = section.label or LABEL, member_of(place)
+    if "://" in section.log_path:
+        return Copied(memory, _database(section.log_path, label, member))
+    return Copied(memory, FileBuffer(Path(section.log_path).expanduser(), member))
 
 
 def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> SharedBuffer:
@@ -52,9 +60,7 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
     section, member = config.buffer, member_of(place)
     buffer: SharedBuffer
     if isinstance(section, SqlSection):
-        from rlctl.runtime.buffers.sql import SqlBuffer
-
-        buffer = SqlBuffer(
+        buffer = _database(
             section.url or f"sqlite:///{place / 'buffer.db'}",
             section.label or LABEL,
             member,
@@ -70,6 +76,12 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
         buffer = FileBuffer(path, member, read_timeout=section.read_timeout, stopped=stopped)
     buffer.restore({})
     return buffer
+
+
+def _database(url: str, label: str, member: str, **settings: Any) -> SharedBuffer:
+    from rlctl.runtime.buffers.sql import SqlBuffer
+
+    return SqlBuffer(url, label, member, **settings)
 
 
 def member_of(place: Path) -> str:

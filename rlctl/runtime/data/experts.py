@@ -13,6 +13,9 @@ from rlctl.runtime.types import Sample
 NAMED = "sft_dataset"
 """The name that Trinity-RFT takes where ``algorithm.sample_strategy_args.sft_dataset_name`` says none."""
 
+TRINITYS_MESSAGES = "message_list"
+"""The column of conversations in the tables that Trinity-RFT writes."""
+
 _FIELDS = {"name": "name", "split": "split", "subset_name": "subset", "system_prompt": "system_prompt"}
 """Settings of an auxiliary buffer, and what they are of a source."""
 
@@ -35,8 +38,11 @@ def expert_source(config: Config) -> tuple[DataSource, str]:
             hint=f"set buffer.auxiliary.{wanted}: {{path: experts.jsonl, messages_key: messages}}",
         )
     chosen, key = found[name], f"buffer.auxiliary.{name}"
-    if chosen.format != "file":
-        raise RunError(f"{key}.format is {chosen.format}; expert responses are read from files and hubs")
+    if chosen.format == "queue":
+        raise RunError(
+            f"{key}.format is queue, which another process of Trinity-RFT's fills; expert responses are read from files, "
+            "hubs and databases"
+        )
     unknown = sorted(set(chosen.settings) - set(_KNOWN))
     if unknown:
         raise RunError(
@@ -47,6 +53,10 @@ def expert_source(config: Config) -> tuple[DataSource, str]:
     fields |= {"messages_key": chosen.messages_key, "response_key": chosen.response_key}
     if chosen.prompt_key is not None:
         fields["prompt_key"] = chosen.prompt_key
+    if chosen.format == "sql":
+        fields = {"format": "sql", "name": name, **fields}
+        if (chosen.messages_key, chosen.response_key) == (None, None):
+            fields["messages_key"] = TRINITYS_MESSAGES
     return DataSource(path=chosen.path, prompt_type=chosen.prompt_type, **fields), key
 
 

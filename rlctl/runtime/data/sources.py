@@ -1,4 +1,4 @@
-"""One data source of the config to an Arrow-backed table: files, folders, URLs and hub names, through ``datasets``."""
+"""One data source of the config to an Arrow-backed table: files, folders, URLs, hub names, and tables of a database."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rlctl.config.sections.data import DataSource
 from rlctl.errors import RunError, nearest
+from rlctl.runtime.data.database import load_table
 from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.remote import bring, is_remote
 
@@ -56,8 +57,11 @@ def load_source(source: DataSource, *, key: str) -> Dataset:
     """
     if not source.path:
         raise RunError(f"{key}.path is empty", hint="set it to a file, a folder, a URL or a hub name")
-    here = _here(source, key)
-    dataset = _load(here, _reader(here, key), key)
+    if source.format == "sql":
+        dataset = load_table(source, key=key)
+    else:
+        here = _here(source, key)
+        dataset = _load(here, _reader(here, key), key)
     if dataset.num_rows == 0:
         raise RunError(f"{source.path} has no rows", hint=f"{key}.path must hold at least one row")
     if source.max_samples is not None:
@@ -106,8 +110,6 @@ def missing_column(name: str, columns: Iterable[str], *, path: str, key: str) ->
 
 def _reader(source: DataSource, key: str) -> str | None:
     """The ``datasets`` reader of a file; None for a folder or a hub name, which say it themselves."""
-    if source.format == "sql":
-        raise RunError(f"{key}.format is sql, which the runtime does not read", hint="export the table to parquet")
     if source.format == "hub":
         return None
     if source.format != "auto":
