@@ -16,6 +16,7 @@ from typer.main import get_command
 from rlctl.cli import (
     batch,
     check,
+    cluster,
     convert,
     diagnostics,
     diff,
@@ -57,6 +58,7 @@ command(app, panel=RUNNING)(quickstart.quickstart)
 command(app, panel=RUNNING)(launch.launch)
 command(app, "eval", panel=RUNNING)(evaluate.evaluate)
 app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=RUNNING)
 command(app, panel=ABOUT)(explain.explain)
 command(app, panel=ABOUT)(schema.schema)
 command(app, panel=ABOUT)(doctor.doctor)

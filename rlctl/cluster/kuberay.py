@@ -1,0 +1,172 @@
+"""The manifest for KubeRay: a ConfigMap with the config and the user's files, and a RayJob that launches it on Ray of its own.
+
+The controller runs on the head, which takes no workers; one worker pod is one node of the plan. Secrets are never in it: the
+config reads them from the environment, which a Secret of Kubernetes fills.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from rlctl.cluster.machines import Machines
+from rlctl.cluster.package import CONFIG, FILES, Package
+from rlctl.documents import write_yaml
+from rlctl.errors import PlanError, UsageError
+
+MOUNT = "/etc/rlctl"
+"""Where the ConfigMap is in every pod."""
+HOME = f"{MOUNT}/{FILES}"
+LONGEST_NAME = 47
+"""Characters of a RayJob's name; KubeRay adds its own to it."""
+LARGEST_CONFIG_MAP = 1_000_000
+"""Bytes that Kubernetes stores in one, with some room for its own."""
+HEAD_CPUS, HEAD_MEMORY = 4, "16Gi"
+KEPT_SECONDS = 600
+"""How long the pods stay after the run, for whoever wants to look into them."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a manifest is written from."""
+
+    run: str
+    folder: str
+    """Folder of the run."""
+    machines: Machines
+    package: Package
+    image: str
+    volumes: Sequence[tuple[str, str]] = ()
+    """Claims of volumes that all pods share, and where each is mounted."""
+    secrets: Sequence[str] = ()
+    """Secrets whose entries become environment variables."""
+    memory: str | None = None
+    """Of a worker pod; None sets no limit."""
+    retries: int = 0
+    """How often a run that did not finish is started again, on new pods; it goes on from its checkpoint."""
+    namespace: str | None = None
+    authenticate: bool = False
+    """Whether Ray asks for a token, which KubeRay makes; from KubeRay 1.5."""
+    ray_version: str | None = None
+
+
+def manifest(given: Manifest) -> str:
+    """The text of the manifest: two documents.
+
+    Raises:
+        UsageError: the run folder is on no volume.
+        PlanError: the config and the files are too large for a ConfigMap.
+    """
+    name = name_of(given.run)
+    if not any(PurePosixPath(given.folder).is_relative_to(path) for _, path in given.volumes):
+        raise UsageError(
+            f"the run folder {given.folder} is on no volume, and is gone with its pod",
+            hint="--volume CLAIM:/PATH mounts a volume that all pods share; put run.folder below it",
+        )
+    metadata: dict[str, Any] = {"name": name, **({"namespace": given.namespace} if given.namespace else {})}
+    texts, items = _texts(given.package)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
+    job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata, "spec": _spec(given, name, items)}
+    return f"{write_yaml(config)}---\n{write_yaml(job)}"
+
+
+def name_of(run: str) -> str:
+    """A run's name as Kubernetes allows it."""
+    return re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:LONGEST_NAME].strip("-") or "run"
+
+
+def _texts(package: Package) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The entries of the ConfigMap, whose names know no folders, and the file that each becomes.
+
+    Raises:
+        PlanError: a file is no text, or all are too large.
+    """
+    texts, items = {CONFIG: package.config}, [{"key": CONFIG, "path": CONFIG}]
+    for index, (name, content) in enumerate(sorted(package.files.items())):
+        key = f"file-{index}-{re.sub(r'[^A-Za-z0-9._-]', '_', PurePosixPath(name).name)}"
+        try:
+            texts[key] = content.decode("utf-8")
+        except UnicodeDecodeError:
+            raise PlanError(f"{name} is no text, and cannot be put into a ConfigMap") from None
+        items.append({"key": key, "path": f"{FILES}/{name}"})
+    size = sum(len(text.encode()) for text in texts.values())
+    if size > LARGEST_CONFIG_MAP:
+        raise PlanError(
+            f"the config and the code beside it are {size:,} bytes; a ConfigMap holds {LARGEST_CONFIG_MAP:,}",
+            hint="put the code into the image, or on the shared volume, and name it by its path there",
+        )
+    return texts, items
+
+
+def _spec(given: Manifest, name: str, items: list[dict[str, str]]) -> dict[str, Any]:
+    cluster: dict[str, Any] = {
+        **({"rayVersion": given.ray_version} if given.ray_version else {}),
+        **({"authOptions": {"mode": "token"}} if given.authenticate else {}),
+        "headGroupSpec": {
+            "rayStartParams": {"num-cpus": "0"},
+            "template": _pod("ray-head", given, name, items, {"cpu": str(HEAD_CPUS), "memory": HEAD_MEMORY}),
+        },
+        "workerGroupSpecs": [
+            {
+                "groupName": "workers",
+                "replicas": given.machines.nodes,
+                "minReplicas": given.machines.nodes,
+                "maxReplicas": given.machines.nodes,
+                "rayStartParams": {"num-cpus": str(given.machines.worker_cpus)},
+                "template": _pod("ray-worker", given, name, items, _of_worker(given)),
+            }
+        ],
+    }
+    return {
+        "entrypoint": f"rlctl launch {MOUNT}/{CONFIG} --address auto",
+        "backoffLimit": given.retries,
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "rayClusterSpec": cluster,
+    }
+
+
+def _of_worker(given: Manifest) -> dict[str, str]:
+    machines = given.machines
+    return {
+        "cpu": str(machines.cpus_per_node),
+        **({"memory": given.memory} if given.memory else {}),
+        **({"nvidia.com/gpu": str(machines.gpus_per_node)} if machines.gpus_per_node else {}),
+    }
+
+
+def _pod(
+    container: str, given: Manifest, name: str, items: list[dict[str, str]], resources: Mapping[str, str]
+) -> dict[str, Any]:
+    shared = [(f"shared-{index}", claim, path) for index, (claim, path) in enumerate(given.volumes)]
+    volumes: list[dict[str, Any]] = [
+        {"name": "config", "configMap": {"name": name, "items": items}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        *({"name": title, "persistentVolumeClaim": {"claimName": claim}} for title, claim, _ in shared),
+    ]
+    mounts: list[dict[str, Any]] = [
+        {"name": "config", "mountPath": MOUNT, "readOnly": True},
+        {"name": "memory", "mountPath": "/dev/shm"},
+        *({"name": title, "mountPath": path} for title, _, path in shared),
+    ]
+    return {
+        "spec": {
+            "containers": [
+                {
+                    "name": container,
+                    "image": given.image,
+                    "resources": {"limits": dict(resources), "requests": dict(resources)},
+                    **(
+                        {"envFrom": [{"secretRef": {"name": secret}} for secret in given.secrets]}
+                        if given.secrets
+                        else {}
+                    ),
+                    "volumeMounts": mounts,
+                }
+            ],
+            "volumes": volumes,
+        }
+    }
