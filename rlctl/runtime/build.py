@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl import arithmetic, pace
 from rlctl.config import Config, Stage
 from rlctl.config.sections.rewards import FunctionReward, ModelReward
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
+from rlctl.runtime.buffers.make import make_buffer
 from rlctl.runtime.calls import Calls, WorkerLost, together
 from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.data.experts import check_experts_last
@@ -31,7 +32,7 @@ from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
-from rlctl.runtime.explore import Explorer
+from rlctl.runtime.explore import Explorer, GroupSource
 from rlctl.runtime.gather import DataGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Again, Group, RayGroup, Replicas
 from rlctl.runtime.held_out import make_evaluator, open_held_out
@@ -41,6 +42,9 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote_checkpoints import copies_of
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
+from rlctl.runtime.schedules.draws import Draws
+from rlctl.runtime.schedules.exploration import Exploration
+from rlctl.runtime.schedules.scheduler import Scheduler
 from rlctl.runtime.selection import corrects
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
@@ -180,7 +184,9 @@ def build_stage(
         trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
         for tracker in trackers:
             stack.enter_context(tracker)
-        yield _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
+        run = _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
+        stack.callback(run.close)
+        yield run
 
 
 def worker_environment(config: Config) -> dict[str, str]:
@@ -306,11 +312,13 @@ def _stage_run(
     evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
     checkpoints = place_of(stage, folder)
+    source_of_groups = _source_of_groups(stage, materials, rollout, rewards, checkpoints, stop, tell)
     run = StageRun(
         config=config,
         plan=plan,
         clock=materials.clock,
-        source=_gather(stage, materials, groups, policy, critic, rollout, rewards, current),
+        source=_gather(stage, materials, groups, policy, critic, source_of_groups, current),
+        groups=source_of_groups,
         policy=policy,
         rollout=rollout,
         evaluator=evaluator,
@@ -362,8 +370,7 @@ def _gather(
     groups: Mapping[str, Group],
     policy: Policy | None,
     critic: ValueModel | None,
-    rollout: RolloutEngines | None,
-    rewards: Rewards | None,
+    source_of_groups: GroupSource | None,
     current: bool,
 ) -> Gather:
     stream = materials.stream
@@ -373,32 +380,66 @@ def _gather(
     objective = stage.config.algorithm.objective.choice
     if objective == "dpo" and reference is not None:
         return PairGather(stream, materials.tokenizer, reference)  # type: ignore[arg-type]
-    if rollout is None or rewards is None or objective == "sft":
+    if source_of_groups is None:
         teaching = Teaching.of(stage.config)
         on_prompt = teaching is not None and teaching.on_prompt
         return DataGather(stream, materials.tokenizer, on_prompt)  # type: ignore[arg-type]
-    shaping, copies = Shaping.of(stage.config), stage.config.rollout.responses_folder
-    explorer = Explorer(
-        config=stage.config,
-        stage=stage.name,
-        stream=stream,  # type: ignore[arg-type]
-        sampling=training_sampling(stage.config, materials.stop_token_ids),
-        rollout=rollout,
-        rewards=rewards,
-        shaping=shaping,
-        keeper=JsonLines(Path(copies).expanduser()) if copies else None,
-    )
     drawn = RolloutGather(
         config=stage.config,
-        groups=explorer,
+        groups=source_of_groups,
         tokenizer=materials.tokenizer,
         policy=policy,
         reference=reference,
         old_is_current=current,
-        shaping=shaping,
+        shaping=Shaping.of(stage.config),
         critic=critic,
     )
     return drawn if materials.experts is None else MixGather(drawn, materials.experts)
+
+
+def _source_of_groups(
+    stage: Stage,
+    materials: Materials,
+    rollout: RolloutEngines | None,
+    rewards: Rewards | None,
+    place: Path,
+    stop: StopSwitch,
+    tell: Callable[[str], None],
+) -> GroupSource | None:
+    """Where training takes its groups from, as the schedule says; None where it takes none."""
+    config, stream = stage.config, materials.stream
+    if stream is None or rollout is None or rewards is None or config.algorithm.objective.choice not in ("rl", "mix"):
+        return None
+    shaping, copies = Shaping.of(config), config.rollout.responses_folder
+    keeper = JsonLines(Path(copies).expanduser()) if copies else None
+    sampling = training_sampling(config, materials.stop_token_ids)
+    if not pace.streams(config):
+        return Explorer(config, stage.name, stream, sampling, rollout, rewards, shaping, keeper)  # type: ignore[arg-type]
+    draws = Draws(stream)  # type: ignore[arg-type]
+    buffer = make_buffer(config, place, stop.now)
+    scheduler = Scheduler(
+        config,
+        stage.name,
+        draws,
+        sampling,
+        rollout,
+        rewards.score,
+        shaping,
+        hand_on=lambda group: buffer.put([group]),
+        tell=tell,
+    )
+    return Exploration(
+        config,
+        scheduler,
+        draws,
+        buffer,
+        shaping,
+        rewards.tokenizer,
+        total_steps=materials.clock.total_steps,
+        keeper=keeper,
+        failed=stop.fail,
+        stopped=stop.now,
+    )
 
 
 def old_is_current(config: Config, plan: StagePlan) -> bool:

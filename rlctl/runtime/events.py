@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ class Events:
         self._observer = observer
         self._stage: dict[str, Any] = {}
         self._broken = False
+        self._one_at_a_time = threading.RLock()
 
     def enter_stage(self, name: str) -> None:
         """Name the stage that further events belong to."""
@@ -62,9 +64,10 @@ class Events:
 
     def emit(self, kind: Kind, **data: Any) -> None:
         """Write one event."""
-        event = {"time": time.time(), "kind": kind, **self._stage, **_finite(data)}
-        self._write(event)
-        self._observer(event)
+        with self._one_at_a_time:  # rollout in the background has things to tell too
+            event = {"time": time.time(), "kind": kind, **self._stage, **_finite(data)}
+            self._write(event)
+            self._observer(event)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rlctl import pace
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.data.open import PromptStream
@@ -42,10 +43,29 @@ class Explored:
 
 
 class GroupSource(Protocol):
-    """Where training takes its groups from."""
+    """Where training takes its groups from, and what keeps rollout and training in step."""
+
+    failure: Exception | None
+    """What work in the background failed of; raised by whatever is called next too."""
 
     def take(self, step: int, phase: Phase) -> Explored:
         """The groups of a step; ``phase(name)`` is a context that times a part of the work."""
+        ...
+
+    def trained(self, version: int) -> None:
+        """The policy has new weights."""
+        ...
+
+    def sync_due(self, step: int) -> bool:
+        """Whether rollout gets new weights after a step."""
+        ...
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        """Within, engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Within, nothing is drawn: engines and rewards are free for others."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -56,9 +76,35 @@ class GroupSource(Protocol):
         """Go on from a saved position."""
         ...
 
+    def close(self) -> None:
+        """End work in the background."""
+        ...
+
+
+class WorksWhenAsked:
+    """The part of a source that draws in ``take`` only."""
+
+    config: Config
+    failure: Exception | None = None
+
+    def trained(self, version: int) -> None:
+        """Nothing depends on it: all that is drawn is trained on at once."""
+
+    def sync_due(self, step: int) -> bool:
+        return pace.sync_due(self.config, step)
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def close(self) -> None:
+        """Nothing goes on."""
+
 
 @dataclass(frozen=True)
-class Explorer:
+class Explorer(WorksWhenAsked):
     """Draws and scores the groups of a step when they are asked for, whole rounds of prompts at a time."""
 
     config: Config
@@ -81,7 +127,7 @@ class Explorer:
         drawn, kept, rounds = self._explore(step, phase)
         self.stream.feedback(mean_rewards(drawn))
         if self.keeper is not None:
-            self._keep(step, drawn, self.keeper)
+            keep_responses(step, drawn, self.keeper, self.rewards.tokenizer)
         metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
         if self.config.algorithm.filters:
             metrics |= {"filter/kept_groups_share": len(kept) / len(drawn), "filter/rounds": float(rounds)}
@@ -132,13 +178,6 @@ class Explorer:
         seed = rollout_seed(self.config)
         return requests_for(prompts, self.sampling, n=1, seed=seed, purpose=purpose, greedy=True)
 
-    def _keep(self, step: int, drawn: list[Answered], keeper: Keeper) -> None:
-        texts = texts_of([item.responses for item in drawn], self.rewards.tokenizer)
-        keeper.keep(
-            step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(drawn, texts, strict=True)]
-        )
-        keeper.close()
-
     def state(self) -> dict[str, Any]:
         return self.stream.state()
 
@@ -152,6 +191,13 @@ def mean_rewards(drawn: Sequence[Answered]) -> dict[int, float]:
     for item in drawn:
         rewards.setdefault(item.prompt.index, []).extend(item.rewards)
     return {number: sum(found) / len(found) for number, found in rewards.items()}
+
+
+def keep_responses(step: int, drawn: Sequence[Answered], keeper: Keeper, tokenizer: Any) -> None:
+    """Give every response of a step to a keeper."""
+    texts = texts_of([item.responses for item in drawn], tokenizer)
+    keeper.keep(step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(drawn, texts, strict=True)])
+    keeper.close()
 
 
 def rollout_seed(config: Config) -> int:

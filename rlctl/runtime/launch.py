@@ -157,7 +157,11 @@ def _allow_restart(error: WorkerLost, number: int, at_most: int, events: Events)
 
 def _run_one(run: StageRun, place: Path, feeds_next: bool) -> dict[str, Any] | None:
     """Run a stage to its end and mark it so; None where it was asked to stop first."""
-    run_stage(run)
+    try:
+        run_stage(run)
+    except StopRequested:
+        run.raise_failure()
+        raise
     if not run.finished:
         return None
     if feeds_next and run.config.checkpoint.export == "never" and run.policy is not None:

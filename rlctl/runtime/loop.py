@@ -24,7 +24,8 @@ def run_stage(stage: StageRun) -> None:
     for step in stage.remaining_steps():
         samples, metrics = stage.gather(step)
         metrics |= stage.train(step, samples)
-        stage.sync()
+        if stage.sync_due(step):
+            stage.sync(step)
         stage.record(step, samples, metrics)
         if stage.evaluation_due(step):
             stage.evaluate(step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rlctl.plan import StagePlan
 from rlctl.runtime.checkpoint import Checkpoints, Saved, read_checkpoint, replace_folder
 from rlctl.runtime.evaluation import Evaluator
 from rlctl.runtime.events import Events
+from rlctl.runtime.explore import GroupSource
 from rlctl.runtime.gather import Gather, Gathered
 from rlctl.runtime.metrics import staleness_metrics
 from rlctl.runtime.profiling.steps import Meter
@@ -58,7 +59,7 @@ class Progress:
     step: int = 0
     """The last step that is over."""
     weight_version: int = 0
-    """Optimizer steps so far; every response carries the version that drew it."""
+    """Steps that the policy was trained for; every response carries the version that drew it."""
     tokens: int = 0
     """Tokens of all training samples so far."""
     responses: int = 0
@@ -93,6 +94,10 @@ class StageRun:
     old_is_current: bool
     """Whether the log-probs of the old policy are those at hand when a step is trained on."""
     critic: ValueModel | None = None
+    groups: GroupSource | None = None
+    """What ``source`` takes its groups from, where it takes any."""
+    rollout_version: int | None = None
+    """Of the weights that the rollout engines have."""
     progress: Progress = field(default_factory=Progress)
     finished: bool = False
 
@@ -101,8 +106,7 @@ class StageRun:
         self._restore()
         done = self.progress.step
         self.events.emit("stage_started", total_steps=self.clock.total_steps, step=done, notes=self.plan.notes)
-        with self.phase("sync"):
-            self._load_weights()
+        self.sync(done)
         if done == 0 and self.clock.evaluate_first:
             self.evaluate(0)
 
@@ -176,21 +180,27 @@ class StageRun:
         if step > self.config.schedule.critic_warmup_steps:
             with self.phase("train"):
                 metrics |= self.policy.train(samples, step=step, old_is_current=self.old_is_current)
-            self.progress.weight_version += self.plan.batch.optimizer_steps_per_step
+            self.progress.weight_version += 1
+            if self.groups is not None:
+                self.groups.trained(self.progress.weight_version)
         self.progress.tokens += sum(len(sample) for sample in samples)
         self.progress.responses += len(samples)
         return metrics
 
-    def sync(self) -> None:
-        """Bring the rollout engines to the weights just trained, where the next step draws from them."""
-        if self.plan.objective in ("rl", "mix"):
-            with self.phase("sync"):
-                self._load_weights()
+    def sync_due(self, step: int) -> bool:
+        """Whether the rollout engines get the weights of this step: where further responses are drawn by them."""
+        return self.groups is not None and self.groups.sync_due(step)
 
-    def _load_weights(self) -> None:
-        if self.rollout is not None and self.policy is not None:
-            self.rollout.load_weights(self.policy.weights(), self.progress.weight_version)
-            self.events.emit("sync", step=self.progress.step, version=self.progress.weight_version)
+    def sync(self, step: int) -> None:
+        """Bring the rollout engines to the weights of this step."""
+        if self.rollout is None or self.policy is None:
+            return
+        version = self.progress.weight_version
+        changing = self.groups.new_weights(step, version, self.phase) if self.groups is not None else nullcontext()
+        with changing, self.phase("sync"):
+            self.rollout.load_weights(self.policy.weights(), version)
+            self.rollout_version = version
+        self.events.emit("sync", step=self.progress.step, version=version)
 
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
         """The step is over: its metrics go to the event log and the trackers."""
@@ -217,10 +227,9 @@ class StageRun:
         """Answer the held-out prompts with the weights of this step."""
         if self.evaluator is None:
             return
-        if self.plan.objective not in ("rl", "mix") and step > 0:
-            with self.phase("sync"):
-                self._load_weights()
-        with self.phase("evaluate"):
+        if self.rollout_version != self.progress.weight_version:
+            self.sync(step)
+        with self.phase("evaluate"), self.groups.paused() if self.groups is not None else nullcontext():
             metrics = self.evaluator.run(step)
             self.show("evaluation/responses", self.evaluator.shown(), step)
         self.progress.evaluated.setdefault("first", metrics)
@@ -277,6 +286,17 @@ class StageRun:
                 replace_folder(partial, self.export_folder)
             except OSError as error:
                 raise RunError(f"the weights cannot be written to {self.export_folder}: {error.strerror}") from error
+
+    def raise_failure(self) -> None:
+        """Raise what work in the background failed of, where it is that for which the run was asked to end."""
+        if self.groups is not None and self.groups.failure is not None:
+            self.stop.fail(False)
+            raise self.groups.failure
+
+    def close(self) -> None:
+        """End work in the background."""
+        if self.groups is not None:
+            self.groups.close()
 
     def summary(self) -> dict[str, Any]:
         """What is told of the stage when it is over."""

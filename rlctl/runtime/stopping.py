@@ -30,11 +30,16 @@ class StopSwitch:
     """Steps after which it does, counted from when this process began."""
     _steps: int = 0
     _now: bool = False
+    _failed: bool = False
     _began: float = field(default_factory=time.monotonic)
 
     def now(self) -> bool:
         """Whether to end at once, leaving the current step."""
-        return self._now
+        return self._now or self._failed
+
+    def fail(self, failed: bool = True) -> None:
+        """Ask whoever waits to end at once, as work in the background has failed; False once that was told."""
+        self._failed = failed
 
     def step_over(self) -> None:
         """Count a step."""

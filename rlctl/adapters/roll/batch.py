@@ -366,7 +366,7 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
     whole = int(ahead) if ahead == int(ahead) else ahead
     yield Flow(view.path("async_generation_ratio"), whole, used, same=True)
     place = (view.to("sync.max_staleness"),)
-    if staleness == ceil(ahead):
+    if staleness is None or staleness == ceil(ahead):
         yield Flow((), None, place, "derived", "follows from async_generation_ratio")
     elif staleness and view.explicit("sync.max_staleness"):
         yield Lost(place, f"ROLL keeps responses up to {ceil(ahead)} updates old, which async_generation_ratio says")

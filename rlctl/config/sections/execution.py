@@ -18,10 +18,12 @@ class Sync:
     ahead: NonNegative = 0.0
     """Steps that rollout may be ahead of training; 0 is synchronous, 1 is one-step-off. Raised, nobody waits and
     responses are staler."""
-    max_staleness: Versions = 0
-    """Weight versions a response may be behind when it is trained on; older ones are dropped."""
+    max_staleness: Versions | None = None
+    """How often newer weights may have been sent since a response was begun, when it is trained on; null is what the
+    schedule makes of it."""
     on_stale: Literal["drop", "wait", "keep"] = "drop"
-    """What happens to responses beyond ``max_staleness``."""
+    """What happens to responses beyond ``max_staleness``: they are dropped, rollout holds back so that there are none, or
+    they are trained on."""
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
     """Who decides when to synchronise (Trinity's ``sync_style``)."""
     method: Literal["auto", "nccl", "ipc", "checkpoint", "memory", "in_place"] = "auto"

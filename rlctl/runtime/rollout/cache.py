@@ -132,6 +132,14 @@ class RowCache(Cache):
                 layer.allocate(prompt.keys, prompt.values, rows=rows, slots=slots)
         self.window.rows = self.window.low = self.window.cursor = 0
 
+    def resize(self, *, rows: int, slots: int) -> None:
+        """Give the rows in use more room: ``rows`` rows of ``slots`` slots."""
+        for layer in self.rows_layers:
+            keys, values = layer.keys, layer.values
+            layer.allocate(keys, values, rows=rows, slots=slots)
+            for held, new in ((keys, layer.keys), (values, layer.values)):
+                new[: held.shape[0], :, : held.shape[2]] = held
+
     def release(self) -> None:
         """Give the memory back."""
         for layer in self.rows_layers:
@@ -154,7 +162,7 @@ class RowCache(Cache):
                 held[targets, :, used] = held[sources, :, used]
 
     def shift(self, slots: int) -> None:
-        """Move every row ``slots`` down, and the cursor with them."""
+        """Move every row ``slots`` down, up where that is below 0, and the cursor with them."""
         window = self.window
         before = slice(window.low, window.cursor)
         after = slice(window.low - slots, window.cursor - slots)

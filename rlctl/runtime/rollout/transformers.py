@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from transformers import PreTrainedConfig
 
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.decoding import Decoding
-from rlctl.runtime.rollout.interface import TokensComputed, check_requests
+from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.model import CausalModel, load_model
 from rlctl.runtime.rollout.stop_texts import Decode, decoder
+from rlctl.runtime.rollout.streaming import Streaming
 from rlctl.runtime.rollout.weights import copy_weights
 from rlctl.runtime.types import Request, Response
 
@@ -82,6 +83,12 @@ class TransformersEngine:
         self._asleep = False
         self.weight_version = weight_version
         self.tokens_computed = TokensComputed()
+        self._streaming = Streaming(
+            self._model,
+            max_rows=max_batch_rows,
+            max_prompt_positions=max_prompt_positions,
+            computed=self.tokens_computed,
+        )
 
     @property
     def model(self) -> torch.nn.Module:
@@ -95,11 +102,8 @@ class TransformersEngine:
             RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
                 weights, or weights that compute no finite numbers.
         """
-        if self._unusable:
-            raise RunError(self._unusable)
-        if self._asleep:
-            raise RunError("the engine sleeps; expected wake() before generate()")
-        check_requests(requests, max_length=self._max_length, vocab_size=self._model.vocab_size)
+        self._check_usable("generate()")
+        self._check_requests(requests)
         if not requests:
             return []
         decoding = Decoding(
@@ -114,6 +118,30 @@ class TransformersEngine:
         with torch.inference_mode():
             decoding.run()
         return decoding.responses(weight_version=self.weight_version)
+
+    def submit(self, requests: Mapping[int, Request]) -> None:
+        """Take requests to work on, each under a ticket of its own.
+
+        Raises:
+            RunError: a request that cannot be answered as it asks; none was taken.
+        """
+        self._check_open()
+        self._check_requests(list(requests.values()))
+        self._streaming.add(requests, self._decode(list(requests.values())))
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """Work on what was submitted for about ``seconds``, less where nothing is left of it; return what has finished.
+
+        Raises:
+            RunError: an engine that sleeps, is closed or holds half-loaded weights, or weights that compute no finite numbers.
+        """
+        self._check_usable("poll()")
+        with torch.inference_mode():
+            return self._streaming.work(seconds, version=self.weight_version)
+
+    def abort(self, tickets: Collection[int]) -> None:
+        """Give up what is under way for these requests."""
+        self._streaming.drop(tickets)
 
     def _decode(self, requests: Sequence[Request]) -> Decode | None:
         if not any(request.sampling.stop for request in requests):
@@ -131,6 +159,7 @@ class TransformersEngine:
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
         # What is cached was computed with the old weights, and may hold a NaN that a mask would not hide.
         self._cache.release()
+        self._streaming.set_aside()
         copy_weights(self._model.module, weights)
         self._unusable = ""
         self.weight_version = version
@@ -139,6 +168,7 @@ class TransformersEngine:
         """Free the key-value cache, and on a GPU move the weights to the host; ``load_weights`` still works."""
         self._check_open()
         self._cache.release()
+        self._streaming.set_aside()
         if self._device.type != "cpu" and not self._asleep:
             self._model.module.to("cpu")
             torch.cuda.empty_cache()
@@ -154,8 +184,18 @@ class TransformersEngine:
     def close(self) -> None:
         """Free the cache and the weights."""
         self._cache.release()
+        self._streaming.set_aside()
         self._model.module.to("meta")
         self._unusable = _CLOSED
+
+    def _check_usable(self, call: str) -> None:
+        if self._unusable:
+            raise RunError(self._unusable)
+        if self._asleep:
+            raise RunError(f"the engine sleeps; expected wake() before {call}")
+
+    def _check_requests(self, requests: Sequence[Request]) -> None:
+        check_requests(requests, max_length=self._max_length, vocab_size=self._model.vocab_size)
 
     def _check_open(self) -> None:
         if self._unusable == _CLOSED:

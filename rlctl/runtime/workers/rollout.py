@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import Device
 from rlctl.runtime.model_config import changed_config, import_modules
-from rlctl.runtime.rollout.interface import RolloutEngine
+from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Response
 
@@ -43,10 +43,35 @@ class RolloutWorker:
             RunError: the engine cannot run here, or cannot load the model.
         """
         self._engine = make_engine(config, engine, model_path, device)
+        self._streamed = 0
 
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer requests, in order."""
         return self._engine.generate(requests)
+
+    def stream(
+        self, call: int, requests: Mapping[int, Request], aborted: Sequence[int], seconds: float
+    ) -> list[Finished] | None:
+        """Give up some requests, take others, and work for about ``seconds``.
+
+        Args:
+            call: how many calls there were before.
+            requests: by ticket.
+            aborted: tickets.
+            seconds: less where nothing is left to do.
+
+        Returns:
+            What has finished; None where this engine took the place of one that had had those calls.
+        """
+        if call != self._streamed:
+            self._streamed = 0
+            return None
+        self._streamed += 1
+        if aborted:
+            self._engine.abort(aborted)
+        if requests:
+            self._engine.submit(requests)
+        return self._engine.poll(seconds)
 
     def load_weights(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
         """Overwrite the engine's weights; ``version`` is on every later response."""
@@ -68,12 +93,12 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
     Raises:
         RunError: there is no such engine here.
     """
+    import_modules(config.model)
     if engine != "transformers":
         raise RunError(f"rollout engine {engine} is not part of this version", hint="set rollout.engine=transformers")
     precision = config.rollout.precision
     if precision == "auto":
         precision = config.train.precision.compute
-    import_modules(config.model)
     return TransformersEngine(
         model_path,
         dtype=getattr(torch, precision),

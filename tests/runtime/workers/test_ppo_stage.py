@@ -59,7 +59,7 @@ def test_in_the_warm_up_the_policy_and_its_schedule_stay_as_they_are(whole: tupl
         [1e-2 * (8 - tick) / 8 for tick in (0.5, 2.5, 4.5)]
     )
     saved = json.loads((whole[0] / "checkpoints" / "step-000004" / "controller.json").read_text())
-    assert saved["progress"]["weight_version"] == 3 * 2
+    assert saved["progress"]["weight_version"] == 3
     assert all(found[step]["critic/explained_variance"] <= 1 for step in found)
 
 

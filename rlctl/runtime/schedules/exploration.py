@@ -1,0 +1,262 @@
+"""Exploration beside training: a thread drives the scheduler, groups go through a buffer, training takes them from it.
+
+    thread    ── begin, pump ──▶ Scheduler ──▶ Buffer ──▶ take ──▶ training
+                      ▲                                               │
+                      └──────────── new weights, and further room ────┘
+
+Where rollout has devices of its own the thread goes on while the policy is trained; where devices are shared it works only
+while training waits for it. A failure in the thread ends the run at once, with its own cause.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rlctl import pace
+from rlctl.config import Config
+from rlctl.runtime.buffers.interface import Buffer
+from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
+from rlctl.runtime.keeping import Keeper
+from rlctl.runtime.schedules.draws import Draws
+from rlctl.runtime.schedules.scheduler import Scheduler
+from rlctl.runtime.shaping import Shaping
+
+POLL_SECONDS = 0.1
+"""How long engines work before what is finished is looked at."""
+IDLE_SECONDS = 0.01
+"""How often an idle thread looks whether there is something to do."""
+CLOSE_SECONDS = 5.0
+"""How long a thread that is to end is waited for."""
+WAIT = "wait_for_rollout"
+"""The phase in which training waits."""
+
+
+class Exploration:
+    """A source of groups (``explore.GroupSource``) that works ahead."""
+
+    def __init__(
+        self,
+        config: Config,
+        scheduler: Scheduler,
+        draws: Draws,
+        buffer: Buffer,
+        shaping: Shaping,
+        tokenizer: Any,
+        *,
+        total_steps: int,
+        keeper: Keeper | None = None,
+        failed: Callable[[], None] = lambda: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """
+        Args:
+            config: of the stage.
+            scheduler: hands its groups on to the buffer.
+            draws: the scheduler's.
+            buffer: where groups wait.
+            shaping: its filters of groups.
+            tokenizer: of the responses.
+            total_steps: of the stage.
+            keeper: gets every response of a step.
+            failed: called when the thread has failed, from it.
+            stopped: whether the run is asked to end.
+        """
+        self._config, self._scheduler, self._draws = config, scheduler, draws
+        self._buffer, self._shaping, self._total_steps = buffer, shaping, total_steps
+        self._failed, self._stopped = failed, stopped
+        self._keeper, self._tokenizer = keeper, tokenizer
+        self._turns = not pace.in_background(config)
+        self._horizon: pace.Horizon | None = None
+        """None until the engines have weights."""
+        self._synced = 0
+        self._version = 0
+        self._taken = 0
+        """Groups taken since the start of the stage."""
+        self._pauses = 0
+        self._draining = False
+        self._wanted = not self._turns
+        """Whether it is rollout's turn."""
+        self._pumping = threading.Lock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._idle_seconds = 0.0
+        self.failure: Exception | None = None
+        """What the thread failed of."""
+
+    # what training asks for
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        """The groups of a step, waited for.
+
+        Raises:
+            BufferTimeout: they did not come in time.
+            StopRequested: the run is asked to end.
+        """
+        wanted = self._config.batch.prompts_per_step
+        with phase(WAIT), self._turn():
+            try:
+                groups = self._buffer.take(wanted, oldest_version=pace.oldest_version(self._config, self._version))
+            except StopRequested:
+                self.raise_failure()
+                raise
+        self._taken += len(groups)
+        self.raise_failure()
+        with self._pumping:
+            left_out, self._scheduler.left_out = self._scheduler.left_out, []
+            self._draws.feedback(mean_rewards([*groups, *left_out]))
+        kept = groups if self._shaping.refills else self._shaping.kept_groups(groups)
+        drawn = [*groups, *left_out]
+        if self._keeper is not None:
+            keep_responses(step, drawn, self._keeper, self._tokenizer)
+        metrics = {"data/epoch": float(self._draws.epoch), **metrics_of(drawn), **self._buffer.statistics().metrics()}
+        metrics |= {f"rollout/{name}_prompts": float(self._scheduler.counts[name]) for name in ("abandoned", "again")}
+        metrics["time/rollout_idle"], self._idle_seconds = self._idle_seconds, 0.0
+        if self._config.algorithm.filters:
+            metrics["filter/kept_groups_share"] = len(kept) / len(drawn)
+        return Explored(kept, drawn, metrics)
+
+    def sync_due(self, step: int) -> bool:
+        """Whether rollout gets new weights after a step."""
+        if self._config.sync.style == "explorer_driven":
+            horizon, next_step = self._horizon, self._taken + self._config.batch.prompts_per_step
+            there = self._scheduler.there - self._dropped()
+            return horizon is None or there >= horizon.groups or next_step > horizon.groups
+        return pace.sync_due(self._config, step)
+
+    @contextmanager
+    def new_weights(self, step: int, version: int, phase: Phase) -> Iterator[None]:
+        """Within, the engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
+        if self._config.sync.in_flight == "wait" and self._horizon is not None:
+            with phase(WAIT):
+                self._drain()
+        with self.paused():
+            if self._config.sync.in_flight != "continue":
+                self._scheduler.give_back()
+            yield
+            self._synced, self._version = step, version
+            explored = self._scheduler.there - self._dropped()
+            self._horizon = pace.horizon(self._config, synced=step, total_steps=self._total_steps, explored=explored)
+        self._start()
+
+    def trained(self, version: int) -> None:
+        """The policy was trained for a step."""
+        self._version = version
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within, no engine and no reward works for exploration."""
+        self._pauses += 1
+        try:
+            with self._pumping:
+                self._scheduler.finish_scoring()
+                yield
+        finally:
+            self._pauses -= 1
+
+    def state(self) -> dict[str, Any]:
+        """What is drawn and not trained on: groups that wait, and the numbers of prompts that are under way."""
+        with self.paused():
+            return {
+                "draws": self._draws.state(),
+                "buffer": self._buffer.state(),
+                "there": self._scheduler.handed_on - self._dropped(),
+                "taken": self._taken,
+            }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on: what waited waits, what was under way is drawn again."""
+        self._draws.restore(state["draws"])
+        self._buffer.restore(state["buffer"])
+        self._scheduler.start_from(state["there"] + self._dropped())
+        self._taken = state["taken"]
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+        self._buffer.close()
+
+    def raise_failure(self) -> None:
+        """Raise what the thread failed of, where it did."""
+        if self.failure is not None:
+            raise self.failure
+
+    # the thread
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="exploration", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                began = time.perf_counter()
+                worked = False
+                if self._wanted and not self._pauses:
+                    with self._pumping:
+                        worked = not self._pauses and self._pump()
+                if not worked:
+                    self._closing.wait(IDLE_SECONDS)
+                    self._idle_seconds += time.perf_counter() - began
+        except Exception as error:  # noqa: BLE001 - it is raised where training waits for groups
+            self.failure = error
+            self._failed()
+
+    def _pump(self) -> bool:
+        """Begin what may be begun and let the engines work; whether there was anything to do."""
+        self._scheduler.begin(self._room(), extra=not self._draining)
+        if not self._scheduler.busy:
+            return False
+        self._scheduler.pump(POLL_SECONDS)
+        return True
+
+    def _room(self) -> int:
+        """How many groups may be under way."""
+        horizon = self._horizon
+        if horizon is None or (self._draining and self._config.sync.style != "fixed"):
+            return 0
+        there = self._scheduler.there - self._dropped()
+        room = horizon.groups - there
+        if horizon.waiting is not None:
+            room = min(room, horizon.waiting - (there - self._taken))
+        return room
+
+    def _dropped(self) -> int:
+        """Groups that were too old when they would have been taken."""
+        return self._buffer.statistics().dropped
+
+    def _drain(self) -> None:
+        """Wait until everything is there that may be, and where that has no bound, until nothing is under way."""
+        with self._turn():
+            self._draining = True
+            try:
+                while not self._drained():
+                    if self._stopped() or self.failure is not None:
+                        self.raise_failure()
+                        raise StopRequested
+                    time.sleep(IDLE_SECONDS)
+            finally:
+                self._draining = False
+
+    def _drained(self) -> bool:
+        with self._pumping:
+            return self._room() <= 0 and not (self._scheduler.under_way and self._config.sync.style != "fixed")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Within, it is rollout's turn."""
+        if not self._turns:
+            yield
+            return
+        self._wanted = True
+        try:
+            yield
+        finally:
+            self._wanted = False

@@ -1,0 +1,330 @@
+"""Response-level scheduling: prompts are begun while there is room, and each group goes on its own way when it is complete.
+
+    draws ──▶ begin ──▶ engines ──▶ complete groups ──▶ scored ──▶ filtered ──▶ handed on
+                ▲          │
+                └── again ─┴── given up: too slow, an engine lost
+
+One pump drives it all: ``pump`` does what there is to do, lets the engines work for a moment, and returns. A long response
+holds back nobody but itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlctl import pace
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.runtime.experience import Answered, requests_for
+from rlctl.runtime.explore import rollout_seed
+from rlctl.runtime.rollout.interface import Finished
+from rlctl.runtime.schedules.draws import Draws
+from rlctl.runtime.schedules.scoring import Flight, Score, Scoring
+from rlctl.runtime.selection import needs_greedy
+from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.types import Prompt, Request, Sampling
+
+
+class Engines(Protocol):
+    """Rollout engines that work on what is submitted to them (``roles.RolloutEngines``)."""
+
+    def __len__(self) -> int: ...
+
+    def stream(
+        self, requests: Sequence[dict[int, Request]], aborted: Sequence[int], seconds: float
+    ) -> Sequence[Sequence[Finished] | None]:
+        """Give each engine its requests, give up others, let all work for a while; None is an engine that lost its work."""
+        ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request in an engine."""
+
+    flight: Flight
+    request: Request
+    engine: int
+    missing: int
+    """Responses that are still to come."""
+    greedy: bool
+    attempts: int = 1
+
+
+class Scheduler:
+    """What is under way, from the prompt to the group. Not safe for threads: one pump at a time."""
+
+    def __init__(
+        self,
+        config: Config,
+        stage: str,
+        draws: Draws,
+        sampling: Sampling,
+        engines: Engines,
+        score: Score,
+        shaping: Shaping,
+        hand_on: Callable[[Answered], None],
+        *,
+        tell: Callable[[str], None] = lambda message: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``hand_on`` gets each group to train on; ``tell`` gets what went wrong, for people."""
+        self.config, self.stage, self.draws = config, stage, draws
+        self.handed_on = 0
+        """Groups, since the start of the stage."""
+        self.left_out: list[Answered] = []
+        """Groups that filters left out, for whoever takes them away."""
+        self.counts: Counter[str] = Counter()
+        """Prompts given up (``abandoned``), drawn again (``again``), since the stage began here."""
+        self._sampling, self._engines, self._shaping = sampling, engines, shaping
+        self._hand_on, self._tell, self._clock = hand_on, tell, clock
+        self._scoring = Scoring(score, in_thread=config.reward_loop.overlap_with_rollout)
+        self._greedy = needs_greedy(config.algorithm)
+        self._in_order = pace.in_order(config)
+        self._flights: dict[int, Flight] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._complete: list[Flight] = []
+        """Groups to be scored."""
+        self._settled: dict[int, Answered | None] = {}
+        """By number, groups that wait for their turn; None was left out or given up."""
+        self._turn = draws.first_open
+        self._tickets = 0
+        self._outbox: list[dict[int, Request]] = [{} for _ in range(len(engines))]
+        self._aborted: list[int] = []
+        self._load = [0] * len(engines)
+        """Responses under way in each engine."""
+        self._durations = [0, 0.0]
+        """Responses that finished here, and the seconds that they took together."""
+        self._rounds: dict[int, float] = {}
+        """When enough prompts of a round were over, of rounds whose stragglers are not waited for for ever."""
+        self._round_over: Counter[int] = Counter()
+        self._fruitless = 0
+        """Groups left out since one was kept."""
+
+    @property
+    def under_way(self) -> int:
+        """Prompts that are begun and not settled."""
+        return len(self._flights)
+
+    @property
+    def there(self) -> int:
+        """Groups to train on that are handed on, or only wait for their turn."""
+        return self.handed_on + sum(group is not None for group in self._settled.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether engines or rewards have something to do."""
+        return bool(self._asked or any(self._outbox) or self._aborted or self._complete or self._scoring.busy)
+
+    def start_from(self, handed_on: int) -> None:
+        """Go on from a checkpoint, in which ``handed_on`` groups were."""
+        self.handed_on = handed_on
+        self._turn = self.draws.first_open
+
+    def begin(self, room: int, *, extra: bool = True) -> None:
+        """Begin prompts.
+
+        Args:
+            room: how many further groups to train on there may be, those under way counted.
+            extra: whether further prompts may run beside them (``additional_prompts``).
+        """
+        limit = self.config.rollout.max_running_prompts or math.inf
+        additional = self.config.rollout.over_rollout.additional_prompts if extra else 0
+        while len(self._flights) < limit and len(self._flights) < max(room, additional):
+            self._begin(*self.draws.next())
+
+    def _begin(self, number: int, prompt: Prompt) -> None:
+        config, each = self.config, self.config.batch.prompts_per_step
+        flight = Flight(number, prompt, self._clock())
+        self._flights[number] = flight
+        step, place = number // each + 1, number % each
+        seed, purpose = rollout_seed(config), f"{self.stage}:{step}"
+        n = config.batch.responses_per_prompt
+        (whole,) = requests_for([prompt], self._sampling, n=n, seed=seed, purpose=purpose, first=place)
+        parts = [dataclasses.replace(whole, n=1, first=j) for j in range(n)] if config.rollout.split_groups else [whole]
+        for request in parts:
+            self._submit(flight, request)
+        if self._greedy:
+            (best,) = requests_for(
+                [prompt], self._sampling, n=1, seed=seed, purpose=f"{purpose}:greedy", first=place, greedy=True
+            )
+            self._submit(flight, best, greedy=True)
+
+    def _submit(self, flight: Flight, request: Request, *, greedy: bool = False) -> None:
+        """Give a request to the engine with the least to do."""
+        engine = min(range(len(self._load)), key=self._load.__getitem__)
+        self._tickets += 1
+        flight.tickets.add(self._tickets)
+        self._asked[self._tickets] = _Asked(flight, request, engine, request.n, greedy)
+        self._outbox[engine][self._tickets] = request
+        self._load[engine] += request.n
+
+    def pump(self, seconds: float) -> None:
+        """Let the engines work for about ``seconds``, and take every group as far as it goes.
+
+        Raises:
+            RunError: a reward that must not fail fails, or filters leave too few groups in as many rounds as the config allows.
+        """
+        if not self._scores_too_slowly():
+            outbox, self._outbox = self._outbox, [{} for _ in self._outbox]
+            aborted, self._aborted = self._aborted, []
+            for engine, found in enumerate(self._engines.stream(outbox, aborted, seconds)):
+                if found is None:
+                    self._lost(engine)
+                else:
+                    self._take(found)
+        self._give_up_late()
+        self._score(wait=self._scores_too_slowly())
+
+    def _scores_too_slowly(self) -> bool:
+        limit = self.config.reward_loop.max_queued
+        return bool(limit) and sum(len(flight.responses) for flight in self._complete) > limit
+
+    def _take(self, finished: Sequence[Finished]) -> None:
+        now = self._clock()
+        for each in finished:
+            asked = self._asked.get(each.ticket)
+            if asked is None:
+                continue  # it was given up while it was on its way
+            flight = asked.flight
+            self._durations[0] += 1
+            self._durations[1] += now - flight.began
+            self._load[asked.engine] -= 1
+            asked.missing -= 1
+            if asked.greedy:
+                flight.best = each.response
+            else:
+                flight.responses[each.index] = each.response
+            if not asked.missing:
+                del self._asked[each.ticket]
+                flight.tickets.discard(each.ticket)
+            if not flight.tickets:
+                self._complete.append(flight)
+
+    def _lost(self, engine: int) -> None:
+        """An engine lost its work: what it was asked is asked again."""
+        retries = self.config.rollout.timeouts.retries
+        for ticket in [ticket for ticket, asked in self._asked.items() if asked.engine == engine]:
+            asked = self._asked.get(ticket)
+            if asked is None:
+                continue  # another request of its prompt was asked for too often
+            if asked.attempts > retries:
+                self._abandon(asked.flight, f"its engine was lost {asked.attempts} times")
+                continue
+            del self._asked[ticket]
+            asked.flight.tickets.discard(ticket)
+            self._load[engine] -= asked.missing
+            self.counts["again"] += 1
+            self._submit(asked.flight, asked.request, greedy=asked.greedy)
+            self._asked[self._tickets].attempts = asked.attempts + 1
+
+    def _give_up_late(self) -> None:
+        """Give up prompts that take too long, and the stragglers of rounds that have waited for them."""
+        now, limit = self._clock(), self._time_limit()
+        for flight in [flight for flight in self._flights.values() if flight.tickets and now - flight.began > limit]:
+            self._abandon(flight, f"it took more than {limit:.3g} s")
+        over = self.config.rollout.over_rollout
+        if not over.ratio:
+            return
+        each = self.config.batch.prompts_per_step
+        enough = math.ceil(each * (1 - over.ratio))
+        for number in [number for number, count in self._round_over.items() if count >= enough]:
+            since = self._rounds.setdefault(number, now)
+            late = [flight for flight in self._flights.values() if flight.number // each == number and flight.tickets]
+            if self._round_over[number] == each:
+                del self._round_over[number], self._rounds[number]
+            elif now - since >= over.wait_after_minimum:
+                for flight in late:
+                    self._abandon(flight, "")
+
+    def _time_limit(self) -> float:
+        """Seconds that a prompt may take."""
+        timeouts, (count, seconds) = self.config.rollout.timeouts, self._durations
+        known = self.config.batch.prompts_per_step * self.config.batch.responses_per_prompt
+        if timeouts.dynamic is None or count < known:
+            return timeouts.response
+        return min(timeouts.response, timeouts.dynamic.ratio * seconds / count)
+
+    def _abandon(self, flight: Flight, why: str) -> None:
+        """Give a prompt up; another is drawn in its place."""
+        self._end(flight)
+        self.counts["abandoned"] += 1
+        if why:
+            self._tell(f"prompt {flight.prompt.index} was given up: {why}")
+        self._settle(flight.number, None)
+
+    def _end(self, flight: Flight) -> None:
+        """Let the engines give a prompt up."""
+        for ticket in flight.tickets:
+            asked = self._asked.pop(ticket)
+            if self._outbox[asked.engine].pop(ticket, None) is None:
+                self._aborted.append(ticket)
+            self._load[asked.engine] -= asked.missing
+        flight.tickets.clear()
+
+    def give_back(self) -> None:
+        """Give up all that engines work on; those prompts are begun anew when there is room."""
+        for flight in [flight for flight in self._flights.values() if flight.tickets]:
+            self._end(flight)
+            del self._flights[flight.number]
+            self.draws.give_back(flight.number)
+            self.counts["again"] += 1
+
+    def _score(self, *, wait: bool) -> None:
+        """Score complete groups, beside rollout or now, and settle those that are scored."""
+        if self._complete and not self._scoring.busy:
+            flights, self._complete = self._complete, []
+            self._scoring.start(flights)
+        for flight, group in self._scoring.finished(wait=wait):
+            self.settle(flight, group)
+
+    def finish_scoring(self) -> None:
+        """Wait for what is being scored."""
+        while self._scoring.busy or self._complete:
+            self._score(wait=True)
+
+    def settle(self, flight: Flight, group: Answered) -> None:
+        """A group is scored: where left-out groups are made up for, filters say whether it is trained on."""
+        kept = not self._shaping.refills or bool(self._shaping.kept_groups([group]))
+        if kept:
+            self._fruitless = 0
+        else:
+            self.left_out.append(group)
+            self._fruitless += 1
+            self._check_fruitful()
+        self._settle(flight.number, group if kept else None)
+
+    def _check_fruitful(self) -> None:
+        """End a run whose filters leave nothing: as many groups in a row as the rounds of a step."""
+        limits, wanted = self.config.rollout.over_rollout, self.config.batch.prompts_per_step
+        rounds = limits.max_generation_batches
+        size = limits.generation_batch_prompts or wanted
+        if rounds is not None and self._fruitless >= rounds * size:
+            raise RunError(
+                f"filters left out {self._fruitless} groups in a row, as many as {rounds} rounds of {size} prompts",
+                hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
+            )
+
+    def _settle(self, number: int, group: Answered | None) -> None:
+        """A prompt is over; its group is handed on, in its turn where order is kept."""
+        self._flights.pop(number, None)
+        if self.config.rollout.over_rollout.ratio:
+            self._round_over[number // self.config.batch.prompts_per_step] += 1
+        self._settled[number] = group
+        if not self._in_order:
+            self._release(number)
+        while self._turn in self._settled:
+            self._release(self._turn)
+            self._turn += 1
+
+    def _release(self, number: int) -> None:
+        group = self._settled.pop(number)
+        if group is not None:
+            self._hand_on(group)
+            self.handed_on += 1
+        self.draws.over(number)

@@ -1,0 +1,66 @@
+"""Schedules as whole stages: real workers of each role in this process, rollout in its thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlctl.config import Config
+
+from .conftest import Task, numbers_of
+from .local import Seen, run_here
+
+SPLIT = {"layout": "split", "devices_per_node": 2, "device": "cpu"}
+
+
+def steps(seen: Seen) -> dict[int, dict[str, float]]:
+    """Metrics of every step, without those of time."""
+    return {step: found for (kind, step), found in numbers_of(stamped(seen)).items() if kind.endswith("step")}
+
+
+def unlike(one: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[tuple[int, str], Any]:
+    """Metrics of steps that differ, but for memory and times."""
+    names = {(step, name) for found in (one, other) for step in found for name in found[step]}
+    pairs = {(step, name): (one.get(step, {}).get(name), other.get(step, {}).get(name)) for step, name in names}
+    timed = ("memory/", "buffer/responses_waiting")
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1] and not key[1].startswith(timed)}
+
+
+def stamped(seen: Seen) -> Seen:
+    return [{"stage": "main", **event} for event in seen]
+
+
+def versions(seen: Seen) -> list[set[int]]:
+    """The versions that drew the groups shown of each step."""
+    return [{group["weight_version"] for group in e["samples"]} for e in seen if e["kind"] == "samples"]
+
+
+def until(step: int, folder: Path) -> Callable[[dict[str, Any]], None]:
+    """Asks the run to end after a step."""
+
+    def watch(event: dict[str, Any]) -> None:
+        if (event["kind"], event.get("step")) == ("step", step):
+            (folder / "stop").touch()
+
+    return watch
+
+
+def config_of(task: Task, folder: Path, **changes: Any) -> Config:
+    more: dict[str, Any] = {
+        "schedule": {"total_steps": 5},
+        "placement": SPLIT,
+        "checkpoint": {"every": 1, "export": "never"},
+    }
+    return task.config(folder, **{**more, **changes})
+
+
+def test_one_step_off_draws_by_the_weights_before_and_resumes_exactly(task: Task, tmp_path: Path) -> None:
+    config = config_of(task, tmp_path, sync={"ahead": 1})
+    whole = run_here(config, tmp_path / "whole")
+    assert versions(whole) == [{0}, {0}, {1}, {2}, {3}], "those of step s are drawn by the weights after step s - 2"
+    part = tmp_path / "part"
+    first = run_here(config, part, watch=until(2, part))
+    (part / "stop").unlink()
+    second = run_here(config, part)
+    assert unlike(steps(first) | steps(second), steps(whole)) == {}
