@@ -38,8 +38,8 @@ def loss(ask: dict[str, Any]) -> Any:
     log_probs = wide(ask["log_probs"]).requires_grad_()
     mask = wide(ask["mask"])
     config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1, **ask["config"])
-    if ask.get("dro_beta"):
-        object.__setattr__(config.policy_loss, "dro_beta", ask["dro_beta"])
+    for name, value in (ask.get("policy_loss") or {}).items():
+        object.__setattr__(config.policy_loss, name, value)
     config.global_batch_info.update(
         dp_size=1, batch_num_tokens=mask.sum(), global_batch_size=len(mask), loss_scale_factor=None
     )
@@ -55,6 +55,43 @@ def loss(ask: dict[str, Any]) -> Any:
     value.backward()
     assert log_probs.grad is not None
     return [value.item(), log_probs.grad.tolist()]
+
+
+def registered(ask: dict[str, Any]) -> Any:
+    """Every name that this release has a function for."""
+    from verl.trainer.distillation.losses import DISTILLATION_SETTINGS_REGISTRY
+
+    return {
+        "estimators": sorted(map(str, core_algos.ADV_ESTIMATOR_REGISTRY)),
+        "losses": sorted(core_algos.POLICY_LOSS_REGISTRY),
+        "distillation": sorted(DISTILLATION_SETTINGS_REGISTRY),
+    }
+
+
+def distillation(ask: dict[str, Any]) -> Any:
+    """A teacher's part in the loss of every token, after both clamps, and the gradient of their sum."""
+    from types import SimpleNamespace
+
+    from verl.trainer.distillation.fsdp.losses import compute_forward_kl_topk
+    from verl.workers.config import DistillationLossConfig
+
+    config = DistillationLossConfig(loss_mode="forward_kl_topk", topk=ask["top_k"], use_policy_gradient=False)
+    logits = wide(ask["logits"]).requires_grad_()
+
+    def nested(values: torch.Tensor) -> torch.Tensor:
+        return torch.nested.as_nested_tensor([values], layout=torch.jagged)
+
+    found = compute_forward_kl_topk(
+        logits[None],
+        nested(wide(ask["teacher"])),
+        nested(torch.tensor(ask["places"])),
+        SimpleNamespace(distillation_loss=config),
+        "thd",
+    )["distillation_losses"][0]
+    found = found.clamp_min(0.0).clamp(-config.loss_max_clamp, config.loss_max_clamp)
+    found.sum().backward()
+    assert logits.grad is not None
+    return [found.tolist(), logits.grad.tolist()]
 
 
 def gae(ask: dict[str, Any]) -> Any:
@@ -119,6 +156,8 @@ def main() -> None:
         "advantage": advantage,
         "gae": gae,
         "loss": loss,
+        "registered": registered,
+        "distillation": distillation,
         "value_loss": value_loss,
         "feedback": feedback,
         "weights": weights,

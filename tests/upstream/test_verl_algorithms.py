@@ -9,15 +9,22 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from rlctl.config import config_from
 from rlctl.config.sections.train import ValueLoss
+from rlctl.documents import read_yaml
 from rlctl.runtime.algorithms import correction
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.feedback import feedback_weights
-from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
+from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, covers_for_clip, covers_for_kl
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.value_loss import explained_variance
+from rlctl.runtime.selection import estimator_of
+from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.losses import CriticLoss
+from rlctl.runtime.workers.trainer import make_loss
+from rlctl.support import refusals
+from rlctl.translate import read_document
 from tests.upstream.frameworks import framework
 
 pytestmark = pytest.mark.upstream
@@ -149,7 +156,7 @@ def test_policy_losses(theirs: str, ours: str, options: dict[str, Any], mode: st
         advantages=advantages,
         weights=weights if weighted else None,
         config={"clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 1.5},
-        dro_beta=options.get("dro_beta"),
+        policy_loss={"dro_beta": options["dro_beta"]} if "dro_beta" in options else {},
     )
     log_probs.requires_grad_()
     tensors = {
@@ -166,6 +173,105 @@ def test_policy_losses(theirs: str, ours: str, options: dict[str, Any], mode: st
     assert_close(
         torch.autograd.grad(loss, log_probs)[0], torch.tensor(gradient, dtype=torch.float64), rtol=1e-7, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
+def test_losses_that_choose_tokens_by_covariance(name: str) -> None:
+    """Every candidate is chosen by ``clip_cov``, so that no chance is left; and the third of highest covariance by ``kl_cov``."""
+    log_probs = -randn(8, WIDTH, seed=4).abs()
+    old = log_probs + 0.4 * randn(8, WIDTH, seed=5)
+    advantages = randn(8, 1, seed=6) * MASK
+    settings = {"clip_cov_ratio": 1.0, "clip_cov_lb": 0.1, "clip_cov_ub": 0.9, "kl_cov_ratio": 0.3, "ppo_kl_coef": 0.7}
+    expected, gradient = verl(
+        "loss",
+        name=name,
+        mode="token-mean",
+        log_probs=log_probs,
+        old_log_probs=old,
+        advantages=advantages,
+        config={"clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 3.0},
+        policy_loss=settings,
+    )
+    counted = log_probs[MASK], old[MASK], advantages[MASK]
+    if name == "clip_cov":
+        options: dict[str, float] = dict(CLIP)
+        chosen = covers_for_clip(*counted, torch.Generator(), **CLIP, ratio=1.0, low=0.1, high=0.9)
+    else:
+        options = {"ppo_kl_coef": 0.7}
+        chosen = covers_for_kl(counted[0], counted[2], ratio=0.3)
+    assert 0 < chosen.sum() < len(chosen)
+    log_probs.requires_grad_()
+    tensors = {
+        "log_probs": log_probs[MASK],
+        "old_log_probs": counted[1],
+        "advantages": counted[2],
+        "chosen": chosen.double(),
+        "lengths": LENGTHS,
+    }
+    loss = FURTHER_LOSSES[name](tensors, **options).values.mean()
+    assert loss.item() == pytest.approx(expected, rel=1e-9)
+    assert_close(torch.autograd.grad(loss, log_probs)[0], torch.tensor(gradient, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("top_k", [3, 8])
+def test_the_forward_kl_of_a_teachers_likeliest_tokens(top_k: int) -> None:
+    """Of logits far enough apart that log-probs are raised to verl's least one, and that a divergence is negative."""
+    teacher = randn(30, 20, seed=22)
+    student = 6 * teacher + 4 * randn(30, 20, seed=21)
+    best = teacher.log_softmax(-1).topk(top_k)
+    expected, gradient = verl("distillation", logits=student, teacher=best.values, places=best.indices, top_k=top_k)
+    section = {"teacher": "t", "loss": "forward_kl", "top_k": top_k, "args": {"with_rewards": False}}
+    teaching = Teaching.of(config_from({"algorithm": {"distillation": section}}))
+    assert teaching is not None
+    student.requires_grad_()
+    found = teaching.of_logits(student, teacher)
+    assert bool((found < 0).any()) == (top_k == 3)
+    found = teaching.compared(found)
+    assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-6)  # verl's sum is in float32
+    gradients = torch.autograd.grad(found.sum(), student)[0]
+    assert_close(gradients, torch.tensor(gradient, dtype=torch.float64), rtol=1e-5, atol=1e-6)
+
+
+NOT_COMPUTED = {
+    "estimators": {"gdpo", "optimal_token_baseline", "tir_optimal_token_baseline"},
+    "losses": set(),
+    "distillation": set(),
+}
+"""Registered names that a run refuses."""
+SET_BY = {
+    "estimators": "algorithm.adv_estimator={name}",
+    "losses": "actor_rollout_ref.actor.policy_loss.loss_mode={name}",
+    "distillation": "distillation.distillation_loss.loss_mode={name}",
+}
+
+
+@pytest.mark.parametrize("kind", SET_BY)
+def test_every_name_that_verl_registers_is_computed_or_refused(kind: str) -> None:
+    names = verl("registered")[kind]
+    found = {name: problem_with(kind, name) for name in names if name != "bypass_mode"}
+    print(f"{kind}: {', '.join(f'{name} ({told})' if told else name for name, told in found.items())}")
+    assert {name for name, told in found.items() if told} == NOT_COMPUTED[kind]
+    assert len(found) > 5
+
+
+def problem_with(kind: str, name: str) -> str:
+    """Why a run of verl's config with this name is refused; empty where it is computed."""
+    teacher = ["distillation.enabled=true", "distillation.teacher_models.teacher_model.model_path=/m"]
+    overrides = [SET_BY[kind].format(name=name), *(teacher if kind == "distillation" else [])]
+    if name in ("k1", "kl") and kind == "distillation":
+        overrides.append("distillation.distillation_loss.use_policy_gradient=true")
+    overrides += ["actor_rollout_ref.actor.policy_loss.dro_beta=0.1", "actor_rollout_ref.rollout.n=4"]
+    loaded, report = read_document(
+        read_yaml("", "overrides", allow_empty=True), dialect="verl@0.9", overrides=overrides, environment={}
+    )
+    assert loaded is not None, [finding.message for finding in report.errors]
+    algorithm = loaded.config.algorithm
+    told = [refusal.reason for refusal in refusals(loaded.config) if refusal.key[0] == "algorithm"]
+    if told:
+        return told[0]
+    estimator_of(algorithm)
+    make_loss(loaded.config)
+    return ""
 
 
 LOG_RATIO = 0.8 * randn(8, WIDTH, seed=8)

@@ -137,6 +137,10 @@ class Teaching:
         """Within the bound, on both sides: an estimate may be negative."""
         return values if self.clamp is None else values.clamp(-self.clamp, self.clamp)
 
+    def compared(self, values: Tensor) -> Tensor:
+        """Divergences within the bound; over the likeliest tokens alone one may be negative, which counts as 0."""
+        return self.clamped(values if self.options["top_k"] is None else values.clamp(min=0))
+
 
 def _check(config: Config, imitates: bool) -> None:
     """Refuse what is not computed.
@@ -227,7 +231,7 @@ class DistilledPolicy:
         """See ``LossFunction``. Metrics: divergence, and those of the policy loss, or entropy."""
         teaching, lengths = self.teaching, tensors["lengths"]
         if teaching.compares:
-            values = teaching.clamped(tensors["divergence"])
+            values = teaching.compared(tensors["divergence"])
         else:
             values = teaching.of_log_probs(tensors["log_probs"], tensors["teacher_log_probs"])
         apart = self.weights.total(values, lengths, totals)

@@ -112,6 +112,13 @@ def test_a_teacher_beside_rewards_by_hand(distillation: dict[str, Any], expected
     assert loss(tensors(), Totals(3, 2)).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(("top_k", "expected"), [(8, 0.5), (None, 0.5 - 0.25)])
+def test_a_divergence_below_0_counts_as_0_over_the_likeliest_tokens(top_k: int | None, expected: float) -> None:
+    loss = make_loss(config("rl", top_k=top_k, args={"with_rewards": False}))
+    found = loss(tensors() | {"divergence": torch.tensor([0.5, 0.0, -0.25])}, Totals(3, 2))
+    assert found.loss.item() == pytest.approx(expected / 3)
+
+
 @pytest.mark.parametrize(
     ("with_rewards", "expected"), [(True, [0.0, 2 - 0.4 * 0.5, 2 + 0.4 * 0.75]), (False, [0.0, -0.2, 0.3])]
 )
