@@ -48,6 +48,7 @@ PLACES = (
     "data.train[].path",
     "environment.log_folder",
     "profiling.folder",
+    "profiling.ray_timeline",
     "rewards[]<model>.path",
     "rewards[]<model>.tokenizer",
     "rollout.auxiliary_models[].path",
@@ -98,7 +99,7 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
     for path, value in _paths(loaded.config, SHIPPED.__contains__):
         if name := shipped.add(value):
             changed[path] = name
-        elif looks_local(value) and not _is_path(value) and "{" not in value:
+        elif looks_local(value) and not (_is_path(value) or "{" in value or "://" in value.removeprefix("file://")):
             wrong.append(f"{dotted(path)} is {value!r}, and there is no such file here")
     if wrong:
         raise RunError("paths that mean nothing on the cluster:\n  " + "\n  ".join(wrong))
@@ -142,7 +143,7 @@ def _paths(config: Config, wanted: Callable[[str], bool]) -> Iterator[tuple[KeyP
             if wanted(setting.pattern) and setting.value and _holds(written, setting.path):
                 if isinstance(setting.value, str):
                     yield (*prefix, *setting.path), setting.value
-                else:
+                elif isinstance(setting.value, tuple):
                     yield from (((*prefix, *setting.path, i), item) for i, item in enumerate(setting.value))
 
 
