@@ -48,6 +48,10 @@ class GroupSource(Protocol):
     failure: Exception | None
     """What work in the background failed of; raised by whatever is called next too."""
 
+    def more(self, step: int, phase: Phase) -> bool:
+        """Whether there is anything to take for a step; waits until that is known."""
+        ...
+
     def take(self, step: int, phase: Phase) -> Explored:
         """The groups of a step; ``phase(name)`` is a context that times a part of the work."""
         ...
@@ -76,6 +80,14 @@ class GroupSource(Protocol):
         """Go on from a saved position."""
         ...
 
+    def saved(self) -> None:
+        """The checkpoint with the last ``state`` is on the disk."""
+        ...
+
+    def finished(self) -> None:
+        """The stage is over."""
+        ...
+
     def close(self) -> None:
         """End work in the background."""
         ...
@@ -86,6 +98,9 @@ class WorksWhenAsked:
 
     config: Config
     failure: Exception | None = None
+
+    def more(self, step: int, phase: Phase) -> bool:
+        return True
 
     def trained(self, version: int) -> None:
         """Nothing depends on it: all that is drawn is trained on at once."""
@@ -98,6 +113,12 @@ class WorksWhenAsked:
 
     def paused(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def saved(self) -> None:
+        """Nothing was taken from others."""
+
+    def finished(self) -> None:
+        """Nobody waits for more."""
 
     def close(self) -> None:
         """Nothing goes on."""
@@ -125,6 +146,7 @@ class Explorer(WorksWhenAsked):
             RunError: filters left too few groups in as many rounds as the config allows.
         """
         drawn, kept, rounds = self._explore(step, phase)
+        self.rollout.sleep()
         self.stream.feedback(mean_rewards(drawn))
         if self.keeper is not None:
             keep_responses(step, drawn, self.keeper, self.rewards.tokenizer)

@@ -85,10 +85,16 @@ class Exploration:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._idle_seconds = 0.0
+        self._saved: dict[str, Any] = {}
+        """What the last ``state`` held of the buffer."""
         self.failure: Exception | None = None
         """What the thread failed of."""
 
     # what training asks for
+
+    def more(self, step: int, phase: Phase) -> bool:
+        """Whether there is anything to take: there always is."""
+        return True
 
     def take(self, step: int, phase: Phase) -> Explored:
         """The groups of a step, waited for.
@@ -161,9 +167,10 @@ class Exploration:
     def state(self) -> dict[str, Any]:
         """What is drawn and not trained on: groups that wait, and the numbers of prompts that are under way."""
         with self.paused():
+            self._saved = self._buffer.state()
             return {
                 "draws": self._draws.state(),
-                "buffer": self._buffer.state(),
+                "buffer": self._saved,
                 "there": self._scheduler.handed_on - self._dropped(),
                 "taken": self._taken,
             }
@@ -174,6 +181,14 @@ class Exploration:
         self._buffer.restore(state["buffer"])
         self._scheduler.start_from(state["there"] + self._dropped())
         self._taken = state["taken"]
+
+    def saved(self) -> None:
+        """The checkpoint with the last state is on the disk."""
+        self._buffer.acknowledge(self._saved)
+
+    def finished(self) -> None:
+        """The stage is over."""
+        self._buffer.end_writing()
 
     def close(self) -> None:
         """End the thread."""
