@@ -82,7 +82,10 @@ def test_files_of_a_stage_go_too(code: Path) -> None:
 def test_what_is_no_file_here_stays_as_it_is() -> None:
     made = packed(
         model={"path": "a/b", "chat_template": "{% for m in messages %}{{ m }}{% endfor %}"},
-        rewards=[{"type": "function", "path": "pkg://rewards.maths"}, {"type": "function", "name": "b", "path": "/there/r.py"}],
+        rewards=[
+            {"type": "function", "path": "pkg://rewards.maths"},
+            {"type": "function", "name": "b", "path": "/there/r.py"},
+        ],
     )
     assert made.files == {}
     assert [reward.path for reward in read(made).rewards] == ["pkg://rewards.maths", "/there/r.py"]  # type: ignore[union-attr]
@@ -94,7 +97,10 @@ def test_what_is_no_file_here_stays_as_it_is() -> None:
         ({"run": {"folder": "runs"}}, "run.folder is 'runs'"),
         ({"data": {"train": [{"path": "train.parquet"}]}}, "data.train[0].path is 'train.parquet'"),
         ({"model": {"path": "./model"}}, "model.path is './model'"),
-        ({"rewards": [{"type": "function", "path": "lost.py"}]}, "rewards[0].path is 'lost.py', and there is no such file"),
+        (
+            {"rewards": [{"type": "function", "path": "lost.py"}]},
+            "rewards[0].path is 'lost.py', and there is no such file",
+        ),
         ({"tracking": [{"name": "wandb", "api_key": "1234"}]}, "tracking[0].api_key holds a secret"),
     ],
 )
@@ -132,7 +138,17 @@ def test_every_key_that_names_a_path_is_shipped_expected_or_none() -> None:
         *("model.chat_template_args", "rollout.multi_turn.use_inference_template"),
         *("rollout.environments.template", "rollout.evaluation_environments.template"),
     }
-    ends = ("path", "folder", "chat_template", "template", "tokenizer", "tool_config", "interaction_config", "plugins", "filename")
+    ends = (
+        "path",
+        "folder",
+        "chat_template",
+        "template",
+        "tokenizer",
+        "tool_config",
+        "interaction_config",
+        "plugins",
+        "filename",
+    )
     for key in walk(Config):
         if not key.info.name.endswith(ends) or key.pattern in no_paths or key.is_section:
             continue

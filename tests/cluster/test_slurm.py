@@ -1,0 +1,146 @@
+"""The batch script asks for what the plan needs, starts Ray on its nodes, and is put back into the queue when its time is over.
+
+Slurm itself is not here: ``srun``, ``scontrol``, ``ray`` and ``rlctl`` are small programs that write down how they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlctl.cluster.machines import Machines
+from rlctl.cluster.slurm import Batch, duration, script
+
+CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
+FAKES = {
+    "srun": 'for last; do :; done\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
+    "scontrol": "",
+    "ray": 'if [ "$1" = start ]; then exec sleep 60; fi\n',
+    "rlctl": 'if [ "$1" = launch ]; then\n'
+    '  for _ in $(seq 100); do [ -e "$RUN/stop" ] && exit 3; [ -e "$RUN/end" ] && exit $(cat "$RUN/end"); sleep 0.1; done\n'
+    'elif [ "$2" = stop ]; then touch "$3/stop"; fi\n',
+}  # fmt: skip
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Batch:
+    for name, body in FAKES.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/bash\n" + CALLED + body)
+        path.chmod(0o700)
+    (tmp_path / "work dir").mkdir()
+    return Batch(
+        run="my run",
+        folder=str(tmp_path / "run's"),
+        machines=Machines(3, "cuda", 8, 16),
+        launch=["rlctl", "launch", "a b.yaml", "--set", "x=[1, 2]", "--address", "auto"],
+        directory=str(tmp_path / "work dir"),
+        path=str(tmp_path / "bin"),
+        seconds=3600,
+        options=["--partition=gpu"],
+        setup=["export MODULE=cuda"],
+    )
+
+
+class Started:
+    """The script as Slurm runs it, on the first of three nodes."""
+
+    def __init__(self, batch: Batch, tmp_path: Path) -> None:
+        path = tmp_path / "run.sbatch"
+        path.write_text(script(batch))
+        self.run, self.calls = Path(batch.folder), tmp_path / "calls"
+        slurm = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "3", "SLURM_CPUS_PER_TASK": "18"}
+        self.process = subprocess.Popen(
+            ["bash", str(path)],
+            env={**os.environ, **slurm, "CALLS": str(self.calls), "RUN": batch.folder, "RLCTL_HEAD_IP": "10.0.0.1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def called(self, start: str) -> list[str]:
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return [line for line in lines if line.startswith(start)]
+
+    def await_call(self, start: str) -> None:
+        deadline = time.monotonic() + 20
+        while not self.called(start):
+            assert time.monotonic() < deadline, self.process.poll()
+            time.sleep(0.05)
+
+    def ended(self) -> int:
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+def test_it_asks_for_what_the_plan_needs(batch: Batch) -> None:
+    asked = [line.removeprefix("#SBATCH ") for line in script(batch).splitlines() if line.startswith("#SBATCH ")]
+    assert asked == [
+        *("--job-name=my_run", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=18", "--gpus-per-node=8"),
+        *("--time=01:10:00", "--signal=B:USR1@600", "--requeue", "--open-mode=append", "--partition=gpu"),
+    ]
+    on_cpu = script(replace(batch, machines=Machines(1, "cpu", 4, 4), seconds=None))
+    assert "--gpus-per-node" not in on_cpu
+    assert "--time" not in on_cpu
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(1, "00:01:00"), (3600, "01:00:00"), (90061, "1-01:02:00")])
+def test_time_is_written_as_slurm_reads_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("authenticate", [True, False])
+def test_bash_reads_it(batch: Batch, authenticate: bool) -> None:
+    text = script(replace(batch, authenticate=authenticate))
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    assert ("RAY_AUTH_MODE=token" in text) is authenticate
+
+
+def test_ray_is_on_every_node_and_the_run_on_it(batch: Batch, tmp_path: Path) -> None:
+    job = Started(batch, tmp_path)
+    job.await_call("rlctl launch")
+    (job.run / "end").write_text("0")
+    assert job.ended() == 0
+    head, others = job.called("ray start")
+    assert "--head --node-ip-address=10.0.0.1 --port=22345 --num-cpus=16 --num-gpus=8" in head
+    assert others == "ray start --address=10.0.0.1:22345 --num-cpus=16 --num-gpus=8 --block"
+    steps = job.called("srun")
+    assert [re.findall(r"--nodes=(\d)", step) for step in steps] == [["1"], ["2"]]
+    assert f"--exclude={os.uname().nodename}" in steps[1]
+    assert job.called("rlctl") == [f"rlctl {' '.join(batch.launch[1:])}"]
+    assert job.called("scontrol") == []
+    token = job.run / "ray-token"
+    assert re.fullmatch("[0-9a-f]{64}", token.read_text())
+    assert token.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_requeued_when_its_time_is_over(batch: Batch, tmp_path: Path) -> None:
+    job = Started(batch, tmp_path)
+    job.await_call("rlctl launch")
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.ended() == 3
+    assert job.called("rlctl runs stop") == [f"rlctl runs stop {batch.folder}"]
+    assert job.called("scontrol") == ["scontrol requeue 12345"]
+
+
+@pytest.mark.parametrize(("code", "stopped", "requeued"), [(3, False, True), (3, True, False), (1, False, False)])
+def test_only_a_run_that_is_to_go_on_is_requeued(
+    batch: Batch, tmp_path: Path, code: int, stopped: bool, requeued: bool
+) -> None:
+    """A time limit of the run's own is one of these; somebody's stop and a failure are none."""
+    job = Started(batch, tmp_path)
+    job.await_call("rlctl launch")
+    if stopped:
+        (job.run / "stop").touch()
+    else:
+        (job.run / "end").write_text(str(code))
+    assert job.ended() == code
+    assert bool(job.called("scontrol requeue")) is requeued
