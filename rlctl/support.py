@@ -90,7 +90,6 @@ MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
 MULTIMODAL = "the engines are given token ids only: prompts with images, audio or video are refused"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
-PROFILING = "no profiler is attached yet"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
 SERVER = "the engine is not served over HTTP yet"
 VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
@@ -408,8 +407,8 @@ TABLE: tuple[Row, ...] = (
     honoured("tracking[]<wandb>", "mode base_url api_key args"),
     honoured("tracking[]<mlflow>", "uri username password"),
     refused("", "tracking[]<other>*", OTHER),
-    honoured("profiling", "peak_tflops"),
-    refused("profiling", "tool steps continuous folder roles* controller_args worker_args ray_timeline", PROFILING),
+    honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
+    refused("profiling", "ray_timeline", "Ray's own timeline is not written yet"),
     honoured("environment", "variables"),
     front_end("environment", "device_memory_check"),
     refused_speed("environment", "log_level log_every", "everything is logged, at every step"),
@@ -425,6 +424,10 @@ TABLE: tuple[Row, ...] = (
 )
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "profiling.tool": {
+        "nsys": "Nsight Systems has to start the worker processes, and is not connected; torch records kernels too",
+        "npu": "there are no NPUs here",
+    },
     "run.mode": {
         "train_only": "a run that only trains needs a buffer that another run has filled",
     },

@@ -873,6 +873,9 @@ tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracki
 tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb> tracking[]<mlflow>
 environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
 environment.ray.register_timeout profiling.peak_tflops
+profiling.tool profiling.steps profiling.continuous profiling.folder profiling.roles profiling.roles{}.enabled
+profiling.roles{}.all_ranks profiling.roles{}.ranks profiling.roles{}.discrete profiling.roles{}.args
+profiling.controller_args profiling.worker_args
 rollout.log_responses rollout.log_evaluation_responses
 """
 

@@ -49,6 +49,12 @@ def launch(
     baseline: Annotated[
         bool, typer.Option("--baseline", help="First answer the held-out prompts with the weights the run starts from.")
     ] = False,
+    trace_steps: Annotated[
+        str | None,
+        typer.Option(
+            "--trace-steps", metavar="N,N", help="Write a timeline of these steps into the run folder, for Perfetto."
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
     passed: Annotated[
         list[str],
@@ -84,6 +90,8 @@ def launch(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     loaded = _changed(loaded, name, address)
+    if trace_steps is not None:
+        loaded = _traced(loaded, trace_steps)
     where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None
     if where is not None and where.jobs is not None:
         checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE)
@@ -118,6 +126,21 @@ def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
         ray = replace(config.environment.ray, address=address)
         config = replace(config, environment=replace(config.environment, ray=ray))
     return replace(loaded, config=config)
+
+
+def _traced(loaded: Loaded, steps: str) -> Loaded:
+    """With a timeline of steps, given as ``3,4``."""
+    profiling = loaded.config.profiling
+    if profiling.tool is not None:
+        raise UsageError(
+            f"--trace-steps stands beside profiling.tool {profiling.tool}, which writes a timeline of its own steps too",
+            hint="set profiling.steps",
+        )
+    numbers = [part.strip() for part in steps.split(",")]
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise UsageError(f"--trace-steps {steps}: expected numbers of steps from 1, as in 3,4")
+    profiling = replace(profiling, tool="timeline", steps=tuple(int(number) for number in numbers))
+    return replace(loaded, config=replace(loaded.config, profiling=profiling))
 
 
 def checked(

@@ -278,15 +278,15 @@ def _refuse_other(folder: Path, config: Config) -> None:
 
 _MEANINGLESS = (
     *("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit"),
-    *("environment.log_level", "environment.ray.address"),
+    *("environment.log_level", "environment.ray.address", "profiling."),
 )
-"""Keys that may differ between a run and its resumption."""
+"""How keys begin that may differ between a run and its resumption."""
 
 
 def differences(before: Config, after: Config) -> list[str]:
     """The keys whose values differ, as ``key: before -> after``, without those that change no numbers, and secrets."""
     old, new = _flat(_without_secrets(before)), _flat(_without_secrets(after))
-    keys = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key) and key not in _MEANINGLESS]
+    keys = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key) and not key.startswith(_MEANINGLESS)]
     return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys]
 
 

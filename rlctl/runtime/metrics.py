@@ -59,7 +59,7 @@ METRICS: dict[str, Metric] = {
     "group/size_mean": Metric("responses", "Mean size of a group."),
     "staleness/mean": Metric(
         "weight versions",
-        "Mean of how many optimizer steps lie between what drew a response and what is trained on it.",
+        "How much older the weights that drew a response are than those that are trained on it, the mean.",
     ),
     "staleness/max": Metric("weight versions", "The most of a response."),
     "staleness/share/<versions>": Metric(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,9 @@ Seen = list[dict[str, Any]]
 Observer = Callable[[dict[str, Any]], None]
 
 
-def run_here(config: Config, folder: Path, *, watch: Observer = lambda event: None) -> Seen:
+def run_here(
+    config: Config, folder: Path, *, watch: Observer = lambda event: None, trackers: Sequence[Any] = ()
+) -> Seen:
     """Run it, and return its events. ``folder`` is the run's."""
     config = dataclasses.replace(config, tracking=())
     stage, plan = stages_of(config)[0], make_plan(config).stages[0]
@@ -47,7 +49,7 @@ def run_here(config: Config, folder: Path, *, watch: Observer = lambda event: No
     makers = _makers(stage.config, plan, stage.config.model.path, materials.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
-        run = build._stage_run(stage, plan, materials, groups, folder, events, [], StopSwitch(folder))
+        run = build._stage_run(stage, plan, materials, groups, folder, events, list(trackers), StopSwitch(folder))
         run_stage(run)
     finally:
         _end(groups)

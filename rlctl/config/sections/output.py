@@ -124,7 +124,7 @@ class RoleProfile:
     discrete: bool = False
     """One trace for each phase instead of one a step."""
     args: dict[str, Any] = {}
-    """Settings of the tool for this role."""
+    """Settings of the tool for this role, over those of ``worker_args``; they may stand under the tool's name."""
 
 
 @section
@@ -132,19 +132,19 @@ class Profiling:
     """Traces of chosen steps."""
 
     tool: Literal["nsys", "torch", "torch_memory", "npu", "timeline"] | None = None
-    """Profiler; null is off."""
+    """Profiler; null is off. timeline records phases and calls only, which every other tool does too."""
     steps: tuple[int, ...] = ()
-    """Steps that are profiled."""
+    """Steps that are profiled; none where it is empty."""
     continuous: bool = False
     """Profile neighbouring steps as one."""
     folder: str | None = None
     """Where traces go; null is inside the run folder."""
     roles: dict[str, RoleProfile] = {}
-    """Which roles are profiled, and how, by role."""
+    """Which roles are profiled, and how, by role; none named is every model, in its first process."""
     controller_args: dict[str, Any] = {}
-    """Settings of the tool for the controller."""
+    """Settings of the tool for the controller, which torch profiles where there are any."""
     worker_args: dict[str, Any] = {}
-    """Settings of the tool for workers."""
+    """Settings of the tool for workers: torch takes contents (shapes, memory, stack), torch_memory trace_alloc_max_entries."""
     peak_tflops: Annotated[float | None, Unit("TFLOP/s"), Range(above=0)] = None
     """What one training device can compute, in 10^12 operations a second, for MFU; null takes it from a table of GPUs."""
     ray_timeline: str | bool | None = None

@@ -25,6 +25,7 @@ from rlctl.runtime.profiling.usage import Call, CallLog
 from rlctl.runtime.types import Sample
 
 TIMELINE, CONTROLLER = "timeline", "controller"
+TOOLS = {"torch", "torch_memory", "nsys", "npu"}
 MODELS = ("policy", "critic", "reference", "rollout", "reward_model")
 """Roles that are profiled where the config names none."""
 
@@ -90,7 +91,7 @@ class StepProfiles:
         named = profiling.controller_args if role == CONTROLLER else profiling.worker_args
         tool = cast(Tool, profiling.tool)
         settings = {**of_tool(tool, named), **of_tool(tool, own.args)}
-        return Order(tool, self._folder, worker, step, own.discrete, settings)
+        return Order(tool, self._folder, worker, step, own.discrete or bool(settings.get("discrete")), settings)
 
     def _guarded(self, action: Callable[[], Any]) -> None:
         """A profiler that fails stops nothing."""
@@ -101,9 +102,8 @@ class StepProfiles:
 
 
 def of_tool(tool: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings of one tool: those under its name where there are (verl's ``tool_config``), else all."""
-    named = settings.get(tool)
-    return named if isinstance(named, Mapping) else settings
+    """Settings of one tool: those under its name where they stand under names of tools (verl's ``tool_config``), else all."""
+    return settings.get(tool) or {} if settings.keys() & TOOLS else settings
 
 
 def chosen(profiling: Profiling, groups: Mapping[str, Group]) -> dict[str, list[int]]:

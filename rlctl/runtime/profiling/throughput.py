@@ -58,7 +58,7 @@ def worker_metrics(calls: Sequence[Call], seconds: float) -> dict[str, float]:
     metrics = {"memory/controller/resident": resident_bytes() / GIB}
     roles: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
-        roles[call.worker.rpartition("-")[0]].append(call)
+        roles[call.role].append(call)
     for role, own in roles.items():
         busy: dict[str, float] = defaultdict(float)
         for call in own:

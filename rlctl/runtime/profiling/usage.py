@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -90,6 +91,11 @@ class Call(NamedTuple):
     """``policy-0``."""
     method: str
     usage: Usage
+
+    @property
+    def role(self) -> str:
+        """``policy``."""
+        return re.sub(r"-\d+$", "", self.worker)
 
 
 @dataclass(slots=True)

@@ -185,4 +185,5 @@ def test_a_profiler_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> No
 
 def test_settings_of_a_tool_may_stand_under_its_name() -> None:
     assert of_tool("torch", {"torch": {"a": 1}, "nsys": {"b": 2}}) == {"a": 1}
+    assert of_tool("torch", {"nsys": {"b": 2}}) == {}
     assert of_tool("torch", {"a": 1}) == {"a": 1}
