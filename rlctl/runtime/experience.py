@@ -128,7 +128,9 @@ def requests_for(
         return dataclasses.replace(own, temperature=0.0) if greedy else own
 
     return [
-        Request(prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index), prompt.inputs)
+        Request(
+            prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index), inputs=prompt.inputs
+        )
         for place, prompt in enumerate(prompts, first)
     ]
 
@@ -142,10 +144,10 @@ def sample_of(prompt: Prompt, response: Response, *, trained: bool = True) -> Sa
         token_ids=torch.tensor((*prompt.token_ids, *response.token_ids), dtype=torch.int64),
         mask=(torch.arange(length) >= prompt_length) & trained,
         columns={"rollout_log_probs": log_probs},
+        inputs=prompt.inputs,
     )
 
 
-        inputs=prompt.inputs,
 def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> list[Sample]:
     """The training sequences of a step, group after group."""
     return [

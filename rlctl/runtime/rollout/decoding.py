@@ -28,8 +28,9 @@ from rlctl.runtime.types import Request, Response
 _ADMIT_FRACTION = 8
 """New rows are placed when 1/8 of the batch is free: each placing costs a forward of its own."""
 _NO_TOKEN = -1
-_STATE = _ROW, _SAMPLING, _KEY, _DRAWN, _START, _LAST = range(6)
-"""Per row in use: its index in the call, its sampling in the table, its random stream, tokens drawn, first slot, last token."""
+_STATE = _ROW, _SAMPLING, _KEY, _DRAWN, _START, _AHEAD, _LAST = range(7)
+"""Per row in use: its index in the call, its sampling in the table, its random stream, tokens drawn, first slot, how much
+further on its rotary positions are than its places (after images), last token."""
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class _Prompts:
     """int64: the prompt of each of ``rows``."""
     starts: torch.Tensor
     """int64 [prompts]: empty positions on the left of each."""
+    ahead: int
+    """How much further on in rotary positions than in places its responses begin, of a prompt with images."""
 
 
 class Decoding:
@@ -70,15 +73,17 @@ class Decoding:
         for request in requests:
             self._first_row.append(self._first_row[-1] + request.n)
         self._table = SamplingTable([r.sampling for r in requests], vocab_size=model.vocab_size, device=device)
-        self._keys = stream_keys([requests[i].seed for i, _ in owners], [j for _, j in owners]).to(device)
+        responses = [requests[i].first + j for i, j in owners]
+        self._keys = stream_keys([requests[i].seed for i, _ in owners], responses).to(device)
         self._samplings = torch.tensor([self._table.row_of[requests[i].sampling] for i, _ in owners], device=device)
         longest = max(s.max_tokens for s in self._table.distinct)
         self._tokens = torch.full((len(owners), longest), _NO_TOKEN, dtype=torch.int64, device=device)
         self._log_probs = torch.zeros(len(owners), longest, device=device)
         self._seen = self._prompt_tokens(owners) if self._table.any_penalty else None
-        self._waiting = deque(sorted(range(len(requests)), key=lambda i: -len(requests[i].token_ids)))
         self._texts = None if decode is None else StopTexts([requests[i].sampling for i, _ in owners], decode)
+        self._waiting = deque(sorted(range(len(requests)), key=lambda i: -len(requests[i].token_ids)))
         self._ready: _Prompts | None = None
+        self._never = torch.tensor(model.never_drawn, device=device) if model.never_drawn else None
         self._capacity = min(max_rows, len(owners))
         needed = max(len(r.token_ids) + r.sampling.max_tokens for r in requests)
         # Rows placed later end where the others have got to: half as much again, so that they are seldom shifted down.
@@ -107,8 +112,8 @@ class Decoding:
             )
         lengths = (self._tokens != _NO_TOKEN).sum(1).tolist()
         tokens, log_probs = self._tokens.tolist(), self._log_probs.tolist()
-        answers = []
         ended = {} if self._texts is None else self._texts.ended
+        answers = []
         for request, first in zip(self._requests, self._first_row, strict=False):
             sampling = request.sampling
             stops = () if sampling.ignore_eos else sampling.stop_token_ids
@@ -119,8 +124,8 @@ class Decoding:
                         log_probs=tuple(log_probs[row][: lengths[row]]),
                         finish_reason="stop" if tokens[row][lengths[row] - 1] in stops or row in ended else "length",
                         weight_version=weight_version,
-                    )
                         cut="" if self._texts is None else self._texts.cut(row),
+                    )
                     for row in range(first, first + request.n)
                 ]
             )
@@ -147,12 +152,18 @@ class Decoding:
     def _compute_prompts(self, free: int) -> _Prompts:
         """Compute the next prompts, enough for ``free`` rows unless that is too much for one forward."""
         taken: list[int] = []
-        longest = len(self._requests[self._waiting[0]].token_ids)
+        longest, ahead = len(self._requests[self._waiting[0]].token_ids), 0
+        alone = bool(self._requests[self._waiting[0]].inputs)  # a prompt with images
         while self._waiting and free > 0 and (not taken or (len(taken) + 1) * longest <= self._max_prompt_positions):
+            if taken and (alone or self._requests[self._waiting[0]].inputs):
+                break
             taken.append(self._waiting.popleft())
             free -= self._requests[taken[-1]].n
         prompts = [self._requests[i].token_ids for i in taken]
-        cache, logits = self._model.prompts(prompts)
+        if alone:
+            cache, logits, ahead = self._model.image_prompt(self._requests[taken[0]])
+        else:
+            cache, logits = self._model.prompts(prompts)
         tokens = sum(map(len, prompts))
         self._computed.prompt += tokens
         self._computed.padding += longest * len(prompts) - tokens
@@ -160,17 +171,16 @@ class Decoding:
         rows = [row for i in taken for row in range(self._first_row[i], self._first_row[i + 1])]
         which = [prompt for prompt, i in enumerate(taken) for _ in range(self._requests[i].n)]
         starts = [longest - len(p) for p in prompts]
-        as_tensor = [torch.tensor(values, device=device) for values in (rows, which, starts)]
-        return _Prompts(cache, logits, longest, *as_tensor)
+        placed, whose, begins = (torch.tensor(values, device=device) for values in (rows, which, starts))
+        return _Prompts(cache, logits, longest, placed, whose, begins, ahead)
 
     def _place(self, prompts: _Prompts, free: int) -> None:
         """Draw the first token of up to ``free`` rows of ``prompts``, and add those that go on to the batch."""
         rows, which = prompts.rows[:free], prompts.which[:free]
         prompts.rows, prompts.which = prompts.rows[free:], prompts.which[free:]
         start = prompts.starts.index_select(0, which) - prompts.length
-        state = torch.stack(
-            [rows, self._samplings[rows], self._keys[rows], torch.zeros_like(rows), start, torch.zeros_like(rows)]
-        )
+        zeros, ahead = torch.zeros_like(rows), torch.full_like(rows, prompts.ahead)
+        state = torch.stack([rows, self._samplings[rows], self._keys[rows], zeros, start, ahead, zeros])
         finished = self._draw(prompts.logits.index_select(0, which), state)
         go_on = (~finished).nonzero()[:, 0]
         if not len(go_on):
@@ -191,7 +201,7 @@ class Decoding:
         if window.cursor == self._cache.slots:
             self._make_room()
         state = self._state[:, : self._count]
-        logits = self._model.rows(state[_LAST], state[_START], self._cache)
+        logits = self._model.rows(state[_LAST], state[_START], state[_AHEAD], self._cache)
         self._computed.decoded += self._count
         window.cursor += 1
         finished = self._draw(logits, state)
@@ -201,10 +211,10 @@ class Decoding:
 
     def _draw(self, logits: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         """Draw and record the next token of each row of ``state``; return whether the row is finished."""
-        row, sampling, key, drawn, _, last = state
+        row, sampling, key, drawn, _, _, last = state
         rules = self._table.rules(sampling)
         seen = None if self._seen is None else self._seen.index_select(0, row)
-        tokens, log_probs = draw(logits, uniforms(key, drawn), rules, generated=drawn, seen=seen)
+        tokens, log_probs = draw(logits, uniforms(key, drawn), rules, generated=drawn, seen=seen, never=self._never)
         self._tokens[row, drawn] = tokens
         self._log_probs[row, drawn] = log_probs
         if self._seen is not None:

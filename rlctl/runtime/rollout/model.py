@@ -6,15 +6,19 @@ The model's own classes compute everything; this module only chooses the attenti
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
+from rlctl.runtime.vision import Vision, auto_class, reads_images, set_text_attention
+
+if TYPE_CHECKING:
+    from rlctl.runtime.types import Request
 
 ATTENTIONS = ("auto", "sdpa", "eager")
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
@@ -51,7 +55,7 @@ def load_model(
     try:
         config = config or AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
         _check_architecture(path, config)
-        model = AutoModelForCausalLM.from_pretrained(
+        model = auto_class(config).from_pretrained(
             path,
             config=config,
             dtype=dtype,
@@ -69,7 +73,7 @@ def load_model(
         and model._can_set_attn_implementation()
     ):
         attention.register()
-        model.set_attn_implementation(attention.GROUPED)
+        set_text_attention(model, attention.GROUPED)
     return model.to(device).eval().requires_grad_(False)
 
 
@@ -113,10 +117,33 @@ class CausalModel:
         self._mask_per_type = self.sliding_window is not None and getattr(text, "layer_types", None) is not None
         self._causal_without_mask = model.config._attn_implementation == attention.GROUPED and not self.sliding_window
         self._extra = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._vision = Vision(model) if reads_images(model.config) else None
+        self.never_drawn = () if self._vision is None else self._vision.never_drawn
+        """Tokens that stand in prompts only."""
 
     def new_cache(self) -> RowCache:
         """Return an empty cache for rows."""
         return RowCache(self.layers)
+
+    def problem(self, request: Request) -> str:
+        """Why the images of a request cannot be read; empty where they can, or there are none."""
+        if self._vision is not None:
+            return self._vision.problem(request.token_ids, request.inputs)
+        return f"the prompt has images, and {self.path} reads text" if request.inputs else ""
+
+    def image_prompt(self, request: Request) -> tuple[Cache, torch.Tensor, int]:
+        """Compute a prompt with images.
+
+        Returns:
+            As ``prompts``; and how much further on in rotary positions than in places its response begins.
+        """
+        assert self._vision is not None, "a request with images was let in"
+        tokens = torch.tensor(request.token_ids)
+        positions = self._vision.positions(tokens, request.inputs)
+        inputs = {name: tensor.to(self.device) for name, tensor in request.inputs.items()}
+        padding = torch.zeros(1, dtype=torch.int64, device=self.device)
+        found = self._prompts(tokens[None].to(self.device), positions[:, None].to(self.device), padding, inputs)
+        return *found, int(positions.max()) + 1 - len(tokens)
 
     def prompts(self, prompts: list[tuple[int, ...]]) -> tuple[Cache, torch.Tensor]:
         """Compute prompts, each once, padded on the left to the longest.
@@ -128,27 +155,47 @@ class CausalModel:
         tokens = torch.tensor([(0,) * (length - len(p)) + p for p in prompts], device=self.device)
         padding = torch.tensor([length - len(p) for p in prompts], device=self.device)
         positions = (torch.arange(length, device=self.device) - padding[:, None]).clamp(min=0)
+        return self._prompts(tokens, positions, padding, {})
+
+    def _prompts(
+        self, tokens: torch.Tensor, positions: torch.Tensor, padding: torch.Tensor, inputs: dict[str, torch.Tensor]
+    ) -> tuple[Cache, torch.Tensor]:
+        length = tokens.shape[1]
         cache = Cache(layers=[PromptLayer() for _ in range(self.layers)])
         mask: Any = None
-        if not self._causal_without_mask or length > min(map(len, prompts)):
+        if not self._causal_without_mask or bool(padding.any()):
             mask = self._mask(lambda window: attention.prompt_mask(padding, length, window=window, dtype=self.dtype))
-        logits = self._forward(tokens, positions, mask, cache)
+        logits = self._forward(tokens, positions, mask, cache, inputs)
         if not all(layer.is_initialized for layer in cache.layers):
             raise RunError(f"{self.path} left its key-value cache empty; the transformers engine cannot run it")
         return cache, logits
 
-    def rows(self, tokens: torch.Tensor, starts: torch.Tensor, cache: RowCache) -> torch.Tensor:
-        """Compute the next token of each row of ``cache``: int64 [rows] tokens and starts; returns [rows, vocab]."""
+    def rows(self, tokens: torch.Tensor, starts: torch.Tensor, ahead: torch.Tensor, cache: RowCache) -> torch.Tensor:
+        """Compute the next token of each row of ``cache``; returns logits [rows, vocab].
+
+        Args:
+            tokens: int64 [rows].
+            starts: int64 [rows], the first slot of each.
+            ahead: int64 [rows], how much further on rotary positions are than places, after images.
+            cache: of the rows.
+        """
         low, cursor = cache.window.low, cache.window.cursor
         mask = self._mask(lambda window: attention.row_mask(starts, low, cursor, window=window, dtype=self.dtype))
-        return self._forward(tokens[:, None], (cursor - starts)[:, None], mask, cache)
+        return self._forward(tokens[:, None], (cursor - starts + ahead)[:, None], mask, cache, {})
 
     def _mask(self, build: Any) -> Any:
         if self._mask_per_type:
             return {"full_attention": build(None), "sliding_attention": build(self.sliding_window)}
         return build(self.sliding_window)
 
-    def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, mask: Any, cache: Cache) -> torch.Tensor:
+    def _forward(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        mask: Any,
+        cache: Cache,
+        inputs: dict[str, torch.Tensor],
+    ) -> torch.Tensor:
         output = self.module(
             input_ids=tokens,
             position_ids=positions,
@@ -156,5 +203,6 @@ class CausalModel:
             past_key_values=cache,
             use_cache=True,
             **self._extra,
+            **inputs,
         )
         return output.logits[:, -1]

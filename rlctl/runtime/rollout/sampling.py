@@ -95,6 +95,7 @@ def draw(
     *,
     generated: torch.Tensor,
     seen: torch.Tensor | None,
+    never: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw one token per row.
 
@@ -104,6 +105,7 @@ def draw(
         rules: how each row samples.
         generated: int64 [batch], response tokens drawn before this one.
         seen: bool [batch, vocab], the tokens of prompt and response so far; needed for a repetition penalty only.
+        never: int64, tokens that are never drawn.
 
     Returns:
         The tokens, int64 [batch], and their log-probs, float32 [batch], under the temperature-scaled softmax before
@@ -112,7 +114,7 @@ def draw(
     logits = logits.float()
     scaled = logits / rules.temperature if rules.table.any_scaled else logits
     log_probs = torch.log_softmax(scaled, dim=-1)
-    allowed = _allowed(logits, log_probs, rules, generated=generated, seen=seen)
+    allowed = _allowed(logits, log_probs, rules, generated=generated, seen=seen, never=never)
     if rules.table.all_greedy:
         tokens = allowed.argmax(dim=-1)
     else:
@@ -123,7 +125,13 @@ def draw(
 
 
 def _allowed(
-    logits: torch.Tensor, log_probs: torch.Tensor, rules: Rules, *, generated: torch.Tensor, seen: torch.Tensor | None
+    logits: torch.Tensor,
+    log_probs: torch.Tensor,
+    rules: Rules,
+    *,
+    generated: torch.Tensor,
+    seen: torch.Tensor | None,
+    never: torch.Tensor | None,
 ) -> torch.Tensor:
     """Return the scores that are drawn from: -inf where a token cannot be."""
     table = rules.table
@@ -137,6 +145,8 @@ def _allowed(
             too_early = generated[:, None] < rules.min_tokens
             scores = scores.masked_fill(too_early & table.stops[rules.rows], _OFF)
         scores = scores / rules.temperature
+    if never is not None:
+        scores = scores.index_fill(1, never, _OFF)
     if table.any_min_p:
         scores = keep_min_p(scores, rules.min_p)
     if table.largest_k > 0:

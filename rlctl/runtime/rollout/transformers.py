@@ -196,6 +196,9 @@ class TransformersEngine:
 
     def _check_requests(self, requests: Sequence[Request]) -> None:
         check_requests(requests, max_length=self._max_length, vocab_size=self._model.vocab_size)
+        for index, request in enumerate(requests):
+            if problem := self._model.problem(request):
+                raise RunError(f"request {index}: {problem}")
 
     def _check_open(self) -> None:
         if self._unusable == _CLOSED:

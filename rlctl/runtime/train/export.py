@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
+from transformers.utils import cached_file
 
 from rlctl.errors import RunError
 from rlctl.runtime.train.gathering import whole
+from rlctl.runtime.vision import auto_class, reads_images
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters
@@ -31,6 +33,9 @@ TOKENIZER_FILES = (
     "chat_template*",
 )
 """What belongs to a tokenizer in a model folder."""
+
+PROCESSOR_FILES = ("preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json")
+"""What belongs to the processor of a model that reads images."""
 
 
 ADAPTER = "adapter"
@@ -93,6 +98,8 @@ def _write_files(model: PreTrainedModel, state: dict[str, Tensor], folder: Path,
         plain.save_pretrained(partial, state_dict=state)
         if tokenizer is not None:
             _write_tokenizer(tokenizer, partial)
+        if tokenizer is not None and reads_images(model.config):
+            _write_processor(model.name_or_path, partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.replace(folder)
     except (OSError, ValueError) as error:
@@ -113,11 +120,21 @@ def _write_tokenizer(tokenizer: str, folder: Path) -> None:
         shutil.copyfile(path, folder / path.name)
 
 
+def _write_processor(source: str, folder: Path) -> None:
+    """Copy the files of the processor of the model at ``source``, a folder or hub name, as they are."""
+    found = [cached_file(source, name, _raise_exceptions_for_missing_entries=False) for name in PROCESSOR_FILES]
+    if not any(found):
+        raise ValueError(f"{source} holds no processor ({', '.join(PROCESSOR_FILES)})")
+    for name, path in zip(PROCESSOR_FILES, found, strict=True):
+        if path is not None:
+            shutil.copyfile(path, folder / name)
+
+
 def _without_weights(model: PreTrainedModel) -> PreTrainedModel:
     """The same model on no device: FSDP2 gives the one that is trained a class of its own, whose name is not for a file."""
     dtype = next(model.parameters()).dtype
     with torch.device("meta"):
-        plain = AutoModelForCausalLM.from_config(model.config, dtype=dtype, attn_implementation="sdpa")
+        plain = auto_class(model.config).from_config(model.config, dtype=dtype, attn_implementation="sdpa")
     if model.generation_config is not None:
         plain.generation_config = model.generation_config
     return plain

@@ -40,6 +40,7 @@ from rlctl.runtime.train.optimizer import make_optimizer
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
+from rlctl.runtime.vision import Vision, reads_images
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters
@@ -116,6 +117,7 @@ class FsdpEngine:
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._head = Head(self.model)
         self._padded = pads(self.model)
+        self._vision = Vision(self.model) if reads_images(self.model.config) else None
         if self._sequence is not None and self._padded:
             raise PlanError(
                 "train.engine.sequence_parallel lays sequences end to end, which this model or its attention does not",
@@ -340,7 +342,7 @@ class FsdpEngine:
 
     def _collate(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> MicroBatch:
         chosen = [samples[index] for index in members]
-        return collate(chosen, columns, padded=self._padded, device=self.device)
+        return collate(chosen, columns, padded=self._padded, device=self.device, vision=self._vision)
 
     def _sum_over_replicas(self, sums: dict[str, Tensor]) -> dict[str, float]:
         values = torch.stack([value.double() for value in sums.values()]).cpu()

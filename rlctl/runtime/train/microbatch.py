@@ -4,15 +4,20 @@ A sample of T tokens is fed up to its last counted token, which is predicted and
 
     end to end   [1, tokens]      no padding; needs an attention that knows where sequences begin
     padded       [rows, width]    padded on the right; any causal model
+
+Of samples with images the patches lie end to end in either, and positions are [3, ...] of the same shape. A micro-batch
+without images gets a blank one, as a row that nothing counts: every worker runs the vision tower in every pass, since its
+parameters are spread over all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -20,6 +25,10 @@ from rlctl.config.sections.batch import Micro
 from rlctl.errors import RunError
 from rlctl.runtime.train.attention import Rows
 from rlctl.runtime.types import Sample
+from rlctl.runtime.vision import Vision, joined
+
+if TYPE_CHECKING:
+    from rlctl.runtime.types import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,22 @@ def spread(units: Iterable[int], count: int, together: int) -> list[int]:
     return [index for unit in units for index in range(unit * together, min((unit + 1) * together, count))]
 
 
-def collate(samples: Sequence[Sample], columns: Sequence[str], *, padded: bool, device: torch.device) -> MicroBatch:
+def collate(
+    samples: Sequence[Sample],
+    columns: Sequence[str],
+    *,
+    padded: bool,
+    device: torch.device,
+    vision: Vision | None = None,
+) -> MicroBatch:
     """Lay out samples for one forward pass; without samples, one token that nothing counts.
+
+    Args:
+        samples: what is laid out.
+        columns: of the samples, that the loss reads.
+        padded: the layout.
+        device: where the tensors are to be.
+        vision: of a model that reads images.
 
     Raises:
         RunError: a sample lacks one of ``columns``.
@@ -85,26 +108,48 @@ def collate(samples: Sequence[Sample], columns: Sequence[str], *, padded: bool, 
     fed = [sample.token_ids[:width] for sample, width in pairs] or [torch.zeros(1, dtype=torch.int64)]
     counted = torch.cat([sample.mask[1 : width + 1] for sample, width in pairs] or [torch.zeros(1, dtype=torch.bool)])
     nexts = torch.cat([sample.token_ids[1 : width + 1] for sample, width in pairs] or [fed[0]])
+    given = [sample.inputs for sample in samples] or [{}]
+    if vision is not None:
+        fed, given = _with_images(vision, fed, given)
     rows = Rows.of(torch.tensor([len(tokens) for tokens in fed]))
+    places = (rows.to_tokens if padded else torch.arange(len(rows.to_tokens)))[: len(counted)]
+    inputs = (_padded if padded else _end_to_end)(fed, given, rows, vision)
     return MicroBatch(
-        inputs=_padded(fed, device) if padded else _end_to_end(fed, rows, device),
-        select=(rows.to_tokens if padded else torch.arange(len(counted)))[counted].to(device),
+        inputs={name: value.to(device) for name, value in inputs.items()},
+        select=places[counted].to(device),
         targets=nexts[counted].to(device),
         lengths=torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64, device=device),
         columns={name: _column(name, samples, device) for name in columns},
     )
 
 
-def _padded(fed: Sequence[Tensor], device: torch.device) -> dict[str, Any]:
-    return {"input_ids": pad_sequence(list(fed), batch_first=True).to(device)}
+def _with_images(vision: Vision, fed: list[Tensor], given: list[Inputs]) -> tuple[list[Tensor], list[Inputs]]:
+    """What is fed with the images that it reaches; with a blank one behind it where there are none."""
+    given = [vision.fed(tokens, inputs) for tokens, inputs in zip(fed, given, strict=True)]
+    if any(given):
+        return fed, given
+    tokens, inputs = vision.blank()
+    return [*fed, tokens], [*given, inputs]
 
 
-def _end_to_end(fed: Sequence[Tensor], rows: Rows, device: torch.device) -> dict[str, Any]:
-    positions = torch.cat([torch.arange(len(tokens)) for tokens in fed])
+def _padded(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, vision: Vision | None) -> dict[str, Any]:
+    laid = {"input_ids": pad_sequence(list(fed), batch_first=True)}
+    if vision is None:
+        return laid
+    places = [F.pad(each, (0, rows.width - each.shape[-1])) for each in map(vision.positions, fed, given)]
+    return {**laid, "position_ids": torch.stack(places, 1), **joined(given)}
+
+
+def _end_to_end(fed: Sequence[Tensor], given: Sequence[Inputs], rows: Rows, vision: Vision | None) -> dict[str, Any]:
+    if vision is None:
+        positions = [torch.arange(len(tokens)) for tokens in fed]
+    else:
+        positions = [vision.positions(tokens, inputs) for tokens, inputs in zip(fed, given, strict=True)]
     return {
-        "input_ids": torch.cat(list(fed))[None].to(device),
-        "position_ids": positions[None].to(device),
-        "rows": rows.to(device),
+        "input_ids": torch.cat(list(fed))[None],
+        "position_ids": torch.cat(positions, -1).unsqueeze(-2),
+        "rows": rows,
+        **joined(given),
     }
 
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
 from rlctl.errors import PlanError, RunError, nearest
 from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.train import attention
+from rlctl.runtime.vision import auto_class, set_text_attention
 
 END_TO_END = (attention.PACKED,)
 """Attention implementations that take sequences laid end to end."""
@@ -39,20 +40,18 @@ def load(
     wanted = None if model.attention == "auto" else model.attention
     options: dict[str, Any] = {"attn_implementation": wanted, "trust_remote_code": model.trust_remote_code}
     try:
-        changed = changed_config(model, model.path)
+        config = changed_config(model, model.path)
+        config = config or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
         if value_head:
-            changed = changed or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-            changed.update(VALUE_HEAD)
-        if changed is not None:
-            options["config"] = changed
-        kind = AutoModelForTokenClassification if value_head else AutoModelForCausalLM
-        loaded = kind.from_pretrained(model.path, dtype=dtype, **options)
+            config.update(VALUE_HEAD)
+        kind = AutoModelForTokenClassification if value_head else auto_class(config)
+        loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
     except (OSError, ValueError, ImportError) as error:
         raise RunError(
             f"the model {model.path} could not be loaded: {error}", hint="check model.path and model.attention"
         ) from error
     if wanted is None and _takes_any_attention(loaded):
-        loaded.set_attn_implementation(attention.PACKED)
+        set_text_attention(loaded, attention.PACKED)
     if train and memory.recompute_activations:
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})
     if not train:

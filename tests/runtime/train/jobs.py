@@ -119,6 +119,13 @@ def updates(
     return gathered_after(engine, samples, loss, micro, count)
 
 
+def update_and_export(folder: Path, samples: Sequence[Sample], freeze: Sequence[str], to: Path) -> None:
+    """Take one step with some parameters frozen, and write what came of it."""
+    engine = engine_of(folder, settings(), freeze=tuple(freeze))
+    engine.update(share(samples), SftLoss(), micro=ALL_AT_ONCE, temperature=1.0, totals=totals_of(samples))
+    engine.export_hf(to, tokenizer=str(folder))
+
+
 def gathered_after(
     engine: FsdpEngine, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
