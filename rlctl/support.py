@@ -1,6 +1,6 @@
 """Which canonical keys the runtime honours and which it refuses, and why: data only.
 
-    HONOURED      a run does what the key says
+    HONOURED      a run does what the key says; some only where vLLM generates, and are refused where the built-in engine does
     DESCRIPTIVE   names, labels and notes: recorded with the run, they change no number in it
     FRONT_END     acts before a run starts, or around it: the runtime itself never reads it
     REFUSED       a run that sets it to anything but its default does not start; the reason says what is missing
@@ -48,6 +48,8 @@ class Row:
     """For a refused key: what is missing."""
     numbers: bool = True
     """Whether it changes what is computed; else it changes speed, memory or what is kept beside the numbers."""
+    vllm: bool = False
+    """Honoured where vLLM generates, refused for the reason where the built-in engine does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,10 @@ def refused_speed(under: str, names: str, reason: str) -> Row:
     return Row(Status.REFUSED, under, names, reason, numbers=False)
 
 
+def on_vllm(under: str, names: str, *, numbers: bool = False) -> Row:
+    return Row(Status.HONOURED, under, names, BUILT_IN, numbers, vllm=True)
+
+
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
 BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
@@ -92,7 +98,7 @@ OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
 SERVER = "the engine is not served over HTTP yet"
-VLLM = "the vLLM engine is not connected yet; the transformers engine generates"
+BUILT_IN = "the built-in engine has no such setting; vLLM has"
 
 TABLE: tuple[Row, ...] = (
     honoured("", "rlctl stages"),
@@ -222,9 +228,9 @@ TABLE: tuple[Row, ...] = (
     refused("algorithm", "experience_operators", OPERATORS),
     refused("algorithm", "router_replay", "routing is not replayed"),
     # rollout
-    honoured("rollout", "engine engine<auto> engine<transformers>"),
-    refused("rollout", "engine<auto|transformers>.args", "the transformers engine takes no further arguments"),
-    refused("rollout", "engine<vllm>*", VLLM),
+    honoured("rollout", "engine engine<auto|transformers|vllm> engine<vllm>.args"),
+    refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
+    refused("rollout", "engine<transformers>.args", "the transformers engine takes no further arguments"),
     refused("rollout", "engine<sglang>*", "the SGLang engine is not connected"),
     refused("rollout", "engine<external>*", "no outside endpoint generates"),
     refused("rollout", "engine<other>*", OTHER),
@@ -233,19 +239,25 @@ TABLE: tuple[Row, ...] = (
         "rollout.sampling",
         "temperature top_p top_k min_p repetition_penalty min_response_tokens stop include_stop ignore_eos seed",
     ),
-    refused("rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"),
+    refused(
+        "rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"
+    ),
     refused(
         "rollout.sampling", "log_probs", "the log-prob of each drawn token is always reported, and no alternatives"
     ),
     honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
-    refused_speed("rollout", "parallel.tensor parallel.pipeline parallel.data parallel.expert", VLLM),
+    on_vllm("rollout.parallel", "tensor pipeline expert"),
     refused_speed(
-        "rollout.memory",
-        "gpu_fraction max_batched_tokens block_size swap_gib prefix_caching chunked_prefill eager sleep sleep_level"
-        " load_format log_statistics",
-        VLLM,
+        "rollout", "parallel.data", "an engine has one data-parallel rank; parallel.replicas are more engines"
     ),
-    refused("rollout.memory", "kv_cache_dtype quantization", VLLM),
+    honoured("rollout.memory", "sleep"),
+    on_vllm(
+        "rollout.memory",
+        "gpu_fraction max_batched_tokens block_size prefix_caching chunked_prefill eager sleep_level load_format"
+        " log_statistics",
+    ),
+    on_vllm("rollout.memory", "kv_cache_dtype quantization", numbers=True),
+    refused_speed("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
     refused_speed(
         "rollout.timeouts",
         "response retries dynamic*",
@@ -523,20 +535,27 @@ def _cuts(pattern: str) -> list[int]:
 def refusals(config: Config) -> list[Refusal]:
     """Every key of a config that is set to something the runtime does not do; a refused section is named once."""
     found: list[Refusal] = []
+    built_in = _generates_built_in(config)
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
-        reason = _reason(setting)
+        reason = _reason(setting, built_in)
         if reason:
             found.append(Refusal(setting.path, setting.value, reason, status_of(setting.pattern).numbers))
     return found
 
 
-def _reason(setting: Setting) -> str:
+def _generates_built_in(config: Config) -> bool:
+    """Whether the built-in engine generates, as far as the config says."""
+    chosen = config.rollout.engine.choice
+    return chosen == "transformers" or (chosen == "auto" and config.placement.device == "cpu")
+
+
+def _reason(setting: Setting, built_in: bool) -> str:
     if setting.value == setting.default:
         return ""
     row = status_of(setting.pattern)
-    if row.status is Status.REFUSED:
+    if row.status is Status.REFUSED or (row.vllm and built_in):
         return row.reason
     if not isinstance(setting.value, str):
         return ""

@@ -46,6 +46,8 @@ def _names(row: Row) -> str:
 
 
 def _meaning(row: Row) -> str:
+    if row.vllm:
+        return "honoured where vLLM generates, refused where the built-in engine does"
     if row.status is not Status.REFUSED:
         return _MEANINGS[row.status]
     return (

@@ -40,6 +40,21 @@ def training_sampling(config: Config) -> Any:
     return training_sampling(config, (1,))
 
 
+def engine_arguments(config: Config) -> Any:
+    """What vLLM is started with on a CPU and on a GPU, or why it is not."""
+    from rlctl.errors import RunError
+    from rlctl.runtime.rollout.vllm_arguments import check_vllm, engine_arguments, engine_environment
+
+    try:
+        check_vllm(config)
+    except RunError as error:
+        return str(error)
+    return [
+        (engine_arguments(config, "m", "cpu"), engine_environment(config, "cpu")),
+        (engine_arguments(config, "m", "cuda"), engine_environment(config, "cuda")),
+    ]
+
+
 def evaluation_sampling(config: Config) -> Any:
     from rlctl.runtime.experience import evaluation_sampling
 
@@ -428,7 +443,8 @@ FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
 SUM_NORM = "seq_mean_token_sum_norm"
 TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
 SCHEDULE = "train.learning_rate_schedule"
-SAMPLING = "rollout.sampling"
+SAMPLING, MEMORY = "rollout.sampling", "rollout.memory"
+VLLM = {"rollout": {"engine": "vllm"}}
 HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
 KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.over_rollout"
@@ -670,6 +686,21 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SAMPLING}.stop", ["x"], training_sampling, {}),
     (f"{SAMPLING}.include_stop", True, training_sampling, {}),
     (f"{SAMPLING}.ignore_eos", True, training_sampling, {}),
+    ("rollout.engine<vllm>.args", {"max_logprobs": 5}, engine_arguments, VLLM),
+    ("rollout.parallel.tensor", 2, engine_arguments, VLLM),
+    ("rollout.parallel.pipeline", 2, engine_arguments, VLLM),
+    ("rollout.parallel.expert", 2, engine_arguments, {**VLLM, "rollout.parallel": {"tensor": 2}}),
+    (f"{MEMORY}.gpu_fraction", 0.3, engine_arguments, VLLM),
+    (f"{MEMORY}.max_batched_tokens", 4096, engine_arguments, VLLM),
+    (f"{MEMORY}.block_size", 32, engine_arguments, VLLM),
+    (f"{MEMORY}.prefix_caching", False, engine_arguments, VLLM),
+    (f"{MEMORY}.chunked_prefill", False, engine_arguments, VLLM),
+    (f"{MEMORY}.eager", True, engine_arguments, VLLM),
+    (f"{MEMORY}.sleep", False, engine_arguments, VLLM),
+    (f"{MEMORY}.load_format", "dummy", engine_arguments, VLLM),
+    (f"{MEMORY}.log_statistics", True, engine_arguments, VLLM),
+    (f"{MEMORY}.kv_cache_dtype", "fp8", engine_arguments, VLLM),
+    (f"{MEMORY}.quantization", "fp8", engine_arguments, VLLM),
     (f"{HELD_OUT}.temperature", 0.5, evaluation_sampling, {}),
     (f"{HELD_OUT}.top_p", 0.5, evaluation_sampling, {}),
     (f"{HELD_OUT}.top_k", 5, evaluation_sampling, {}),
@@ -837,7 +868,7 @@ algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage
 algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
 algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
 rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
-rollout.engine<transformers> rollout.responses_folder rollout.evaluation_folder
+rollout.engine<transformers> rollout.engine<vllm> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce

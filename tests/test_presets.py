@@ -26,21 +26,14 @@ PROBLEMS: dict[str, set[tuple[str, str]]] = {
     "mix-1node": {
         ("path-missing", "data.train[0].path"),
         ("path-missing", "data.eval[0].path"),
-        ("not-supported", "rollout.engine"),
-        ("not-supported", "rollout.memory.gpu_fraction"),
     },
     "grpo-1node": {
         ("path-missing", "data.train[0].path"),
         ("path-missing", "data.eval[0].path"),
-        ("not-supported", "rollout.engine"),
-        ("not-supported", "rollout.memory.gpu_fraction"),
     },
     "ppo-1node": {
         ("path-missing", "data.train[0].path"),
         ("path-missing", "data.eval[0].path"),
-        ("not-supported", "rollout.engine"),
-        ("not-supported", "rollout.parallel.tensor"),
-        ("not-supported", "rollout.memory.gpu_fraction"),
     },
     "sft-1node": {("path-missing", "data.train[0].path")},
 }

@@ -28,7 +28,7 @@ def test_every_row_names_keys_that_the_schema_has() -> None:
 
 def test_every_refused_row_says_why_and_no_other_row_does() -> None:
     for row in support.TABLE:
-        assert bool(row.reason) == (row.status is Status.REFUSED), row
+        assert bool(row.reason) == (row.status is Status.REFUSED or row.vllm), row
 
 
 def test_refused_values_are_values_that_their_key_can_take() -> None:
@@ -58,7 +58,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"buffer": {"name": "sql"}}, "buffer"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     ({"placement": {"layout": "split"}}, "placement.layout"),
-    ({"rollout": {"memory": {"kv_cache_dtype": "fp8"}}}, "rollout.memory.kv_cache_dtype"),
+    (
+        {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
+        "rollout.memory.kv_cache_dtype",
+    ),
+    (
+        {"rollout": {"engine": "auto", "parallel": {"tensor": 2}}, "placement": {"device": "cpu"}},
+        "rollout.parallel.tensor",
+    ),
 ]
 
 
@@ -67,6 +74,11 @@ def test_what_is_not_run_is_refused_once_under_its_key(values: dict[str, Any], k
     (refusal,) = support.refusals(config_from(values))
     assert dotted(refusal.key) == key
     assert refusal.reason
+
+
+def test_what_only_vllm_has_is_honoured_where_it_generates() -> None:
+    settings = {"engine": {"name": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor": 2}}
+    assert support.refusals(config_from({"rollout": {**settings, "memory": {"kv_cache_dtype": "fp8"}}})) == []
 
 
 def test_honoured_choices_with_options_are_not_refused() -> None:

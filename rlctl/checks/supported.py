@@ -9,7 +9,7 @@ from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
 from rlctl.documents.paths import dotted
-from rlctl.support import VLLM, refusals
+from rlctl.support import refusals
 
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -20,17 +20,6 @@ def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield Problem("not-applied", refusal.key, message)
         else:
             yield Problem("not-supported", refusal.key, message, "set it back, or remove it")
-
-
-def automatic_engine(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """``auto`` is an engine that the runtime has: on GPUs it means vLLM."""
-    known = surroundings.cluster
-    on_gpu = config.placement.device == "cuda" or (
-        config.placement.device == "auto" and known is not None and known.device == "cuda"
-    )
-    if on_gpu and config.rollout.engine.choice == "auto" and arithmetic.needs_rollout(config):
-        message = f"'rollout.engine' auto is vllm on GPUs: {VLLM}"
-        yield Problem("not-supported", ("rollout", "engine"), message, "set it to transformers")
 
 
 def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -83,4 +72,4 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("not-supported", ("buffer", "capacity"), message, f"set it to {step} or more")
 
 
-RULES = (recorded_responses, buffers, supported, automatic_engine)
+RULES = (recorded_responses, buffers, supported)

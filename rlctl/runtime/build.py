@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlctl import arithmetic, pace
 from rlctl.config import Config, Stage
 from rlctl.config.sections.rewards import FunctionReward, ModelReward
+from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.buffers.make import make_buffer
@@ -42,6 +43,7 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote_checkpoints import copies_of
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
+from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
@@ -59,6 +61,7 @@ from rlctl.runtime.workers.reward import RewardWorker, scorer_of
 from rlctl.runtime.workers.reward_model import RewardModels
 from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
+from rlctl.support import refusals
 
 Groups = Mapping[str, RayGroup]
 SCORED_AGAIN = 2
@@ -88,6 +91,9 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     config = stage.config
     if plan.role("reward"):
         _check_rewards(config)
+    rollout = plan.role("rollout")
+    if rollout is not None:
+        _check_engine(config, rollout.engine)
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):
@@ -111,6 +117,17 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
     return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)
+
+
+def _check_engine(config: Config, engine: str) -> None:
+    """Refuse what the engine that the plan chose does not do: where the config says auto, only the plan knows it."""
+    if engine == "vllm":
+        check_vllm(config)
+        return
+    chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
+    for refusal in refusals(chosen):
+        if refusal.numbers and refusal.key[:2] == ("rollout", "memory"):
+            raise PlanError(f"'{'.'.join(map(str, refusal.key))}': {refusal.reason}", hint="set rollout.engine=vllm")
 
 
 def _check_rewards(config: Config) -> None:

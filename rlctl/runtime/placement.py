@@ -98,9 +98,18 @@ class Placement:
     def _spawn(self, role: RolePlan, index: int, environment: Mapping[str, str], log: Path) -> Any:
         sharing = len({each.role for stage in self.plan.stages for each in stage.roles})
         bundle = _bundle_of(role, index)
+        share = 1 / sharing if self.plan.device == "cuda" and role.devices else 0
+        several = _devices_of(role, index) if share and role.role == "rollout" else ()
+        if len(several) > 1:  # the engine's own workers take the GPUs, by these variables of vLLM's
+            environment = {
+                **environment,
+                "VLLM_RAY_BUNDLE_INDICES": ",".join(map(str, several)),
+                "VLLM_RAY_PER_WORKER_GPUS": str(share),
+            }
+            share = 0
         options: dict[str, Any] = {
             "num_cpus": _cpus_of(self.plan) / sharing,
-            "num_gpus": 1 / sharing if self.plan.device == "cuda" and role.devices else 0,
+            "num_gpus": share,
             "max_concurrency": 1,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(self.bundles, placement_group_bundle_index=bundle),
         }
@@ -159,9 +168,12 @@ def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[]
         )
 
 
+def _devices_of(role: RolePlan, index: int) -> tuple[int, ...]:
+    """The devices of a process."""
+    each = max(1, len(role.devices) // role.processes)
+    return role.devices[index * each : (index + 1) * each]
+
+
 def _bundle_of(role: RolePlan, index: int) -> int:
     """The bundle of a process: that of its first device; a role without devices takes the first."""
-    if not role.devices:
-        return 0
-    each = max(1, len(role.devices) // role.processes)
-    return role.devices[index * each]
+    return _devices_of(role, index)[0] if role.devices else 0

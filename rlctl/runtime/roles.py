@@ -174,6 +174,10 @@ class RolloutEngines:
         """What each engine has computed since it started."""
         return self._group.all(RolloutWorker.statistics)
 
+    def sleep(self) -> None:
+        """Leave the devices' memory to training, where they are shared; engines wake when they are next asked to generate."""
+        self._group.all(RolloutWorker.sleep)
+
 
 @dataclass(frozen=True)
 class RewardModel:

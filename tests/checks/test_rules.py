@@ -246,8 +246,13 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "environment.variables.HF_TOKEN",
         "plain text",
     ),
-    ("not-supported", {"rollout": {"engine": "vllm"}}, "rollout.engine", "vLLM engine is not connected"),
-    ("not-supported", {"rollout": {"engine": "auto"}}, "rollout.engine", "auto is vllm on GPUs"),
+    ("not-supported", {"rollout": {"engine": "sglang"}}, "rollout.engine", "SGLang engine is not connected"),
+    (
+        "not-supported",
+        {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
+        "rollout.parallel.tensor",
+        "the built-in engine has no such setting",
+    ),
 ]
 
 

@@ -29,6 +29,9 @@ class Engine:
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
+    def sleep(self) -> None:
+        """There is no device to share."""
+
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         self.requests += requests
         return [

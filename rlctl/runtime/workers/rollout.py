@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import Device
 from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
+from rlctl.runtime.rollout.vllm import VllmEngine
+from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
 from rlctl.runtime.types import Request, Response
 
 DEFAULT_ROWS = 256
@@ -43,10 +46,12 @@ class RolloutWorker:
             RunError: the engine cannot run here, or cannot load the model.
         """
         self._engine = make_engine(config, engine, model_path, device)
+        self._sleeps = arithmetic.rollout_sleeps(config, device)
         self._streamed = 0
 
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer requests, in order."""
+        self._wake()
         return self._engine.generate(requests)
 
     def stream(
@@ -67,6 +72,7 @@ class RolloutWorker:
             self._streamed = 0
             return None
         self._streamed += 1
+        self._wake()
         if aborted:
             self._engine.abort(aborted)
         if requests:
@@ -76,6 +82,15 @@ class RolloutWorker:
     def load_weights(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
         """Overwrite the engine's weights; ``version`` is on every later response."""
         self._engine.load_weights(weights, version=version)
+
+    def sleep(self) -> None:
+        """Give the device's memory to training, where both use one; the next call that generates takes it back."""
+        if self._sleeps:
+            self._engine.sleep()
+
+    def _wake(self) -> None:
+        if self._sleeps:
+            self._engine.wake()
 
     def statistics(self) -> RolloutStatistics:
         """What the engine has computed."""
@@ -94,6 +109,14 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         RunError: there is no such engine here.
     """
     import_modules(config.model)
+    threads = config.placement.cpus_per_worker if device == "cpu" else None
+    if engine == "vllm":
+        return VllmEngine(
+            engine_arguments(config, model_path, device),
+            environment=engine_environment(config, device),
+            sleep_level=config.rollout.memory.sleep_level,
+            threads=threads,
+        )
     if engine != "transformers":
         raise RunError(f"rollout engine {engine} is not part of this version", hint="set rollout.engine=transformers")
     precision = config.rollout.precision
@@ -107,7 +130,7 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         max_length=config.model.max_context_tokens,
         attention=config.model.attention,
         trust_remote_code=config.model.trust_remote_code,
-        threads=config.placement.cpus_per_worker if device == "cpu" else None,
+        threads=threads,
         config=changed_config(config.model, model_path),
         tokenizer=config.model.tokenizer or config.model.path,
     )

