@@ -87,10 +87,12 @@ class Filling(WorksWhenAsked):
     rollout: RolloutEngines
     _version: int = -1
     """Of the weights that were taken from who trains; -1 are those that the run began with."""
+    _begun: bool = False
 
     def take(self, step: int, phase: Phase) -> Explored:
-        if step == 1 or pace.sync_due(self.config, step - 1):
-            with phase("sync"):
+        if not self._begun or pace.sync_due(self.config, step - 1):
+            self._begun = True
+            with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
                 self._take_newest_weights()
         explored = self.explorer.take(step, phase)
         with phase("buffer"):

@@ -22,6 +22,25 @@ LABEL = "responses"
 """Name of a buffer whose config gives none."""
 
 
+def passes(config: Config) -> bool:
+    """Whether groups go through a buffer where they are drawn and trained on in turns."""
+    section = config.buffer
+    return not isinstance(section, MemorySection) or section.replay.enabled or section.log_path is not None
+
+
+def check_buffer(config: Config) -> None:
+    """Refuse a buffer that cannot be used, before a worker is started.
+
+    Raises:
+        RunError: its database cannot be used.
+        PlanError: no rule replays as the config asks.
+    """
+    section = config.buffer
+    Reuse.of(section.replay)
+    if isinstance(section, SqlSection) and section.url is not None and not section.url.startswith("sqlite"):
+        _database(section.url, section.label or LABEL, "").close()
+
+
 def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> Buffer:
     """The buffer of a stage, at its beginning.
 
