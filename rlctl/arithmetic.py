@@ -155,24 +155,30 @@ def devices(config: Config) -> int:
     return config.placement.nodes * config.placement.devices_per_node
 
 
+def devices_of(config: Config, role: str) -> tuple[int, ...]:
+    """The device numbers of a role that has devices.
+
+    Split, rollout has the first ones and training the rest. Explicit, a role without a list of its own is where the policy
+    is, rollout on all devices; without a list of the policy's too, every role is on all.
+    """
+    placement, all_devices = config.placement, tuple(range(devices(config)))
+    if placement.layout == "split":
+        own = placement.rollout_devices or len(all_devices) // 2
+        return all_devices[:own] if role == "rollout" else all_devices[own:]
+    if placement.layout == "explicit":
+        names = (role,) if role in ("policy", "rollout") else (role, "policy")
+        return next((placement.roles[name].devices for name in names if name in placement.roles), all_devices)
+    return all_devices
+
+
 def rollout_devices(config: Config) -> int:
     """Devices that rollout runs on: all of them when colocated, else its own."""
-    placement = config.placement
-    if placement.layout == "explicit" and "rollout" in placement.roles:
-        return len(placement.roles["rollout"].devices)
-    if placement.layout == "split":
-        return placement.rollout_devices or devices(config) // 2
-    return devices(config)
+    return len(devices_of(config, "rollout"))
 
 
 def train_devices(config: Config) -> int:
     """Devices that the policy is trained on."""
-    placement = config.placement
-    if placement.layout == "explicit" and "policy" in placement.roles:
-        return len(placement.roles["policy"].devices)
-    if placement.layout == "split":
-        return devices(config) - rollout_devices(config)
-    return devices(config)
+    return len(devices_of(config, "policy"))
 
 
 def devices_per_replica(engine: TrainEngine) -> int:

@@ -65,11 +65,17 @@ def in_background(config: Config) -> bool:
     return streams(config) and config.placement.layout != "colocated"
 
 
+def in_flight(config: Config) -> str:
+    """What becomes of responses under way at new weights; where nobody waits for anybody, they go on."""
+    sync = config.sync
+    return "continue" if sync.style == "fully_async" and sync.in_flight == "wait" else sync.in_flight
+
+
 def in_order(config: Config) -> bool:
     """Whether groups are trained on in the order of their prompts; else in the order in which they finish."""
     over = config.rollout.over_rollout
     first_come = bool(over.ratio or over.additional_prompts)
-    return config.sync.on_stale == "wait" or (config.sync.in_flight == "wait" and not first_come)
+    return config.sync.on_stale == "wait" or (in_flight(config) == "wait" and not first_come)
 
 
 def oldest_version(config: Config, version: int) -> int:

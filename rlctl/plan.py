@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rlctl import arithmetic
+from rlctl import arithmetic, pace
 from rlctl.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
@@ -219,6 +219,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
     roles = _roles(config, device, notes)
+    if needs_rollout(config) and trains(config) and pace.schedule_name(config) != "synchronous":
+        notes.append(f"schedule: {pace.schedule_name(config)}")
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
         notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
     if config.algorithm.distillation is not None:
@@ -286,10 +288,7 @@ def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
             notes.append(
                 f"reward_model: Transformers runs {reward.path}, without the settings of another engine ({kept})"
             )
-    count = arithmetic.train_devices(config)
-    devices = tuple(range(count))
-    if config.placement.layout == "explicit" and "reward_model" in config.placement.roles:
-        devices = config.placement.roles["reward_model"].devices
+    devices = arithmetic.devices_of(config, "reward_model")
     return [
         RolePlan("reward_model", "transformers", len(devices), len(devices), devices, config.placement.cpus_per_worker)
     ]
@@ -305,11 +304,8 @@ def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
         notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here{_zero(engine)}")
     if role == "policy" and config.model.attention != "auto":
         notes.append(f"policy: {config.model.attention} attention computes padded rows; auto lays sequences end to end")
-    count = arithmetic.train_devices(config)
-    first = 0 if config.placement.layout != "split" else arithmetic.rollout_devices(config)
-    devices = tuple(range(first, first + count))
-    if config.placement.layout == "explicit" and "policy" in config.placement.roles:
-        devices = config.placement.roles["policy"].devices
+    devices = arithmetic.devices_of(config, role)
+    count = len(devices)
     each = arithmetic.devices_per_replica(engine) if isinstance(engine, (Fsdp2, Megatron)) else 1
     return RolePlan(role, engine.choice, count, count // each, devices, config.placement.cpus_per_worker)
 
@@ -329,8 +325,5 @@ def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
         engine = "vllm" if device == "cuda" else "transformers"
         notes.append(f"rollout: engine auto is {engine} on {device}")
     engines = arithmetic.rollout_engines(config)
-    if config.placement.layout == "explicit" and "rollout" in config.placement.roles:
-        devices = config.placement.roles["rollout"].devices
-    else:
-        devices = tuple(range(arithmetic.rollout_devices(config)))
+    devices = arithmetic.devices_of(config, "rollout")
     return RolePlan("rollout", engine, engines, engines, devices, config.placement.cpus_per_worker)

@@ -89,7 +89,7 @@ def on_vllm(under: str, names: str, *, numbers: bool = False) -> Row:
 
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
-ASYNCHRONOUS = "rollout and training take turns: nothing runs ahead yet"
+LISTED = "the devices of a role are listed by number; those of one engine follow from its parallel sizes"
 BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
 EXPERTS = "experts are spread over all workers, as any weights are"
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
@@ -258,14 +258,10 @@ TABLE: tuple[Row, ...] = (
     ),
     on_vllm("rollout.memory", "kv_cache_dtype quantization", numbers=True),
     refused_speed("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
-    refused_speed(
-        "rollout.timeouts",
-        "response retries dynamic*",
-        "the built-in engine computes until it is done: there is nothing to wait for",
-    ),
+    honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
     honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),
-    refused("rollout.over_rollout", "ratio wait_after_minimum additional_prompts", "a round waits for all its prompts"),
-    refused_speed("rollout", "max_running_prompts split_groups", "max_running_responses bounds what runs at once"),
+    honoured("rollout.over_rollout", "ratio wait_after_minimum additional_prompts"),
+    honoured("rollout", "max_running_prompts split_groups"),
     refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
     refused(
         "rollout.multi_turn",
@@ -381,14 +377,13 @@ TABLE: tuple[Row, ...] = (
         "a class of one framework's, kept for translation; score with a rule, function, model, judge or sandbox instead",
     ),
     descriptive("reward_loop", "manager"),
-    refused_speed("reward_loop", "overlap_with_rollout max_queued", "scoring starts when all responses are there"),
+    honoured("reward_loop", "overlap_with_rollout max_queued"),
     # sync, placement, buffer, service
-    refused("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight", ASYNCHRONOUS),
+    honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
     refused_speed("sync", "method bucket_mib timeout args", "weights travel in memory, at once"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
-    refused(
-        "placement", "rollout_devices roles*", "all roles share all devices; split and explicit layouts are not run yet"
-    ),
+    honoured("placement", "rollout_devices roles roles{}.devices"),
+    refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),
     honoured("", "buffer buffer<memory>"),
     descriptive("buffer<memory>", "label"),
     refused(
@@ -450,9 +445,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
     },
     "buffer<memory>.auxiliary{}.format": dict.fromkeys(("sql", "queue"), "expert responses are read from files"),
-    "placement.layout": dict.fromkeys(
-        ("split", "explicit"), "all roles share all devices; other layouts are not run yet"
-    ),
 }
 
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {

@@ -55,6 +55,31 @@ def engine_arguments(config: Config) -> Any:
     ]
 
 
+def scheduled(config: Config) -> Any:
+    """26 groups on a simulated engine where row 1 is slow, and what was begun and given up for them."""
+    from .runtime.schedules.simulated import Engines, Simulation
+
+    here = Simulation(config, Engines(lambda row, place: 40.0 if row == 1 else 1.0 + row % 5))
+    here.scheduler.begin(1)
+    here.scheduler.pump(0.0)
+    here.engines.lose = {0}
+    for there in (10, 18, 26):
+        here.until(there, horizon=there + 2)
+    engines = here.engines
+    return here.rows, engines.begun, engines.now, engines.requests, engines.most, here.scheduler.counts
+
+
+def paced(config: Config) -> Any:
+    """When weights are sent, how far rollout may be, what is too old, and whether it goes on beside training."""
+    from rlctl import pace
+
+    steps = range(1, 9)
+    due = [pace.sync_due(config, step) for step in steps]
+    reach = [pace.horizon(config, synced=pace.last_sync(config, step), total_steps=99, explored=70) for step in steps]
+    oldest = [pace.oldest_version(config, step) for step in steps]
+    return due, reach, oldest, pace.streams(config), pace.in_order(config), pace.in_background(config)
+
+
 def evaluation_sampling(config: Config) -> Any:
     from rlctl.runtime.experience import evaluation_sampling
 
@@ -187,7 +212,7 @@ def policy_steps(config: Config) -> Any:
         critic=None,
         old_is_current=False,
         progress=Progress(),
-        plan=make_plan(config, rows=ROWS).stages[0],
+        groups=None,
         phase=lambda name: nullcontext(),
     )
     for step in range(1, 5):
@@ -720,6 +745,26 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SCHEDULE}.total_ticks", 60, learning_rates, {}),
     (f"{SCHEDULE}.wsd_decay_ticks", 10, learning_rates, WSD),
     (f"{SCHEDULE}.wsd_decay", "linear", learning_rates, WSD),
+    ("sync.every", 2, paced, {}),
+    ("sync.every_optimizer_steps", 3, paced, {}),
+    ("sync.ahead", 1.5, paced, {}),
+    ("sync.max_staleness", 1, paced, {"sync": {"ahead": 1}}),
+    ("sync.on_stale", "wait", paced, {"sync": {"ahead": 3, "max_staleness": 1}}),
+    ("sync.style", "explorer_driven", paced, {}),
+    ("sync.in_flight", "continue", paced, {}),
+    ("rollout.timeouts.response", 9.0, scheduled, {}),
+    ("rollout.timeouts.retries", 0, scheduled, {}),
+    ("rollout.timeouts.dynamic", {}, scheduled, {}),
+    ("rollout.timeouts.dynamic.ratio", 9.0, scheduled, {"rollout": {"timeouts": {"dynamic": {}}}}),
+    ("rollout.max_running_prompts", 2, scheduled, {}),
+    ("rollout.split_groups", False, scheduled, {}),
+    (f"{OVER}.ratio", 0.5, scheduled, {OVER: {"wait_after_minimum": 1.0}}),
+    (f"{OVER}.wait_after_minimum", 9.0, scheduled, {OVER: {"ratio": 0.5, "wait_after_minimum": 1.0}}),
+    (f"{OVER}.additional_prompts", 20, scheduled, {}),
+    ("reward_loop.overlap_with_rollout", True, paced, {}),
+    ("placement.layout", "split", plan, {}),
+    ("placement.rollout_devices", 1, plan, {"placement": {"layout": "split", "devices_per_node": 4}}),
+    ("placement.roles", {"policy": {"devices": [1]}}, plan, {"placement": {"layout": "explicit"}}),
     ("placement.device", "cuda", plan, {}),
     ("placement.nodes", 2, plan, {}),
     ("placement.devices_per_node", 1, plan, {}),
@@ -891,7 +936,7 @@ rewards[]<model>.chat_template rewards[]<model>.max_tokens rewards[]<model>.micr
 rewards[]<model> rewards[]<model>.trust_remote_code rewards[]<judge>.weight rewards[]<judge>.applies_to rewards[]<judge>.on_error
 rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurrent rewards[]<judge> rewards[]<sandbox>
 rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
-placement.layout
+reward_loop.max_queued placement.roles{}.devices
 buffer buffer<memory> buffer<memory>.auxiliary buffer<memory>.auxiliary{}.path buffer<memory>.auxiliary{}.format
 buffer<memory>.auxiliary{}.prompt_key buffer<memory>.auxiliary{}.response_key buffer<memory>.auxiliary{}.messages_key
 buffer<memory>.auxiliary{}.prompt_type buffer<memory>.auxiliary{}.settings

@@ -57,7 +57,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"buffer": {"name": "sql"}}, "buffer"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
-    ({"placement": {"layout": "split"}}, "placement.layout"),
+    (
+        {"placement": {"layout": "explicit", "roles": {"policy": {"nodes": 1}}}},
+        "placement.roles.policy.nodes",
+    ),
     (
         {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
         "rollout.memory.kv_cache_dtype",

@@ -138,6 +138,20 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("role-devices", {"placement": EXPLICIT}, "placement.roles.policy.devices", "devices 0 to 7"),
     ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "no role 'pilot'"),
     ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
+    ("staleness", {"sync": {"ahead": 2, "max_staleness": 1}}, "sync.max_staleness", "up to 2 synchronisations old"),
+    (
+        "buffer-too-small",
+        {"sync": {"ahead": 1}, "buffer": {"name": "memory", "capacity": 8}},
+        "buffer.capacity",
+        "room for 8 responses",
+    ),
+    ("over-rollout", {"rollout": {"over_rollout": {"ratio": 1.0}}}, "rollout.over_rollout.ratio", "ratio is 1"),
+    (
+        "difficulty-ahead",
+        {"sync": {"ahead": 1}, "data": {"curriculum": {"order": "difficulty"}}},
+        "data.curriculum.order",
+        "begun before that is known",
+    ),
     (
         "group-of-one",
         {"batch": {"responses_per_prompt": 1, **MOVED["batch"]}},

@@ -18,6 +18,7 @@ from typing import Any
 
 from rlctl import pace
 from rlctl.config import Config
+from rlctl.runtime import buffered
 from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
@@ -106,7 +107,7 @@ class Exploration:
         wanted = self._config.batch.prompts_per_step
         with phase(WAIT), self._turn():
             try:
-                groups = self._buffer.take(wanted, oldest_version=pace.oldest_version(self._config, self._version))
+                groups = self._buffer.take(wanted, oldest_version=self._oldest_version())
             except StopRequested:
                 self.raise_failure()
                 raise
@@ -137,11 +138,12 @@ class Exploration:
     @contextmanager
     def new_weights(self, step: int, version: int, phase: Phase) -> Iterator[None]:
         """Within, the engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
-        if self._config.sync.in_flight == "wait" and self._horizon is not None:
+        how = pace.in_flight(self._config)
+        if how == "wait" and self._horizon is not None:
             with phase(WAIT):
                 self._drain()
         with self.paused():
-            if self._config.sync.in_flight != "continue":
+            if how != "continue":
                 self._scheduler.give_back()
             yield
             self._synced, self._version = step, version
@@ -201,6 +203,10 @@ class Exploration:
         """Raise what the thread failed of, where it did."""
         if self.failure is not None:
             raise self.failure
+
+    def _oldest_version(self) -> int:
+        by_strategy = buffered.oldest_version(self._config, self._version)
+        return max(by_strategy, pace.oldest_version(self._config, self._version))
 
     # the thread
 

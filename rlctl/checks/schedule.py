@@ -1,0 +1,67 @@
+"""Rules on the schedule: what runs ahead, what may wait, and what is too old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl import arithmetic, pace
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+
+
+def _trains_on_rollout(config: Config) -> bool:
+    return config.run.mode == "online" and config.algorithm.objective.choice in ("rl", "mix")
+
+
+def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """What the schedule makes old is not dropped for its age."""
+    sync = config.sync
+    if not _trains_on_rollout(config) or sync.max_staleness is None or not pace.streams(config):
+        return
+    made = pace.staleness(config)
+    if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
+        yield Problem(
+            "staleness",
+            ("sync", "max_staleness"),
+            f"rollout is up to {sync.ahead:g} steps ahead, so responses are up to {made} synchronisations old, and those older "
+            f"than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
+            f"set sync.max_staleness to {made}, sync.on_stale to wait, or sync.ahead to 0",
+        )
+
+
+def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A step fits into the buffer."""
+    responses = arithmetic.drawn_responses(config)
+    limit = config.buffer.capacity
+    if _trains_on_rollout(config) and pace.streams(config) and limit is not None and limit < responses:
+        yield Problem(
+            "buffer-too-small",
+            ("buffer", "capacity"),
+            f"the buffer has room for {limit} responses and a step takes {responses}: it would never be filled",
+            f"set buffer.capacity to {responses} or more, or to null",
+        )
+
+
+def over_rollout(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Somebody is waited for."""
+    if config.rollout.over_rollout.ratio >= 1:
+        yield Problem(
+            "over-rollout",
+            ("rollout", "over_rollout", "ratio"),
+            "ratio is 1: no prompt is waited for",
+            "set it below 1: it is the share of stragglers",
+        )
+
+
+def measured_order(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """An order by measured difficulty knows the answers before."""
+    if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and pace.streams(config):
+        yield Problem(
+            "difficulty-ahead",
+            ("data", "curriculum", "order"),
+            "prompts are ordered by how well those before were answered, and here they are begun before that is known",
+            "set data.curriculum.order to random, or sync.ahead to 0 with nothing else that begins prompts one by one",
+        )
+
+
+RULES = (staleness, capacity, over_rollout, measured_order)
