@@ -90,7 +90,7 @@ def on_vllm(under: str, names: str, *, numbers: bool = False) -> Row:
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 LISTED = "the devices of a role are listed by number; those of one engine follow from its parallel sizes"
-BUFFER = "responses go from rollout straight to training; there is no buffer between runs yet"
+FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
 EXPERTS = "experts are spread over all workers, as any weights are"
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
 MULTIMODAL = "the engines are given token ids only: prompts with images, audio or video are refused"
@@ -384,17 +384,18 @@ TABLE: tuple[Row, ...] = (
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),
-    honoured("", "buffer buffer<memory>"),
-    descriptive("buffer<memory>", "label"),
-    refused(
-        "buffer<memory>",
-        "capacity read_timeout replay.enabled replay.priority replay.priority_args replay.cooldown",
-        BUFFER,
+    honoured("", "buffer buffer<memory|sql|file>"),
+    honoured("buffer<memory|sql>", "label capacity replay.enabled replay.priority replay.priority_args replay.cooldown"),
+    honoured("buffer<memory|sql|file>", "read_timeout auxiliary"),
+    honoured(
+        "buffer<memory|sql|file>.auxiliary{}", "path format prompt_key response_key messages_key prompt_type settings"
     ),
-    honoured("buffer<memory>", "auxiliary"),
-    honoured("buffer<memory>.auxiliary{}", "path format prompt_key response_key messages_key prompt_type settings"),
-    refused("buffer<memory>", "log_path", BUFFER),
-    refused("", "buffer<sql|file>*", BUFFER),
+    honoured("buffer<memory>", "log_path"),
+    honoured("buffer<sql>", "url"),
+    honoured("buffer<file>", "path"),
+    descriptive("buffer<file>", "label"),
+    refused_speed("buffer<file>", "capacity", FILES_ONCE),
+    refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
     honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder"),
@@ -435,20 +436,21 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "nsys": "Nsight Systems has to start the worker processes, and is not connected; torch records kernels too",
         "npu": "there are no NPUs here",
     },
-    "run.mode": {
-        "train_only": "a run that only trains needs a buffer that another run has filled",
-    },
-    "data.train[].format": {"sql": "data sets are read from files and hubs"},
-    "data.eval[].format": {"sql": "data sets are read from files and hubs"},
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.kl_in_reward.estimator": {
         "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
     },
-    "buffer<memory>.auxiliary{}.format": dict.fromkeys(("sql", "queue"), "expert responses are read from files"),
+    **{
+        f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
+        for kind in ("memory", "sql", "file")
+    },
 }
 
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "algorithm.sample_strategy": (("default", "mix"), BUFFER),
+    "algorithm.sample_strategy": (
+        ("default", "warmup", "mix", "staleness_control"),
+        "no such strategy draws from the buffer",
+    ),
     "algorithm.distillation.loss": (
         (
             *("adaptive_kl", "forward_kl", "js_divergence", "reverse_kl"),

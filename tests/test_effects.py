@@ -937,9 +937,7 @@ rewards[]<model> rewards[]<model>.trust_remote_code rewards[]<judge>.weight rewa
 rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurrent rewards[]<judge> rewards[]<sandbox>
 rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
 reward_loop.max_queued placement.roles{}.devices
-buffer buffer<memory> buffer<memory>.auxiliary buffer<memory>.auxiliary{}.path buffer<memory>.auxiliary{}.format
-buffer<memory>.auxiliary{}.prompt_key buffer<memory>.auxiliary{}.response_key buffer<memory>.auxiliary{}.messages_key
-buffer<memory>.auxiliary{}.prompt_type buffer<memory>.auxiliary{}.settings
+buffer buffer<memory>.log_path buffer<sql>.url buffer<file>.path
 data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algorithm.sample_strategy_args
 critic critic.model.attention critic.model.trust_remote_code critic.model.lora.adapter_path checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
@@ -956,6 +954,19 @@ rollout.log_responses rollout.log_evaluation_responses
 """
 
 
+RUN_TO_SHOW += " ".join(
+    [f"buffer<{kind}>{key} " for kind in ("memory", "sql", "file") for key in ("", ".auxiliary", ".read_timeout")]
+    + [
+        f"buffer<{kind}>.auxiliary{{}}.{key} "
+        for kind in ("memory", "sql", "file")
+        for key in ("path", "format", "prompt_key", "response_key", "messages_key", "prompt_type", "settings")
+    ]
+    + [
+        f"buffer<{kind}>.{key} "
+        for kind in ("memory", "sql")
+        for key in ("label", "capacity", "replay.enabled", "replay.priority", "replay.priority_args", "replay.cooldown")
+    ]
+)
 RUN_TO_SHOW += " ".join(
     f"critic{key.removeprefix('train')} " for key in RUN_TO_SHOW.split() if key.startswith("train.")
 )

@@ -51,11 +51,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
     ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
-    ({"run": {"mode": "train_only"}}, "run.mode"),
+    ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
-    ({"buffer": {"name": "sql"}}, "buffer"),
+    ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     (
         {"placement": {"layout": "explicit", "roles": {"policy": {"nodes": 1}}}},

@@ -15,7 +15,9 @@ from rlctl.config.sections.rewards import FunctionReward, ModelReward
 from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.errors import PlanError
 from rlctl.plan import Device, StagePlan
-from rlctl.runtime.buffers.make import make_buffer
+from rlctl.runtime.buffered import Buffered, Drained, Filling
+from rlctl.runtime.buffers.make import check_buffer, make_buffer, passes, shared_buffer
+from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.calls import Calls, WorkerLost, together
 from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.data.experts import check_experts_last
@@ -34,7 +36,7 @@ from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
 from rlctl.runtime.explore import Explorer, GroupSource
-from rlctl.runtime.gather import DataGather, Gather, MixGather, NoGather, PairGather, RolloutGather
+from rlctl.runtime.gather import DataGather, ExploreGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Again, Group, RayGroup, Replicas
 from rlctl.runtime.held_out import make_evaluator, open_held_out
 from rlctl.runtime.keeping import JsonLines
@@ -64,6 +66,8 @@ from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
 from rlctl.support import refusals
 
 Groups = Mapping[str, RayGroup]
+ENDLESS = 1_000_000_000
+"""Steps of a run that ends when its buffer does."""
 SCORED_AGAIN = 2
 """How often a call of a reward worker is made again by another, where its process is lost."""
 
@@ -101,11 +105,13 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if plan.role("critic"):
         check_critic(config)
     copies_of(stage, Path())
+    check_buffer(config)
     tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
     stream, reports = _open_stream(config, plan, tokenizer)
     held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
-    experts, expert_reports = open_experts(config, tokenizer) if stream is not None else (None, [])
+    drawn = stream is not None or arithmetic.drains_buffer(config)
+    experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
     for report in (*reports, *expert_reports, *more):
         events.emit("advisory", message=str(report), hint="")
     clock = make_clock(config, stream.rows if stream else 0)
@@ -142,7 +148,7 @@ def _check_rewards(config: Config) -> None:
 def _open_stream(
     config: Config, plan: StagePlan, tokenizer: Any
 ) -> tuple[PromptStream | SftStream | PairStream | None, list[SetReport]]:
-    if config.run.mode in ("evaluate_only", "explore_only"):
+    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config) or arithmetic.drains_buffer(config):
         return None, []
     if plan.objective == "sft":
         return open_sft_stream(config, tokenizer)
@@ -158,9 +164,9 @@ def make_clock(config: Config, rows: int) -> Clock:
         PlanError: the config names no end.
     """
     schedule = config.schedule
-    if config.run.mode in ("evaluate_only", "explore_only"):
+    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config):
         return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
-    total = arithmetic.total_steps(config, rows)
+    total = _drained_steps(config) if arithmetic.drains_buffer(config) else arithmetic.total_steps(config, rows)
     if total is None:
         raise PlanError("the run has no end", hint="set schedule.total_steps or schedule.total_epochs")
     return Clock(
@@ -171,6 +177,22 @@ def make_clock(config: Config, rows: int) -> Clock:
         evaluate_last=schedule.evaluate_last,
         save_last=config.checkpoint.last,
     )
+
+
+def _drained_steps(config: Config) -> int:
+    """Steps of a run that trains on a buffer, at most: it ends with the buffer too.
+
+    Raises:
+        PlanError: the learning rate needs an end, and there is none.
+    """
+    schedule, rate = config.schedule, config.train.learning_rate_schedule
+    total = arithmetic.total_steps(replace(config, schedule=replace(schedule, total_epochs=None)), None)
+    if total is None and rate.name != "constant" and rate.total_ticks is None:
+        raise PlanError(
+            f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",
+            hint="set schedule.total_steps, or train.learning_rate_schedule.total_ticks",
+        )
+    return ENDLESS if total is None else total
 
 
 @contextmanager
@@ -329,7 +351,7 @@ def _stage_run(
     evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
     checkpoints = place_of(stage, folder)
-    source_of_groups = _source_of_groups(stage, materials, rollout, rewards, checkpoints, stop, tell)
+    source_of_groups = _source_of_groups(stage, materials, policy, rollout, rewards, checkpoints, stop, tell)
     run = StageRun(
         config=config,
         plan=plan,
@@ -391,8 +413,8 @@ def _gather(
     current: bool,
 ) -> Gather:
     stream = materials.stream
-    if stream is None or policy is None:
-        return NoGather()
+    if policy is None:
+        return NoGather() if source_of_groups is None else ExploreGather(source_of_groups, materials.tokenizer)
     reference = _reference(stage.config, groups)
     objective = stage.config.algorithm.objective.choice
     if objective == "dpo" and reference is not None:
@@ -417,6 +439,7 @@ def _gather(
 def _source_of_groups(
     stage: Stage,
     materials: Materials,
+    policy: Policy | None,
     rollout: RolloutEngines | None,
     rewards: Rewards | None,
     place: Path,
@@ -425,15 +448,21 @@ def _source_of_groups(
 ) -> GroupSource | None:
     """Where training takes its groups from, as the schedule says; None where it takes none."""
     config, stream = stage.config, materials.stream
+    if policy is not None and arithmetic.drains_buffer(config):
+        return Drained(config, shared_buffer(config, place, stop.now), policy, place / "weights", tell)
     if stream is None or rollout is None or rewards is None or config.algorithm.objective.choice not in ("rl", "mix"):
         return None
     shaping, copies = Shaping.of(config), config.rollout.responses_folder
     keeper = JsonLines(Path(copies).expanduser()) if copies else None
     sampling = training_sampling(config, materials.stop_token_ids)
+    fills = arithmetic.fills_buffer(config)
     if not pace.streams(config):
-        return Explorer(config, stage.name, stream, sampling, rollout, rewards, shaping, keeper)  # type: ignore[arg-type]
+        explorer = Explorer(config, stage.name, stream, sampling, rollout, rewards, shaping, keeper)  # type: ignore[arg-type]
+        if fills:
+            return Filling(config, explorer, shared_buffer(config, place, stop.now), rollout)
+        return Buffered(config, explorer, make_buffer(config, place, stop.now)) if passes(config) else explorer
     draws = Draws(stream)  # type: ignore[arg-type]
-    buffer = make_buffer(config, place, stop.now)
+    buffer = MemoryBuffer(stopped=stop.now) if fills else make_buffer(config, place, stop.now)
     scheduler = Scheduler(
         config,
         stage.name,
@@ -445,7 +474,7 @@ def _source_of_groups(
         hand_on=lambda group: buffer.put([group]),
         tell=tell,
     )
-    return Exploration(
+    exploration = Exploration(
         config,
         scheduler,
         draws,
@@ -457,6 +486,7 @@ def _source_of_groups(
         failed=stop.fail,
         stopped=stop.now,
     )
+    return Filling(config, exploration, shared_buffer(config, place, stop.now), rollout) if fills else exploration
 
 
 def old_is_current(config: Config, plan: StagePlan) -> bool:

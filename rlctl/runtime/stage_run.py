@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,10 @@ class StageRun:
 
     def _restore(self) -> None:
         saved = self._saved()
-        if saved is None or self.policy is None:
+        if saved is None:
             return
-        self.policy.load(saved.folder / "policy")
+        if self.policy is not None:
+            self.policy.load(saved.folder / "policy")
         if self.critic is not None:
             if not (saved.folder / "critic").is_dir():
                 raise RunError(
@@ -149,6 +150,8 @@ class StageRun:
         for step in range(self.progress.step + 1, self.clock.total_steps + 1):
             self.meter.begin(step)
             try:
+                if self.groups is not None and not self.groups.more(step, self.phase):
+                    break
                 yield step
             finally:
                 self.meter.end(step)
@@ -172,12 +175,11 @@ class StageRun:
 
     def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
         """All optimizer steps of this step; returns their metrics. In its warm-up only the critic is trained."""
-        assert self.policy is not None, "a stage with steps has a policy"
         metrics: dict[str, float] = {}
         if self.critic is not None:
             with self.phase("train_critic"):
                 metrics |= self.critic.train(samples, step=step)
-        if step > self.config.schedule.critic_warmup_steps:
+        if self.policy is not None and step > self.config.schedule.critic_warmup_steps:
             with self.phase("train"):
                 metrics |= self.policy.train(samples, step=step, old_is_current=self.old_is_current)
             self.progress.weight_version += 1
@@ -246,10 +248,13 @@ class StageRun:
         with self.phase("save"):
             controller = {"progress": vars(self.progress), "data": self.source.state()}
             folder = self.checkpoints.save(step, controller, self._write_engines)
+            if self.groups is not None:
+                self.groups.saved()
         self.events.emit("checkpoint", step=step, folder=str(folder))
 
     def _write_engines(self, folder: Path) -> None:
-        assert self.policy is not None, "a stage with steps has a policy"
+        if self.policy is None:
+            return  # a run that only explores has its position to save
         self.policy.save(folder / "policy")
         if self.critic is not None:
             self.critic.save(folder / "critic")
@@ -266,10 +271,23 @@ class StageRun:
 
     def finish(self) -> None:
         """The stage is over: write its weights in Hugging Face format where that is asked for."""
+        if self.progress.step < self.clock.total_steps:
+            self._finish_early(self.progress.step)
+        if self.groups is not None:
+            self.groups.finished()
         if self.policy is not None and self.config.checkpoint.export != "never":
             self.export()
         self.finished = True
         self.events.emit("stage_ended", step=self.progress.step, **self.summary())
+
+    def _finish_early(self, step: int) -> None:
+        """There was nothing more to train on: this step is the last, and what belongs to the last is done."""
+        evaluated, saved = self.evaluation_due(step), self.save_due(step)
+        self.clock = replace(self.clock, total_steps=step)
+        if self.evaluation_due(step) and not evaluated:
+            self.evaluate(step)
+        if self.save_due(step) and not saved:
+            self.save(step)
 
     def export(self) -> None:
         """Write the weights of now in Hugging Face format, whole or not at all.
