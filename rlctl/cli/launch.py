@@ -108,7 +108,7 @@ def launch(
     if not quiet:
         for line in compact(made):
             diagnostics.note(line)
-    with progress.Progress(quiet=quiet) as watch:
+    with progress.Progress(quiet=quiet, every=loaded.config.environment.log_every) as watch:
         result = runs.start(loaded, plan=made, observer=watch, new=new)
     if json:
         output.data(summary.as_data(result))

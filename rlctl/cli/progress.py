@@ -24,8 +24,15 @@ SHOWN = (("reward", "reward/mean"), ("loss", "policy/loss"), ("tokens/s", "throu
 class Progress:
     """Collects events; a context manager that keeps a live display on a terminal."""
 
-    def __init__(self, *, quiet: bool = False, live: bool | None = None) -> None:
+    def __init__(self, *, quiet: bool = False, live: bool | None = None, every: int = 1) -> None:
+        """
+        Args:
+            quiet: tell nothing.
+            live: keep a display; None does on a terminal.
+            every: steps between two lines of a step, ``environment.log_every``; the last step has one.
+        """
         self.quiet = quiet
+        self.every = every
         self.live = (diagnostics.is_terminal() if live is None else live) and not quiet
         self.run = ""
         self.stage = ""
@@ -128,6 +135,8 @@ def event_line(event: Event, state: Progress) -> str:
     prefix = f"{state.stage}: " if state.stage else ""
     if kind == "stage_started":
         return f"{prefix}{state.total_steps or '?'} steps"
+    if kind == "step" and state.step % state.every and state.step != state.total_steps:
+        return ""
     if kind == "step":
         left = state.seconds_left()
         parts = [step_text(state.step, state.total_steps), *headline(state.metrics)]

@@ -187,7 +187,8 @@ def resume(
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     info = runs.find(name, folder)
-    with progress.Progress(quiet=quiet) as watch:
+    every = runs.read_config(info.folder).environment.log_every
+    with progress.Progress(quiet=quiet, every=every) as watch:
         result = runs.resume(info, observer=watch, address=address)
     if json:
         output.data(summary.as_data(result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from typing import Any
 
@@ -89,3 +90,13 @@ def test_durations(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.123456, "0.1235"), (12345.6, "12,346"), ("nan", "nan"), (3, "3")])
 def test_numbers(value: Any, text: str) -> None:
     assert number(value) == text
+
+
+def test_a_line_comes_every_so_many_steps_and_at_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(every=3) as progress:
+        for step in range(1, 8):
+            progress(
+                {"kind": "step", "stage": "main", "step": step, "total_steps": 7, "metrics": {"reward/mean": step}}
+            )
+    assert re.findall(r"step (\d)/7", capsys.readouterr().err) == ["3", "6", "7"]
+    assert progress.metrics == {"reward/mean": 7}, "the display has every step's numbers"
