@@ -277,7 +277,6 @@ TABLE: tuple[Row, ...] = (
         "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
     ),
     refused_speed("rollout", "runners_per_engine report_every", AGENTS),
-    refused("rollout", "environment", "environment.variables sets variables of every process"),
     honoured("rollout", "log_responses log_evaluation_responses"),
     honoured("rollout", "responses_folder evaluation_folder"),
     # train
@@ -416,19 +415,11 @@ TABLE: tuple[Row, ...] = (
     honoured("tracking[]<mlflow>", "uri username password"),
     refused("", "tracking[]<other>*", OTHER),
     honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
-    refused("profiling", "ray_timeline", "Ray's own timeline is not written yet"),
-    honoured("environment", "variables"),
-    front_end("environment", "device_memory_check"),
-    refused_speed("environment", "log_level log_every", "everything is logged, at every step"),
-    refused("environment", "role_variables", "variables are set for every process alike"),
-    refused_speed("environment", "log_folder logs_by_node", "logs stay in the run folder"),
-    honoured("environment.ray", "address namespace num_cpus init_args register_timeout"),
-    refused_speed(
-        "environment.ray",
-        "rpc_timeout backend_timeout",
-        "calls between processes have no limits of their own yet",
-    ),
-    refused("environment", "plugins", "no plug-ins are loaded"),
+    honoured("profiling", "ray_timeline"),
+    honoured("rollout", "environment"),
+    honoured("environment", "variables role_variables log_level log_folder logs_by_node plugins"),
+    front_end("environment", "device_memory_check log_every"),
+    honoured("environment.ray", "address namespace num_cpus init_args register_timeout rpc_timeout backend_timeout"),
 )
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {

@@ -114,9 +114,9 @@ def clock(config: Config) -> Any:
 
 
 def environment(config: Config) -> Any:
-    from rlctl.runtime.build import worker_environment
+    from rlctl.runtime.surroundings import variables_by_role, worker_environment
 
-    return worker_environment(config)
+    return worker_environment(config), variables_by_role(config)
 
 
 def learning_rates(config: Config) -> Any:
@@ -794,6 +794,11 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("critic.forward_micro.per_replica", 9, critic_micro_batches, {"critic": {"forward_micro": {"per_replica": 1000}}}),
     ("checkpoint.every", 2, plan, {}),
     ("environment.variables", {"A": "1"}, environment, {}),
+    ("environment.role_variables", {"policy": {"A": "1"}}, environment, {}),
+    ("environment.log_level", "error", environment, {}),
+    ("environment.logs_by_node", True, environment, {}),
+    ("environment.plugins", ["plugins"], environment, {}),
+    ("rollout.environment", {"A": "1"}, environment, {}),
 ]
 OF_CRITIC = {
     learning_rates: critic_learning_rates,
@@ -946,7 +951,8 @@ tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tr
 tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password
 tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb> tracking[]<mlflow>
 environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
-environment.ray.register_timeout profiling.peak_tflops
+environment.ray.register_timeout environment.ray.rpc_timeout environment.ray.backend_timeout profiling.peak_tflops
+environment.log_folder profiling.ray_timeline
 profiling.tool profiling.steps profiling.continuous profiling.folder profiling.roles profiling.roles{}.enabled
 profiling.roles{}.all_ranks profiling.roles{}.ranks profiling.roles{}.discrete profiling.roles{}.args
 profiling.controller_args profiling.worker_args

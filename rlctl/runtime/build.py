@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -53,6 +52,7 @@ from rlctl.runtime.selection import corrects
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.surroundings import variables_by_role, worker_environment
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.preflight import check_section, check_training
@@ -218,7 +218,7 @@ def build_stage(
     device = placement.plan.device
     with ExitStack() as stack:
         with events.timed("start"):
-            groups = stack.enter_context(placement.stage(stage_plan, worker_environment(config)))
+            groups = stack.enter_context(placement.stage(stage_plan, worker_environment(config), variables_by_role(config)))
             start_workers(groups, stage_plan, config, model_path, device, materials.clock, folder)
         trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
         for tracker in trackers:
@@ -226,13 +226,6 @@ def build_stage(
         run = _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
         stack.callback(run.close)
         yield run
-
-
-def worker_environment(config: Config) -> dict[str, str]:
-    """Environment variables of every worker; kernels use the cores that the placement gives them."""
-    threads = str(config.placement.cpus_per_worker)
-    passed = {name: value for name, value in os.environ.items() if name.startswith(("HF_", "TRANSFORMERS_"))}
-    return {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false", **passed, **config.environment.variables}
 
 
 def start_workers(

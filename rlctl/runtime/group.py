@@ -21,15 +21,15 @@ from rlctl.errors import RlctlError
 from rlctl.runtime.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Watch
+from rlctl.runtime.surroundings import enter
 
 
 class Host:
     """Holds one worker in a process of its own; hosted by a Ray actor."""
 
     def __init__(self, environment: Mapping[str, str], log: str) -> None:
-        """Take the environment, and write output to ``log`` where its folder can be reached from here."""
-        os.environ.update(environment)
-        _write_output_to(log)
+        """Take on the surroundings; output goes to ``log`` where its folder can be reached from here."""
+        self._entered = _attempt(lambda: enter(environment, log))
         self._worker: Any = None
         self._profile = WorkerProfile()
 
@@ -39,6 +39,8 @@ class Host:
 
     def build(self, factory: Callable[..., Any], *args: Any) -> Outcome:
         """Make the worker."""
+        if self._entered.failed:
+            return self._entered
         outcome = _attempt(lambda: factory(*args))
         self._worker = outcome.value
         return Outcome(error=outcome.error, hint=outcome.hint, trace=outcome.trace)
@@ -87,16 +89,6 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
 
 HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
-
-
-def _write_output_to(log: str) -> None:
-    try:
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError:
-        return  # on a machine that does not share the run folder, Ray keeps the output in its own logs
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.close(file)
 
 
 def _attempt(action: Callable[[], Any]) -> Outcome:

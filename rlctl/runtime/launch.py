@@ -28,8 +28,10 @@ from rlctl.runtime.calls import StopRequested, WorkerFailed, WorkerLost
 from rlctl.runtime.checkpoint import place_of
 from rlctl.runtime.events import Events, Observer
 from rlctl.runtime.loop import run_stage
+from rlctl.runtime.ray_timeline import ray_timeline
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.surroundings import copies_of_logs, import_plugins
 
 if TYPE_CHECKING:
     from rlctl.runtime.build import Materials
@@ -68,11 +70,19 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
 
 
 def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> Outcome:
+    def tell(message: str) -> None:
+        events.emit("advisory", message=message, hint="")
+
     try:
         events.emit("run_started", folder=str(folder), run=plan.run, stages=[stage.name for stage in plan.stages])
-        config = with_files_here(config, lambda message: events.emit("advisory", message=message, hint=""))
+        config = with_files_here(config, tell)
+        import_plugins(config.environment.plugins)
         materials = _read_stages(plan, config, folder, events, stop)
-        with _ray(config, plan, folder / "logs" / "ray.log"):
+        with (
+            copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
+            _ray(config, plan, folder / "logs" / "ray.log"),
+            ray_timeline(config.profiling.ray_timeline, folder, tell),
+        ):
             return _run_stages(plan, config, folder, materials, events, stop)
     except (StopRequested, KeyboardInterrupt):
         return Outcome("stopped")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -51,13 +52,19 @@ class Placement:
     _hosts: dict[str, _Hosts] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, stage: StagePlan, environment: Mapping[str, str]) -> Iterator[dict[str, RayGroup]]:
-        """Empty host processes for every role of a stage; their workers end with it."""
+    def stage(
+        self,
+        stage: StagePlan,
+        environment: Mapping[str, str],
+        by_role: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> Iterator[dict[str, RayGroup]]:
+        """Empty host processes for every role of a stage, with further variables of some roles; their workers end with it."""
         for role in stage.roles:
             hosts = self._hosts.get(role.role)
-            if hosts is None or (hosts.role, hosts.environment) != (role, environment):
+            surroundings = {**environment, **by_role.get(role.role, {})}
+            if hosts is None or (hosts.role, hosts.environment) != (role, surroundings):
                 self._end(role.role)
-                self._hosts[role.role] = _Hosts(role, environment, self._spawn_all(role, environment))
+                self._hosts[role.role] = _Hosts(role, surroundings, self._spawn_all(role, surroundings))
         yield {role.role: self._hosts[role.role].group for role in stage.roles}
         for role in stage.roles:
             if role.role in ENDED_WITH_THEIR_STAGE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from rlctl.config import Config, Stage, config_from
 from rlctl.errors import PlanError
 from rlctl.plan import StagePlan, make_plan
-from rlctl.runtime.build import make_clock, old_is_current, total_ticks, worker_environment
+from rlctl.runtime.build import make_clock, old_is_current, total_ticks
 from rlctl.runtime.checkpoint import place_of
 from rlctl.runtime.stage_run import Clock
 
@@ -69,14 +68,6 @@ def test_the_pass_for_old_log_probs_is_left_out_only_where_it_would_compute_the_
         config(algorithm={"old_log_probs": "rollout"}),
     ]
     assert not any(old_is_current(chosen, plan_of(chosen)) for chosen in more)
-
-
-def test_the_environment_of_workers_is_the_users_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    chosen = config(environment={"variables": {"TOKENIZERS_PARALLELISM": "true"}})
-    chosen = replace(chosen, placement=replace(chosen.placement, cpus_per_worker=3))
-    found = worker_environment(chosen)
-    assert found.items() >= {"OMP_NUM_THREADS": "3", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}.items()
 
 
 def test_checkpoints_are_in_the_run_folder_or_where_the_config_says(tmp_path: Path) -> None:

@@ -178,18 +178,18 @@ class Environment:
     variables: dict[str, str] = {}
     """Environment variables of every process."""
     role_variables: dict[str, dict[str, str]] = {}
-    """Further ones by role."""
+    """Further ones by role: policy, rollout, reference, critic, reward, reward_model."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message that is logged."""
     log_folder: str | None = None
-    """Folder for further copies of logs."""
+    """Folder that gets a copy of the logs of every process, under the run's name."""
     logs_by_node: bool = False
-    """One folder of logs for each node."""
+    """Logs of workers go into a folder for each node, by its address."""
     log_every: Annotated[int, Unit("steps"), Range(at_least=1)] = 1
-    """Steps between two records of metrics."""
+    """Steps between two lines on the console; every step is in the run folder, and goes to trackers."""
     ray: RaySettings = RaySettings()
     """How Ray is started or found."""
     plugins: tuple[str, ...] = ()
-    """Folders or modules with plug-ins."""
+    """Folders of Python files, or modules, that the controller and every worker import first, for what they register."""
     device_memory_check: bool = True
     """Estimate memory before launch."""

@@ -314,7 +314,7 @@ class Rollout:
     report_every: Annotated[float, Unit("seconds"), Range(at_least=0)] = 0.0
     """How often workflow processes report their state; 0 never."""
     environment: dict[str, str] = {}
-    """Environment variables of rollout processes."""
+    """Environment variables of the processes that generate and score responses."""
     log_responses: bool = True
     """Keep a few groups of each step in the run folder, and send them to trackers as a table."""
     log_evaluation_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
