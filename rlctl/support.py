@@ -430,6 +430,21 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.kl_in_reward.estimator": {
         "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
+    "algorithm.advantage<other>.kind": {
+        **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
+        **dict.fromkeys(("clipb", "clipv"), "it leaves out tokens by their entropy, which no pass before the update computes"),
+        **dict.fromkeys(
+            ("optimal_token_baseline", "tir_optimal_token_baseline"),
+            "it takes the sum of squared probabilities at every token, which no pass computes",
+        ),
+        "gdpo": "it normalises each reward of a response apart; here they are added up by weight before",
+        "jsd": "set algorithm.distillation: teacher, loss js_divergence, args {policy_gradient: true, with_rewards: false}",
+        "on_policy_distill": "set algorithm.distillation: teacher, loss reverse_kl, args {policy_gradient: true, "
+        "with_rewards: false}",
+    },
+    "algorithm.policy_loss<other>.kind": dict.fromkeys(
+        ("dpo", "mix", "mix_chord"), "it is an objective: set algorithm.objective to dpo or mix"
+    ),
     },
     **{
         f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
@@ -450,15 +465,15 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "this divergence is not computed",
     ),
     "algorithm.advantage<other>.kind": (
-        ("asymre", "gpg", "none", "rec", "reward"),
-        "this estimator is not computed yet",
+        ("asymre", "asymre_verl", "gpg", "grpo_verl", "none", "opmd_verl", "rec", "reward"),
+        "no such estimator is computed",
     ),
     "algorithm.policy_loss<other>.kind": (
         (
             *("clip_cov", "dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "kl_cov"),
             *("opmd", "rec", "sft", "sft_is", "sft_phi", "sppo"),
         ),
-        "this loss is not computed yet",
+        "no such loss is computed",
     ),
 }
 """Keys of free text of which the runtime knows some values, in small letters."""
@@ -546,5 +561,6 @@ def _reason(setting: Setting, built_in: bool) -> str:
         return ""
     known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
     if known and setting.value.lower() not in known:
+    own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
         return reason
     return REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")

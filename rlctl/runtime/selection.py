@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from rlctl.config.sections.algorithm import Algorithm, OtherLoss
@@ -16,6 +17,13 @@ from rlctl.runtime.algorithms.table import lookup
 
 FURTHER_ESTIMATORS = ("asymre", "gpg", "none", "rec", "reward")
 """Kinds of the advantage ``other`` that are computed."""
+
+TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "asymre_verl": ("asymre", {}),
+    "grpo_verl": ("grpo", {}),
+    "opmd_verl": ("opmd", {"opmd_baseline": "baseline"}),
+}
+"""Kinds that Trinity-RFT computes in the trainer instead: the same numbers, and what arguments are called here."""
 
 _NOT_OPTIONS = {"whiten", "kl_order"}
 """Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
@@ -37,13 +45,15 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     if not isinstance(chosen, OtherAdvantage):
         options = {key: value for key, value in dataclasses.asdict(chosen).items() if key not in _NOT_OPTIONS}
         return chosen.choice, options
-    if chosen.kind not in FURTHER_ESTIMATORS:
-        known = ", ".join(FURTHER_ESTIMATORS)
+    name, renamed = TWINS.get(chosen.kind, (chosen.kind, {}))
+    if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
+        known = ", ".join((*FURTHER_ESTIMATORS, *TWINS))
         raise PlanError(f"no function computes algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
-    unknown = sorted(set(chosen.args) - set(ADVANTAGES[chosen.kind].options))
+    args = {renamed.get(argument, argument): value for argument, value in chosen.args.items()}
+    unknown = sorted(set(args) - set(ADVANTAGES[name].options))
     if unknown:
         raise PlanError(f"algorithm.advantage of kind {chosen.kind} has no argument {unknown[0]}")
-    return chosen.kind, dict(chosen.args)
+    return name, args
 
 
 def measures_whole(algorithm: Algorithm) -> bool:

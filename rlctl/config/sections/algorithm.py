@@ -102,7 +102,7 @@ class Opmd(Advantage, name="opmd"):
 
 @section
 class Other(Advantage, name="other"):
-    """An estimator of one dialect that rlctl can translate and cannot run."""
+    """An estimator of one dialect alone; the support page says which are computed."""
 
     kind: str = ""
     """Its name there: ``gdpo``, ``gigpo``, ``optimal_token_baseline``, ``asymre``, ``rec``, ..."""
@@ -179,7 +179,7 @@ class PolicyGradient(PolicyLoss, name="policy_gradient"):
 
 @section
 class OtherLoss(PolicyLoss, name="other"):
-    """A loss of one dialect that rlctl can translate and cannot run."""
+    """A loss of one dialect alone; the support page says which are computed."""
 
     kind: str = ""
     """Its name there: ``clip_cov``, ``kl_cov``, ``geo_mean``, ``dppo_tv``, ``kimi15``, ``mix_chord``, ..."""

@@ -12,6 +12,7 @@ To add one: see ``rlctl.runtime.algorithms``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -139,6 +140,27 @@ def divergence(
     parts = zip(student.split(rows), teacher.split(rows), strict=True)
     found = [checkpoint(of_rows, q, p, use_reentrant=False) for q, p in parts]
     return torch.cat(found) if found else student.new_zeros(0)
+
+
+def drawn_js(log_probs: Tensor, teacher: Tensor, *, lambda_coef: float = 0.5, temperature: float = 1.0) -> Tensor:
+    """Return b log(p / m) + (1 - b) log(q / m) of the tokens drawn, with m = b p + (1 - b) q and b = ``lambda_coef``, [N].
+
+    With b = 0 that is log(q / p), with b = 1 log(p / q). Log-probs are divided by ``temperature`` before.
+
+    Source: Trinity-RFT's jsd_advantage.py.
+
+    Raises:
+        ConfigError: b is not within 0 and 1, or the temperature not above 0.
+    """
+    if not 0 <= lambda_coef <= 1 or temperature <= 0:
+        raise ConfigError(
+            f"the estimate jsd takes a lambda_coef within 0 and 1 and a temperature above 0, not {lambda_coef}, {temperature}"
+        )
+    q, p = log_probs / temperature, teacher / temperature
+    if lambda_coef in (0, 1):
+        return q - p if lambda_coef == 0 else p - q
+    middle = torch.logaddexp(q + math.log1p(-lambda_coef), p + math.log(lambda_coef))
+    return lambda_coef * (p - middle) + (1 - lambda_coef) * (q - middle)
 
 
 def whole_kl(student: Tensor, reference: Tensor, *, temperature: float = 1.0) -> Tensor:

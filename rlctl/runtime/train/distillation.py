@@ -3,13 +3,13 @@
 sft            (1 - c) * imitation + c * divergence, over the whole vocabulary or the teacher's likeliest tokens (ROLL)
 rl             policy loss + c * divergence on the policy's own responses, or the divergence alone (verl):
                of distributions, or estimated from the tokens drawn (``estimator``)
-               with ``policy_gradient`` - c * estimate is added to the advantages instead, or takes their place (ROLL)
+               with ``policy_gradient`` - c * estimate is added to the advantages instead, or takes their place (ROLL, Trinity)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from rlctl.config import Config
 from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
-from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence
+from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence, drawn_js
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.algorithms.table import lookup
@@ -28,7 +28,12 @@ from rlctl.runtime.types import Sample
 
 VERL = "distillation_loss."
 OFFLINE = ("kd_temperature", "teacher_temperature", "adaptive_kl_alpha", "skew_lambda", "distill_on_prompt")
-ONLINE = ("estimator", "with_rewards", "policy_gradient", f"{VERL}loss_max_clamp", f"{VERL}log_prob_min_clamp")
+DRAWN_JS, OF_DRAWN_JS = "drawn_js", ("lambda_coef", "temperature")
+"""The estimate of ``js_divergence`` from the tokens drawn, and its arguments."""
+ONLINE = (
+    *("estimator", "with_rewards", "policy_gradient", f"{VERL}loss_max_clamp", f"{VERL}log_prob_min_clamp"),
+    *OF_DRAWN_JS,
+)
 ELSEWHERE = ("logits_transfer_backend", f"{VERL}use_chunked_topk", f"{VERL}chunked_topk_chunk_size")
 """Of how a framework computes it; no number hangs on them."""
 DEVICES = ("n_gpus_per_node", "nnodes", "teacher_models.teacher_model.", "teacher_model.")
@@ -46,13 +51,15 @@ class Teaching:
     teacher: str
     """Model path."""
     rule: str
-    """Of ``DIVERGENCES``; where ``estimator`` is set, it is the reverse KL that is estimated."""
+    """Of ``DIVERGENCES``; where ``estimator`` is set, it is estimated from the tokens drawn."""
     coefficient: float
     options: Mapping[str, Any]
     """Of ``divergence``."""
     estimator: str | None = None
     with_rewards: bool = True
     policy_gradient: bool = False
+    drawn: Mapping[str, float] = field(default_factory=dict)
+    """Of ``drawn_js``, where that is the estimator."""
     clamp: float | None = None
     on_prompt: bool = False
     """Whether prompts are learnt from too (sft)."""
@@ -90,11 +97,20 @@ class Teaching:
             named = str(args.get("estimator", "k1" if policy_gradient else "k3"))
             estimator = ESTIMATORS.get(named, named)
             lookup(KL_ESTIMATORS, estimator, "estimator of algorithm.distillation.args")
+        elif policy_gradient and chosen.loss == "js_divergence" and chosen.top_k is None:
+            estimator = DRAWN_JS
         elif policy_gradient:
             raise PlanError(
                 "algorithm.distillation.args.policy_gradient takes the divergence as a reward of the token drawn, which "
                 f"{chosen.loss} over many tokens is not",
-                hint="set algorithm.distillation.loss to reverse_kl and top_k to null, or policy_gradient to false",
+                hint="set algorithm.distillation.loss to reverse_kl or js_divergence and top_k to null, "
+                "or policy_gradient to false",
+            )
+        drawn = {name: float(args[name]) for name in OF_DRAWN_JS if name in args}
+        if drawn and estimator != DRAWN_JS:
+            raise PlanError(
+                f"algorithm.distillation.args.{next(iter(drawn))} is of js_divergence as a reward of the token drawn",
+                hint="set algorithm.distillation.loss to js_divergence and args.policy_gradient to true, or remove it",
             )
         if estimator == "k1" and not policy_gradient:
             raise PlanError(
@@ -116,6 +132,7 @@ class Teaching:
             estimator=estimator,
             with_rewards=with_rewards,
             policy_gradient=policy_gradient,
+            drawn=drawn,
             clamp=args.get(f"{VERL}loss_max_clamp", None if policy_gradient else MAX_CLAMP),
         )
 
@@ -131,6 +148,8 @@ class Teaching:
     def of_log_probs(self, log_probs: Tensor, teacher: Tensor) -> Tensor:
         """The estimate from log-probs of the tokens drawn, [N]."""
         assert self.estimator is not None, "distributions are compared"
+        if self.estimator == DRAWN_JS:
+            return self.clamped(drawn_js(log_probs, teacher, **self.drawn))
         return self.clamped(estimate_kl(self.estimator, log_probs, teacher))
 
     def clamped(self, values: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,20 @@ def test_a_teacher_in_the_advantages(with_rewards: bool, expected: list[float]) 
     assert sample.columns["advantages"].tolist() == pytest.approx(expected)
 
 
+def test_the_estimate_of_the_js_divergence_from_the_tokens_drawn() -> None:
+    """p = 1/2 and q = 1/4 with a share of 1/2: m = 3/8."""
+    log_probs, teacher = torch.tensor([0.25]).log(), torch.tensor([0.5]).log()
+    middle = math.log(3 / 8)
+    expected = 0.5 * (math.log(0.5) - middle) + 0.5 * (math.log(0.25) - middle)
+    assert taught("rl", loss="js_divergence", args={"policy_gradient": True}).of_log_probs(
+        log_probs, teacher
+    ).item() == pytest.approx(expected)
+    least = {"policy_gradient": True, "lambda_coef": 0.0, "temperature": 2.0}
+    assert taught("rl", loss="js_divergence", args=least).of_log_probs(log_probs, teacher).item() == pytest.approx(
+        -0.5 * math.log(2)
+    )
+
+
 REFUSED: Sequence[tuple[Config, type[Exception], str]] = [
     (config("dpo"), PlanError, "names a teacher"),
     (config(teacher=""), PlanError, "names no teacher"),
@@ -143,6 +158,7 @@ REFUSED: Sequence[tuple[Config, type[Exception], str]] = [
     (config("rl", args={"policy_gradient": True}), PlanError, "forward_kl over many tokens is not"),
     (config("rl", loss="reverse_kl", args={"estimator": "k1"}), PlanError, "teaches nothing"),
     (config("rl", loss="reverse_kl", args={"estimator": "k9"}), ConfigError, "unknown estimator"),
+    (config("rl", loss="js_divergence", args={"lambda_coef": 0.1}), PlanError, "lambda_coef is of js_divergence"),
     (config(loss="hinge"), ConfigError, "hinge"),
 ]
 
