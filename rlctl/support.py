@@ -384,7 +384,9 @@ TABLE: tuple[Row, ...] = (
     honoured("placement", "rollout_devices roles roles{}.devices"),
     refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),
     honoured("", "buffer buffer<memory|sql|file>"),
-    honoured("buffer<memory|sql>", "label capacity replay.enabled replay.priority replay.priority_args replay.cooldown"),
+    honoured(
+        "buffer<memory|sql>", "label capacity replay.enabled replay.priority replay.priority_args replay.cooldown"
+    ),
     honoured("buffer<memory|sql|file>", "read_timeout auxiliary"),
     honoured(
         "buffer<memory|sql|file>.auxiliary{}", "path format prompt_key response_key messages_key prompt_type settings"
@@ -428,11 +430,11 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "npu": "there are no NPUs here",
     },
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
-    "algorithm.kl_in_reward.estimator": {
-        "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
     "algorithm.advantage<other>.kind": {
         **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
-        **dict.fromkeys(("clipb", "clipv"), "it leaves out tokens by their entropy, which no pass before the update computes"),
+        **dict.fromkeys(
+            ("clipb", "clipv"), "it leaves out tokens by their entropy, which no pass before the update computes"
+        ),
         **dict.fromkeys(
             ("optimal_token_baseline", "tir_optimal_token_baseline"),
             "it takes the sum of squared probabilities at every token, which no pass computes",
@@ -445,6 +447,8 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.policy_loss<other>.kind": dict.fromkeys(
         ("dpo", "mix", "mix_chord"), "it is an objective: set algorithm.objective to dpo or mix"
     ),
+    "algorithm.kl_in_reward.estimator": {
+        "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
     },
     **{
         f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
@@ -559,8 +563,6 @@ def _reason(setting: Setting, built_in: bool) -> str:
         return row.reason
     if not isinstance(setting.value, str):
         return ""
-    known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
-    if known and setting.value.lower() not in known:
     own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
-        return reason
-    return REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
+    known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
+    return reason if not own and known and setting.value.lower() not in known else own
