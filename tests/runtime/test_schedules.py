@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rlctl.config import Config
 
 from .conftest import Task, numbers_of
@@ -48,19 +50,43 @@ def until(step: int, folder: Path) -> Callable[[dict[str, Any]], None]:
 
 def config_of(task: Task, folder: Path, **changes: Any) -> Config:
     more: dict[str, Any] = {
-        "schedule": {"total_steps": 5},
+        "schedule": {"total_steps": 4},
         "placement": SPLIT,
-        "checkpoint": {"every": 1, "export": "never"},
+        "checkpoint": {"last": False, "export": "never"},
     }
     return task.config(folder, **{**more, **changes})
 
 
 def test_one_step_off_draws_by_the_weights_before_and_resumes_exactly(task: Task, tmp_path: Path) -> None:
-    config = config_of(task, tmp_path, sync={"ahead": 1})
+    config = config_of(task, tmp_path, sync={"ahead": 1}, checkpoint={"every": 2, "export": "never"})
     whole = run_here(config, tmp_path / "whole")
-    assert versions(whole) == [{0}, {0}, {1}, {2}, {3}], "those of step s are drawn by the weights after step s - 2"
+    assert versions(whole) == [{0}, {0}, {1}, {2}], "those of step s are drawn by the weights after step s - 2"
     part = tmp_path / "part"
     first = run_here(config, part, watch=until(2, part))
     (part / "stop").unlink()
     second = run_here(config, part)
     assert unlike(steps(first) | steps(second), steps(whole)) == {}
+
+
+def test_streaming_a_synchronous_run_draws_what_a_round_draws(task: Task, tmp_path: Path) -> None:
+    """Scoring beside rollout changes when things happen, and no response."""
+    rounds = run_here(config_of(task, tmp_path, schedule={"total_steps": 2}), tmp_path / "rounds")
+    beside = config_of(task, tmp_path, schedule={"total_steps": 2}, reward_loop={"overlap_with_rollout": True})
+    streamed = run_here(beside, tmp_path / "streamed")
+    found = [[group for e in seen if e["kind"] == "samples" for group in e["samples"]] for seen in (rounds, streamed)]
+    assert found[0] == found[1]
+    losses = [[metrics["policy/loss"] for metrics in steps(seen).values()] for seen in (rounds, streamed)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("in_flight", ["continue", pytest.param("abort", marks=pytest.mark.soak)])
+def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_flight: str) -> None:
+    config = config_of(
+        task,
+        tmp_path,
+        sync={"ahead": 2, "max_staleness": 2, "in_flight": in_flight},
+        rollout={"max_response_tokens": 4, "precision": "float32", "max_running_prompts": 3},
+    )
+    seen = run_here(config, tmp_path / "run")
+    assert [e["step"] for e in seen if e["kind"] == "step"] == [1, 2, 3, 4]
+    assert all(metrics["staleness/max"] <= 2 for metrics in steps(seen).values())

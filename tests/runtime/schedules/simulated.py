@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,8 @@ class Engines:
     most: int = 0
     """Responses under way at once, at most."""
     requests: int = 0
+    wall_seconds: float = 0.0
+    """Real time that a call takes."""
     _under_way: list[dict[tuple[int, int], tuple[float, int, int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -63,6 +66,7 @@ class Engines:
                     mine[ticket, place] = (self.now + self.takes(row, place), self.version, row)
         self.most = max(self.most, sum(map(len, self._under_way)))
         self.now += seconds
+        time.sleep(self.wall_seconds)
         return [self._finished(engine) for engine in range(self.count)]
 
     def _finished(self, engine: int) -> list[Finished] | None:
