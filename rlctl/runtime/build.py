@@ -359,6 +359,7 @@ def _stage_run(
             keep_last=config.checkpoint.keep_last,
             keep_last_critic=config.checkpoint.keep_last_critic,
             copies=copies_of(stage, folder),
+            delete_previous=config.checkpoint.delete_previous,
         ),
         events=events,
         trackers=trackers,

@@ -5,9 +5,11 @@
         policy/          the train engine's own files (torch.distributed.checkpoint)
         critic/          the same of the critic, where there is one
         controller.json  step, data position, counters
+        checksums.json   here and in each engine's folder: whether a file is as it was written
         manifest.json    the size of every file, so that a file cut off later is noticed too
 
-A checkpoint that is damaged is passed over, and the one before it is used.
+A checkpoint that is damaged is passed over, and the one before it is used. One that is written in the background is begun at its
+step and finished some steps later; until then it is not there.
 """
 
 from __future__ import annotations
@@ -17,18 +19,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.config import Stage
-from rlctl.runtime.calls import WorkerFailed
+from rlctl.runtime.calls import WorkerFailed, WorkerLost
+from rlctl.runtime.checksums import damage, write_checksums
 
 FULL_BYTES = 1 << 20
 """A disk with less room than this is full: no file of a checkpoint fits."""
 _NAME = re.compile(r"step-(\d{6,})")
 MANIFEST = "manifest.json"
+ROLES = ("policy", "critic")
+"""Folders of a checkpoint that hold an engine's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +75,68 @@ class Checkpoints:
         keep_last: int | None,
         keep_last_critic: int | None = None,
         copies: Copies | None = None,
+        delete_previous: bool = False,
     ) -> None:
         self.folder = folder
+        self.under_way: int | None = None
+        """The step of a checkpoint that is begun and not finished."""
+        self._delete_previous = delete_previous
+        self._damaged: set[Path] = set()
         self._copies = copies
         self._keep_last = keep_last
         self._keep_last_critic = keep_last_critic
 
     def save(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> Path:
-        """Write a checkpoint: ``write`` puts the engines' files into the folder it is given.
+        """Write a checkpoint; see ``begin``."""
+        self.begin(step, controller, write)
+        return self.finish()
+
+    def begin(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> None:
+        """Begin a checkpoint: ``write`` puts the engines' files into the folder it is given, or begins to.
 
         Raises:
             WorkerFailed: it could not be written; what was there before is untouched.
         """
-        final = self.folder / f"step-{step:06d}"
-        partial = final.with_suffix(".partial")
-        try:
+        if self._delete_previous:
+            for folder in self._folders():
+                shutil.rmtree(folder, ignore_errors=True)
+        partial = self._partial(step)
+        with self._told(step):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             write(partial)
             _write_json(partial / "controller.json", {"step": step, **controller})
+        self.under_way = step
+
+    def finish(self, wait: Callable[[], object] = lambda: None) -> Path:
+        """Put the checkpoint that is under way in its place, once ``wait`` returns: the engines' files are written then.
+
+        Raises:
+            WorkerFailed: it could not be written; what was there before is untouched.
+        """
+        assert self.under_way is not None, "a checkpoint was begun"
+        step, self.under_way = self.under_way, None
+        partial, final = self._partial(step), self.folder / f"step-{step:06d}"
+        with self._told(step):
+            wait()
+            write_checksums(partial)
             _write_json(partial / MANIFEST, _sizes(partial))
             replace_folder(partial, final)
+        self._prune()
+        if self._copies is not None:
+            self._copies.send(final, keep=[kept.name for kept in self._folders()])
+        return final
+
+    def _partial(self, step: int) -> Path:
+        return self.folder / f"step-{step:06d}.partial"
+
+    @contextmanager
+    def _told(self, step: int) -> Iterator[None]:
+        """Say of what goes wrong that a checkpoint could not be written, unless a worker is lost: it says nothing of the disk."""
+        try:
+            yield
+        except WorkerLost:
+            raise
         except (OSError, WorkerFailed) as error:
             raise WorkerFailed(
                 f"the checkpoint of step {step} could not be written: {self._reason(error)}",
@@ -97,10 +144,6 @@ class Checkpoints:
                 trace=error.trace if isinstance(error, WorkerFailed) else "",
                 hint=f"free space or fix the rights of {self.folder}; the checkpoints before it are whole",
             ) from error
-        self._prune()
-        if self._copies is not None:
-            self._copies.send(final, keep=[kept.name for kept in self._folders()])
-        return final
 
     def _reason(self, error: OSError | WorkerFailed) -> str:
         """Why writing failed; a worker's account of a full disk may be one of file positions that do not agree."""
@@ -114,14 +157,21 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._copies.bring_newest(self.folder)
         for folder in reversed(self._folders()):
-            saved = read_checkpoint(folder)
+            saved = verified(folder)
             if saved is not None:
                 return saved
+            self._damaged.add(folder)
         return None
 
     def damaged(self) -> list[Path]:
-        """Checkpoints that are not whole."""
-        return [folder for folder in self._folders() if read_checkpoint(folder) is None]
+        """Checkpoints that are not whole, or were found not to be as they were written when the newest was looked for."""
+        return [folder for folder in self._folders() if folder in self._damaged or read_checkpoint(folder) is None]
+
+    def forget(self, saved: Saved) -> bool:
+        """Delete a checkpoint that has a copy elsewhere; whether it had."""
+        if self._copies is not None:
+            shutil.rmtree(saved.folder, ignore_errors=True)
+        return self._copies is not None
 
     def _folders(self) -> list[Path]:
         if not self.folder.is_dir():
@@ -145,6 +195,14 @@ def step_of(name: str) -> int:
     return int(name.removeprefix("step-")) if _NAME.fullmatch(name) else -1
 
 
+def verified(folder: Path) -> Saved | None:
+    """A checkpoint if it is whole, and what a run goes on from is as it was written; reads all of that."""
+    saved = read_checkpoint(folder)
+    if saved is None or any(damage(part) for part in (folder, *(folder / role for role in ROLES)) if part.is_dir()):
+        return None
+    return saved
+
+
 def read_checkpoint(folder: Path) -> Saved | None:
     """A checkpoint if it is whole: every file of its manifest is there in full."""
     try:
@@ -153,7 +211,9 @@ def read_checkpoint(folder: Path) -> Saved | None:
     except (OSError, ValueError):
         return None
     sizes = _sizes(folder)
-    if not isinstance(manifest, dict) or not {"step", "progress", "data"} <= set(controller):
+    if not isinstance(manifest, dict) or not {"controller.json"} <= set(manifest):
+        return None
+    if not isinstance(controller, dict) or not {"step", "progress", "data"} <= set(controller):
         return None
     if any(sizes.get(name) != size for name, size in manifest.items()):
         return None

@@ -93,12 +93,16 @@ class Policy:
         return self._group.fetch(Trainer.weights)[0]
 
     def save(self, folder: Path) -> None:
-        """Write everything that training goes on from."""
-        self._group.all(Trainer.save, folder)
+        """Write what the config says of everything that training goes on from; under ``asynchronous`` begin to."""
+        self._group.all(Trainer.save, folder, self._config.checkpoint)
+
+    def is_saved(self, *, wait: bool = False) -> bool:
+        """Whether it is written; ``wait`` until it is."""
+        return all(self._group.all(Trainer.is_saved, wait))
 
     def load(self, folder: Path) -> None:
         """Go on from what ``save`` wrote."""
-        self._group.all(Trainer.load, folder)
+        self._group.all(Trainer.load, folder, self._config.checkpoint)
 
     def export(self, folder: Path) -> None:
         """Write the weights, config and tokenizer in Hugging Face format."""

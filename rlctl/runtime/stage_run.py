@@ -13,7 +13,7 @@ from typing import Any
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import StagePlan
-from rlctl.runtime.checkpoint import Checkpoints, Saved, read_checkpoint, replace_folder
+from rlctl.runtime.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.evaluation import Evaluator
 from rlctl.runtime.events import Events
 from rlctl.runtime.explore import GroupSource
@@ -126,18 +126,24 @@ class StageRun:
         self.source.restore(saved.controller["data"])
         self.progress = Progress(**saved.controller["progress"])
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
+        left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
+        if left:
+            message = f"{' and '.join(left)} did not come back: this is not the run that would have gone on"
+            self.events.emit("advisory", message=message, hint="see checkpoint.save_contents and load_contents")
+        if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
+            self.events.emit("advisory", message=f"{saved.folder} has no copy, and stays", hint="see checkpoint.remote")
 
     def _saved(self) -> Saved | None:
         """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""
         chosen = self.config.checkpoint
         if chosen.resume == "never":
             return None
+        saved = self.checkpoints.newest()
         for folder in self.checkpoints.damaged():
             self.events.emit("advisory", message=f"{folder} is not whole and is passed over", hint="it can be deleted")
-        saved = self.checkpoints.newest()
         if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
             path = Path(chosen.resume_path).expanduser()
-            saved = read_checkpoint(path)
+            saved = verified(path)
             if saved is None:
                 raise RunError(
                     f"{path} is not a whole checkpoint",
@@ -211,6 +217,7 @@ class StageRun:
         self.events.emit("step", step=step, total_steps=self.clock.total_steps, metrics=everything)
         self._track(everything, step)
         self.stop.step_over()
+        self.finish_save(wait=False)
 
     def _track(self, metrics: Mapping[str, float], step: int) -> None:
         for tracker in self.trackers:
@@ -244,22 +251,43 @@ class StageRun:
         return self.clock.save_due(step)
 
     def save(self, step: int) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; under ``checkpoint.asynchronous`` begin one, that a later step finds written."""
+        self.finish_save()
+        settings = self.config.checkpoint
         with self.phase("save"):
-            controller = {"progress": vars(self.progress), "data": self.source.state()}
-            folder = self.checkpoints.save(step, controller, self._write_engines)
-            if self.groups is not None:
-                self.groups.saved()
-        self.events.emit("checkpoint", step=step, folder=str(folder))
+            contents = {"contents": list(settings.save_contents)}
+            controller = {"progress": vars(self.progress), "data": self.source.state()} | contents
+            self.checkpoints.begin(step, controller, self._write_engines)
+            if not settings.asynchronous:
+                self._finish_save(step)
 
     def _write_engines(self, folder: Path) -> None:
         if self.policy is None:
             return  # a run that only explores has its position to save
+        settings = self.config.checkpoint
         self.policy.save(folder / "policy")
         if self.critic is not None:
+            self.policy.is_saved(wait=settings.writers != "all")
             self.critic.save(folder / "critic")
-        if self.config.checkpoint.export == "always":
+        if settings.export == "always" or "hf_model" in settings.save_contents:
             self.policy.export(folder / "hf")
+
+    def finish_save(self, *, wait: bool = True) -> None:
+        """Put a checkpoint that was begun in its place; without ``wait`` only if it is written."""
+        step = self.checkpoints.under_way
+        if step is None or not (wait or all(model.is_saved() for model in self._trained())):
+            return
+        with self.phase("save"):
+            self._finish_save(step)
+
+    def _finish_save(self, step: int) -> None:
+        folder = self.checkpoints.finish(lambda: [model.is_saved(wait=True) for model in self._trained()])
+        if self.groups is not None:
+            self.groups.saved()
+        self.events.emit("checkpoint", step=step, folder=str(folder))
+
+    def _trained(self) -> list[Policy | ValueModel]:
+        return [model for model in (self.policy, self.critic) if model is not None]
 
     def should_stop(self, step: int) -> bool:
         """Whether the run ends after this step though the stage is not over; it saves first."""
@@ -267,12 +295,14 @@ class StageRun:
             return False
         if not self.save_due(step):
             self.save(step)
+        self.finish_save()
         return True
 
     def finish(self) -> None:
         """The stage is over: write its weights in Hugging Face format where that is asked for."""
         if self.progress.step < self.clock.total_steps:
             self._finish_early(self.progress.step)
+        self.finish_save()
         if self.groups is not None:
             self.groups.finished()
         if self.policy is not None and self.config.checkpoint.export != "never":
@@ -326,6 +356,14 @@ class StageRun:
             "evaluated": progress.evaluated,
             "seconds": progress.seconds,
         }
+
+
+EVERYTHING = ("model", "optimizer", "extra")
+
+
+def left_out(loaded: Sequence[str], saved: Sequence[str]) -> list[str]:
+    """What a run that goes on exactly needs of a checkpoint and does not get."""
+    return [content for content in EVERYTHING if content not in loaded or content not in saved]
 
 
 def shown_responses(shown: Sequence[Mapping[str, Any]]) -> list[ShownResponse]:

@@ -25,6 +25,7 @@ class ValueModel:
         self._group = group
         self._batch = arithmetic.critic_batch(config)
         self._seed = config.run.seed
+        self._checkpoint = config.checkpoint
         own = config.critic.model if config.critic is not None else None
         self._linear = linear_tokens(own.path if own is not None and own.path else config.model.path)
 
@@ -48,12 +49,16 @@ class ValueModel:
         return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
 
     def save(self, folder: Path) -> None:
-        """Write everything that training goes on from."""
-        self._group.all(Critic.save, folder)
+        """As ``Policy.save``."""
+        self._group.all(Critic.save, folder, self._checkpoint)
+
+    def is_saved(self, *, wait: bool = False) -> bool:
+        """Whether it is written; ``wait`` until it is."""
+        return all(self._group.all(Critic.is_saved, wait))
 
     def load(self, folder: Path) -> None:
         """Go on from what ``save`` wrote."""
-        self._group.all(Critic.load, folder)
+        self._group.all(Critic.load, folder, self._checkpoint)
 
 
 def _learned(sample: Sample) -> Sample:

@@ -18,6 +18,7 @@ import pytest
 
 from rlctl import runs
 from rlctl.config import Config, Loaded, combine, config_from, to_plain
+from tests.runtime.told import numbers_of
 
 DRIVER = Path(__file__).with_name("drive.py")
 REWARD = """
@@ -108,17 +109,6 @@ class Ran:
     @property
     def numbers(self) -> dict[tuple[str, int], dict[str, float]]:
         return numbers_of(self.events)
-
-
-def numbers_of(events: Sequence[dict[str, Any]]) -> dict[tuple[str, int], dict[str, float]]:
-    """Metrics of every step and evaluation without those of time; what was done twice counts as it was done last."""
-    return {
-        (f"{event['stage']} {event['kind']}", event["step"]): {
-            name: value for name, value in event["metrics"].items() if not name.startswith(("time/", "throughput/"))
-        }
-        for event in events
-        if event["kind"] in ("step", "evaluation")
-    }
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from rlctl.errors import RunError
+from rlctl.runtime.calls import WorkerFailed
 from rlctl.runtime.checkpoint import Checkpoints, read_checkpoint
+from rlctl.runtime.checksums import write_checksums
 
 CONTROLLER = {"progress": {}, "data": {}}
 
@@ -18,6 +20,7 @@ def write(folder: Path) -> None:
     (folder / "policy").mkdir()
     (folder / "policy" / "__0_0.distcp").write_bytes(b"weights")
     (folder / "policy" / ".metadata").write_bytes(b"metadata")
+    write_checksums(folder / "policy")
 
 
 @pytest.fixture
@@ -34,7 +37,10 @@ def test_the_newest_is_that_of_the_last_step(saved: Checkpoints) -> None:
     assert newest is not None
     assert (newest.step, newest.folder.name) == (10, "step-000010")
     manifest = json.loads((newest.folder / "manifest.json").read_text())
-    assert manifest.keys() == {"controller.json", "policy/__0_0.distcp", "policy/.metadata"}
+    assert manifest.keys() == {
+        *("controller.json", "checksums.json"),
+        *(f"policy/{name}" for name in ("__0_0.distcp", ".metadata", "checksums.json")),
+    }
     assert manifest["policy/__0_0.distcp"] == len(b"weights")
     assert saved.damaged() == []
 
@@ -58,6 +64,63 @@ def test_a_damaged_one_is_passed_over(saved: Checkpoints, how: str) -> None:
     assert before is not None
     assert before.step == 2
     assert saved.damaged() == [newest]
+
+
+FILES = ("controller.json", "checksums.json", "manifest.json")
+ENGINE_FILES = ("policy/__0_0.distcp", "policy/.metadata", "policy/checksums.json")
+
+
+@pytest.mark.parametrize("name", [*FILES, *ENGINE_FILES])
+@pytest.mark.parametrize("cut", [True, False], ids=["cut off", "flipped"])
+def test_no_byte_of_any_file_may_be_missing_or_another(tmp_path: Path, name: str, cut: bool) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None)
+    for step in (1, 2):
+        checkpoints.save(step, CONTROLLER, write)
+    path = checkpoints.folder / "step-000002" / name
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] if cut else whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        before = Checkpoints(checkpoints.folder, keep_last=None)
+        newest = before.newest()
+        assert newest is not None
+        assert newest.step == 1, f"{name} is wrong at byte {place}"
+        assert before.damaged() == [checkpoints.folder / "step-000002"]
+
+
+def test_one_that_is_written_in_the_background_is_not_there_before_it_is_finished(saved: Checkpoints) -> None:
+    saved.begin(11, CONTROLLER, write)
+    assert saved.under_way == 11
+    newest = Checkpoints(saved.folder, keep_last=None).newest()
+    assert newest is not None
+    assert newest.step == 10
+    (saved.folder / "step-000011.partial" / "policy" / "__1_0.distcp").write_bytes(b"written later")
+    assert saved.finish().name == "step-000011"
+    assert saved.under_way is None
+    assert json.loads((saved.folder / "step-000011" / "manifest.json").read_text())["policy/__1_0.distcp"] == 13
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 11
+
+
+def test_what_cannot_be_written_in_the_background_is_told_when_it_is_finished(saved: Checkpoints) -> None:
+    def fails() -> None:
+        raise WorkerFailed("policy-0: No space left on device", actor="policy-0")
+
+    saved.begin(11, CONTROLLER, write)
+    with pytest.raises(WorkerFailed, match="step 11 could not be written: policy-0: No space left"):
+        saved.finish(fails)
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 10
+
+
+def test_the_previous_one_makes_room_where_that_is_asked_for(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None, delete_previous=True)
+    checkpoints.save(1, CONTROLLER, write)
+    checkpoints.begin(2, CONTROLLER, write)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000002.partial"]
+    checkpoints.finish()
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000002"]
 
 
 def test_one_that_was_being_written_is_not_there(saved: Checkpoints) -> None:
@@ -103,6 +166,7 @@ def test_of_the_last_checkpoints_fewer_keep_their_critic_and_all_stay_whole(tmp_
         write(folder)
         (folder / "critic").mkdir()
         (folder / "critic" / "__0_0.distcp").write_bytes(b"values")
+        write_checksums(folder / "critic")
 
     checkpoints = Checkpoints(tmp_path / "main", keep_last=3, keep_last_critic=2)
     for step in (1, 2, 3, 4):

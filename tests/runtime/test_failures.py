@@ -146,6 +146,36 @@ def test_a_worker_that_is_killed_is_named_and_not_the_one_that_waits_for_it(
     assert read_checkpoint(failed.result.folder / "checkpoints" / "main" / "step-000001") is not None
 
 
+@pytest.mark.ray
+@pytest.mark.timeout(900)
+def test_a_run_whose_workers_are_killed_ends_as_the_one_whose_were_not(
+    task: Any, whole: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A rollout engine and a reward worker are replaced; a training worker takes its stage back to the last checkpoint."""
+    victims = {("rollout", 1): "rollout-0", ("reward", 1): "reward-0", ("train", 2): "policy-0"}
+
+    def kill(event: dict[str, Any]) -> None:
+        victim = (
+            event["kind"] == "phase" and event["stage"] == "grpo" and victims.get((event["name"], event.get("step")))
+        )
+        if victim:
+            del victims[event["name"], event["step"]]
+            worker(victim).kill()
+
+    settings = {"name": "demo", "folder": str(tmp_path), "seed": 7, "max_restarts": 1}
+    survived = run(task.two_stages(tmp_path, run=settings), watch=kill)
+    assert survived.result.status == "finished", survived.result.cause
+    assert not victims
+    told = [event["message"] for event in survived.kinds("advisory") if "its process died" in event["message"]]
+    assert [message.split(":")[0] for message in told] == ["rollout-0", "reward-0", "policy-0"]
+    assert told[-1].endswith("the stage goes on from its last checkpoint (restart 1 of 1)")
+    assert [event["step"] for event in survived.kinds("resumed")] == [2]
+    assert survived.numbers == whole.numbers
+    for stage in ("sft", "grpo"):
+        exported = f"checkpoints/{stage}/hf/model.safetensors"
+        assert (survived.result.folder / exported).read_bytes() == (whole.result.folder / exported).read_bytes()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for one checkpoint and a half."""

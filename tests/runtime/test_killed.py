@@ -19,6 +19,7 @@ import pytest
 
 from rlctl import runs
 from rlctl.config import Config, to_plain
+from tests.runtime.told import Numbers, events_of, numbers_of
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
 Run = Callable[..., int]
@@ -54,7 +55,7 @@ def run_forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 class Whole:
     """A run that nothing disturbed."""
 
-    numbers: dict[Any, dict[str, float]]
+    numbers: Numbers
     weights: dict[str, bytes]
     events: list[dict[str, Any]]
 
@@ -62,15 +63,9 @@ class Whole:
 def ended(config: Config) -> Whole:
     """What a run has come to."""
     folder = runs.folder_of(config)
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    timed = ("time/", "throughput/")
-    numbers = {
-        (f"{e['stage']} {e['kind']}", e["step"]): {k: v for k, v in e["metrics"].items() if not k.startswith(timed)}
-        for e in events
-        if e["kind"] in ("step", "evaluation")
-    }
+    events = events_of(folder)
     weights = {path.parts[-3]: path.read_bytes() for path in folder.glob("checkpoints/*/hf/model.safetensors")}
-    return Whole(numbers, weights, events)
+    return Whole(numbers_of(events), weights, events)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from rlctl.config import config_from, stages_of, to_plain
 from rlctl.config.fields import Interval
 from rlctl.plan import make_plan
 from tests.runtime.local import Seen, run_here
+from tests.runtime.told import OF_THE_MACHINE
 
 MIX = {"name": "mix", "mu": 0.5, "expert_share": 0.25}
 
@@ -222,5 +223,5 @@ def test_a_run_that_is_resumed_goes_on_as_the_one_that_was_not(
     whole = steps_of(run_here(config("whole", 3), tmp_path / "whole"))
     run_here(config("cut", 2), tmp_path / "cut")
     (resumed,) = steps_of(run_here(config("cut", 3), tmp_path / "cut"))
-    told = {name: value for name, value in whole[-1].items() if not name.startswith(("time/", "throughput/"))}
+    told = {name: value for name, value in whole[-1].items() if not name.startswith(OF_THE_MACHINE)}
     assert {name: resumed[name] for name in told} == told

@@ -15,6 +15,7 @@ import pytest
 
 from rlctl import runs
 from rlctl.runtime.checkpoint import read_checkpoint
+from tests.runtime.told import Numbers, events_of, numbers_of
 
 pytestmark = pytest.mark.ray
 
@@ -22,15 +23,8 @@ SECONDS = 12.0
 """From a signal to the end of everything; a run itself aims at under 10, and the machine may be busy."""
 
 
-def numbers(folder: Path) -> dict[Any, dict[str, float]]:
-    """The metrics that a folder tells, without those of time; a step that was taken twice counts as the last time."""
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    timed = ("time/", "throughput/")
-    return {
-        (f"{e['stage']} {e['kind']}", e["step"]): {k: v for k, v in e["metrics"].items() if not k.startswith(timed)}
-        for e in events
-        if e["kind"] in ("step", "evaluation")
-    }
+def numbers(folder: Path) -> Numbers:
+    return numbers_of(events_of(folder))
 
 
 def weights(folder: Path, stage: str) -> bytes:

@@ -2,15 +2,19 @@
 
 Everything is a tensor under a flat name:
 
-    model/<parameter>   optimizer/<parameter>/<state>   progress: ticks, updates   random/<rank>, random_cuda/<rank>
+    model       model/<parameter>
+    optimizer   optimizer/<parameter>/<state>
+    extra       progress: ticks, updates   random/<rank>, random_cuda/<rank>
 
-``checksums.json`` holds the CRC-32 of every file, and is written last.
+``checksums.json`` holds the CRC-32 of every file, and is written last. What of it is written and read, by whom and when, is
+said by the section ``checkpoint`` of the config.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -20,29 +24,35 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.storage import WriteResult
 
+from rlctl.config.sections.output import Checkpoint
 from rlctl.errors import RunError
+from rlctl.runtime.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.fsdp import FsdpEngine
 
-CHECKSUMS = "checksums.json"
+DEFAULTS = Checkpoint()
 
 
-def state_of(engine: FsdpEngine) -> dict[str, Tensor]:
-    """Return what is saved: this worker's part of everything."""
+def state_of(engine: FsdpEngine, settings: Checkpoint = DEFAULTS) -> dict[str, Tensor]:
+    """Return what is saved: this worker's part of everything, or of what ``save_contents`` names."""
     assert engine.optimizer is not None, "a reference is never saved"
-    state = _persistent(engine)
-    for name, parameter in engine.model.named_parameters():
+    contents = settings.save_contents
+    state = _persistent(engine) if "model" in contents else {}
+    for name, parameter in engine.model.named_parameters() if "optimizer" in contents else ():
         for key, value in engine.optimizer.state.get(parameter, {}).items():
             state[f"optimizer/{name}/{key}"] = value
-    state["progress"] = torch.tensor([engine.ticks, engine.updates])
-    state[f"random/{dist.get_rank()}"] = torch.get_rng_state()
-    if engine.device.type == "cuda":
-        state[f"random_cuda/{dist.get_rank()}"] = torch.cuda.get_rng_state()
+    if "extra" in contents:
+        state["progress"] = torch.tensor([engine.ticks, engine.updates])
+        state[f"random/{dist.get_rank()}"] = torch.get_rng_state()
+        if engine.device.type == "cuda":
+            state[f"random_cuda/{dist.get_rank()}"] = torch.cuda.get_rng_state()
     return state
 
 
@@ -55,27 +65,104 @@ def _persistent(engine: FsdpEngine) -> dict[str, Tensor]:
     return {f"model/{name}": tensor.detach() for name, tensor in named if name in kept}
 
 
-def save(state: dict[str, Tensor], folder: Path) -> None:
-    """Write a state; every worker calls it."""
-    state_dict_saver.save(state, checkpoint_id=folder)
+def save(state: Mapping[str, Tensor], folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
+    """Write a state; every worker calls it.
+
+    Returns:
+        What is done when the folder is whole: at once, or under ``asynchronous``, where a copy of the state is written while
+        training goes on, some time later.
+    """
+    if settings.asynchronous:
+        group = _group_beside()
+        copy = {name: tensor.clone() if tensor.device.type == "cpu" else tensor for name, tensor in state.items()}
+        writer = _InTurn(folder, settings.writers, group)
+        written = state_dict_saver.async_save(copy, storage_writer=writer, process_group=group)
+        assert isinstance(written, Future), "the copy is made before async_save returns"
+        return _then_sum(written, folder)
+    state_dict_saver.save(dict(state), storage_writer=_InTurn(folder, settings.writers, None))
+    done: Future[None] = Future()
     if dist.get_rank() == 0:
-        (folder / CHECKSUMS).write_text(json.dumps(_checksums(folder), indent=1))
+        write_checksums(folder)
     dist.barrier()
+    done.set_result(None)
+    return done
 
 
-def load(engine: FsdpEngine, folder: Path) -> None:
-    """Take up a state.
+_beside: list[dist.ProcessGroup] = []
+"""The process group of what is written beside training, which keeps the order of its own collectives."""
+
+
+def _group_beside() -> dist.ProcessGroup:
+    alive = dist.distributed_c10d._world.pg_map
+    if not _beside or _beside[0] not in alive:
+        _beside[:] = [dist.new_group(backend="gloo")]
+    return _beside[0]
+
+
+def _then_sum(written: Future[Any], folder: Path) -> Future[None]:
+    """Done when the checksums are there too; the end of writing on rank 0 is that of all."""
+    done: Future[None] = Future()
+    first = dist.get_rank() == 0
+
+    def finish(future: Future[Any]) -> None:
+        try:
+            future.result()
+            if first:
+                write_checksums(folder)
+        except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    written.add_done_callback(finish)
+    return done
+
+
+class _InTurn(FileSystemWriter):
+    """Writes files of torch.distributed.checkpoint, all workers at the same time or in turn, as ``checkpoint.writers`` says."""
+
+    def __init__(self, folder: Path, writers: str, group: dist.ProcessGroup | None) -> None:
+        super().__init__(folder)
+        self._group = group
+        self._turns, self._mine = _turns(writers, group)
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Any:
+        written: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
+        for turn in range(self._turns):
+            if turn == self._mine:
+                written = super().write_data(plan, planner)
+                written.wait()
+            if self._turns > 1:
+                dist.barrier(self._group)
+        return written
+
+
+def _turns(writers: str, group: dist.ProcessGroup | None) -> tuple[int, int]:
+    """How many turns there are, and which is this worker's. A process writes with one thread."""
+    if writers in ("one_process", "one_thread"):
+        return dist.get_world_size(), dist.get_rank()
+    if writers == "one_node":
+        nodes: list[str] = [""] * dist.get_world_size()
+        dist.all_gather_object(nodes, socket.gethostname(), group=group)
+        order = list(dict.fromkeys(nodes))
+        return len(order), order.index(nodes[dist.get_rank()])
+    return 1, 0
+
+
+def load(engine: FsdpEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
+    """Take up a state, or what ``load_contents`` names of it.
 
     A worker that was not there when it was saved draws random numbers from a new stream, named by the run's seed, the
     updates so far and its rank.
 
     Raises:
-        RunError: something is missing, damaged, or of another model.
+        RunError: something is missing, or of another model.
     """
-    _verify(folder)
+    contents = settings.load_contents
     try:
         metadata = FileSystemReader(folder).read_metadata().state_dict_metadata
-        state: dict[str, Tensor] = {**_persistent(engine), **_places(engine, metadata)}
+        metadata = {name: value for name, value in metadata.items() if _content(name) in contents}
+        state = {**(_persistent(engine) if "model" in contents else {}), **_places(engine, metadata)}
         state_dict_loader.load(state, checkpoint_id=folder)
     except (CheckpointException, OSError, ValueError, KeyError, RuntimeError, EOFError, UnpicklingError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -86,10 +173,16 @@ def load(engine: FsdpEngine, folder: Path) -> None:
     _put_back(engine, state)
 
 
+def _content(name: str) -> str:
+    """Of what a tensor is a part, as ``save_contents`` names it."""
+    return name.partition("/")[0] if name.startswith(("model/", "optimizer/")) else "extra"
+
+
 def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
     """Tensors to read into: optimizer states laid out as their parameters are, and what is saved besides."""
     places: dict[str, Tensor] = {}
-    _begin(engine)
+    if any(key.startswith("optimizer/") for key in metadata):
+        _begin(engine)
     assert engine.optimizer is not None, "a reference is never loaded"
     for name, parameter in engine.model.named_parameters():
         prefix = f"optimizer/{name}/"
@@ -124,7 +217,8 @@ def _begin(engine: FsdpEngine) -> None:
 def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:
     assert engine.optimizer is not None, "a reference is never loaded"
     rank = dist.get_rank()
-    engine.ticks, engine.updates = state["progress"].tolist()
+    if "progress" in state:
+        engine.ticks, engine.updates = state["progress"].tolist()
     for name, parameter in engine.model.named_parameters():
         prefix = f"optimizer/{name}/"
         found = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
@@ -136,40 +230,3 @@ def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:
     torch.set_rng_state(state[f"random/{rank}"])
     if engine.device.type == "cuda" and f"random_cuda/{rank}" in state:
         torch.cuda.set_rng_state(state[f"random_cuda/{rank}"])
-
-
-def _checksums(folder: Path) -> dict[str, int]:
-    return {path.name: _crc(path) for path in sorted(folder.iterdir()) if path.name != CHECKSUMS}
-
-
-def _crc(path: Path) -> int:
-    value = 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 24):
-            value = zlib.crc32(chunk, value)
-    return value
-
-
-def _verify(folder: Path) -> None:
-    """Compare every file with its checksum, on rank 0 for all.
-
-    Raises:
-        RunError: a file is missing or not as it was written, on every worker.
-    """
-    problem = [_damage(folder) if dist.get_rank() == 0 else ""]
-    dist.broadcast_object_list(problem, src=0)
-    if problem[0]:
-        raise RunError(f"the checkpoint {folder} {problem[0]}", hint="go on from an earlier checkpoint")
-
-
-def _damage(folder: Path) -> str:
-    try:
-        expected: dict[str, int] = json.loads((folder / CHECKSUMS).read_text())
-    except (OSError, ValueError):
-        return f"is not whole: {CHECKSUMS}, which is written last, is missing or damaged"
-    for name, value in expected.items():
-        if not (folder / name).is_file():
-            return f"lacks the file {name}"
-        if _crc(folder / name) != value:
-            return f"is damaged: {name} is not as it was written"
-    return ""

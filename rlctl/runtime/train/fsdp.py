@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from transformers import PreTrainedModel
 
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
+from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
 from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
@@ -294,18 +296,19 @@ class FsdpEngine:
         export.write(self.model, folder, tokenizer=tokenizer, adapters=self.adapters)
         self.offload()
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, settings: Checkpoint = checkpoint.DEFAULTS) -> Future[None]:
         """See ``TrainEngine``."""
         self._bring(optimizer=True)
-        checkpoint.save(checkpoint.state_of(self), folder)
+        written = checkpoint.save(checkpoint.state_of(self, settings), folder, settings)
         if self.adapters is not None and self.role == "policy":
             export.write_adapters(self.model, self.adapters, folder.with_name(export.ADAPTER))
         self.offload()
+        return written
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, settings: Checkpoint = checkpoint.DEFAULTS) -> None:
         """See ``TrainEngine``."""
         self._bring(optimizer=True)
-        checkpoint.load(self, folder)
+        checkpoint.load(self, folder, settings)
         self.offload()
 
     def offload(self) -> None:

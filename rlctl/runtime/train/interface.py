@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -10,6 +11,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.types import Sample
 
@@ -128,15 +130,19 @@ class TrainEngine(Protocol):
         """Write weights, config and tokenizer files as ``save_pretrained`` does."""
         ...
 
-    def save(self, folder: Path) -> None:
-        """Write weights, optimizer, schedule and random states, each worker its part."""
+    def save(self, folder: Path, settings: Checkpoint = ...) -> Future[None]:
+        """Write weights, optimizer, schedule and random states, each worker its part; by default everything, at once.
+
+        Returns:
+            What is done when the folder is whole.
+        """
         ...
 
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, settings: Checkpoint = ...) -> None:
         """Take up what ``save`` wrote, from any number of workers.
 
         Raises:
-            RunError: something is missing, damaged, or of another model.
+            RunError: something is missing, or of another model.
         """
         ...
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 
+from rlctl.config.sections.output import Checkpoint
+from rlctl.errors import RunError
+from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.train.interface import TrainEngine
 
@@ -12,18 +16,35 @@ class EngineWorker:
     """One process of a model that is spread over workers. All of them get the same calls in the same order."""
 
     _engine: TrainEngine
+    _written: Future[None] | None = None
+    """Of the last checkpoint."""
 
-    def save(self, folder: Path) -> None:
-        """Write everything that training goes on from."""
-        self._engine.save(folder)
+    def save(self, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
+        """Write everything that training goes on from, or what ``settings`` say of it; under ``asynchronous`` begin to."""
+        self._written = self._engine.save(folder, settings)
 
-    def load(self, folder: Path) -> None:
+    def is_saved(self, wait: bool = False) -> bool:
+        """Whether the last checkpoint is written, its own errors included; ``wait`` until it is.
+
+        Raises:
+            RunError: it could not be.
+        """
+        if self._written is None or not (wait or self._written.done()):
+            return self._written is None
+        written, self._written = self._written, None
+        try:
+            written.result()
+        except Exception as error:
+            raise RunError(str(error)) from error
+        return True
+
+    def load(self, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
         """Go on from what ``save`` wrote.
 
         Raises:
-            RunError: it is damaged, or of another model.
+            RunError: it is of another model.
         """
-        self._engine.load(folder)
+        self._engine.load(folder, settings)
 
     def offload(self) -> None:
         """Make room on the device for another role."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import LearningRateSchedule, Train
 from rlctl.errors import RunError
+from rlctl.runtime.checksums import damage
 from rlctl.runtime.train.losses import SftLoss
-from tests.runtime.train import jobs
+from tests.runtime.train import jobs, saving_jobs
 from tests.runtime.train.jobs import make_samples, settings
 from tests.runtime.train.processes import Workers
 
@@ -80,14 +84,67 @@ def _unfinished(folder: Path) -> None:
     (folder / "checksums.json").unlink()
 
 
-@pytest.mark.parametrize("damage", [_remove, _remove_metadata, _flip_a_byte, _unfinished])
-def test_a_damaged_checkpoint_is_a_run_error(
-    two: Workers, models: dict[str, Path], tmp_path: Path, damage: Callable[[Path], None]
+@pytest.mark.parametrize("break_it", [_remove, _remove_metadata, _flip_a_byte, _unfinished])
+def test_damage_is_found_before_it_is_read(
+    two: Workers, models: dict[str, Path], tmp_path: Path, break_it: Callable[[Path], None]
 ) -> None:
     two.run(jobs.save_random_state, models["qwen2"], tmp_path / "c")
-    damage(tmp_path / "c")
+    assert damage(tmp_path / "c") == ""
+    break_it(tmp_path / "c")
+    assert damage(tmp_path / "c") != ""
+
+
+@pytest.mark.parametrize("break_it", [_remove, _remove_metadata])
+def test_what_is_not_there_is_a_run_error(
+    two: Workers, models: dict[str, Path], tmp_path: Path, break_it: Callable[[Path], None]
+) -> None:
+    two.run(jobs.save_random_state, models["qwen2"], tmp_path / "c")
+    break_it(tmp_path / "c")
     with pytest.raises(RunError, match="checkpoint"):
         two.run(jobs.load, models["qwen2"], tmp_path / "c")
+
+
+def test_contents_are_chosen_in_writing_and_in_reading(two: Workers, models: dict[str, Path], tmp_path: Path) -> None:
+    model, samples = models["qwen2"], make_samples(7)
+
+    def saved(*contents: Any) -> set[str]:
+        to, checkpoint = tmp_path / "-".join(contents), Checkpoint(save_contents=contents)
+        return set(two.run(saving_jobs.save_after_an_update, model, samples, SftLoss(), to, checkpoint)[0])
+
+    def taken(folder: str, *contents: Any) -> Any:
+        return two.run(saving_jobs.load_some, model, tmp_path / folder, Checkpoint(load_contents=contents))[0]
+
+    assert saved("model") == {"model"}
+    assert saved("model", "optimizer", "extra") == {"model", "optimizer", "progress", "random"}
+    everything = {"model": True, "optimizer": True, "extra": True}
+    fresh = {"optimizer": False, "extra": False}
+    assert taken("model-optimizer-extra", "model", "optimizer", "extra") == everything
+    assert taken("model-optimizer-extra", "model") == {**fresh, "model": True}
+    assert taken("model", "model", "optimizer", "extra") == {**fresh, "model": True}
+
+
+def test_what_is_saved_beside_training_is_what_was_there_when_it_began(
+    two: Workers, models: dict[str, Path], tmp_path: Path
+) -> None:
+    (early, trained), _ = two.run(
+        saving_jobs.save_beside_training, models["qwen2"], make_samples(7), SftLoss(), tmp_path
+    )
+    assert not early, "training goes on before it is written"
+    for name in ("at_once", "beside"):
+        assert damage(tmp_path / name) == ""
+        dcp_to_torch_save(tmp_path / name, tmp_path / f"{name}.pt")
+    at_once, beside = (torch.load(tmp_path / f"{name}.pt") for name in ("at_once", "beside"))
+    assert at_once.keys() == beside.keys()
+    assert all(torch.equal(tensor, beside[name]) for name, tensor in at_once.items())
+    moved = [not torch.equal(trained[name], beside[f"model/{name}"]) for name in trained if f"model/{name}" in beside]
+    assert any(moved)
+
+
+@pytest.mark.parametrize(("writers", "in_turn"), [("all", False), ("one_node", False), ("one_process", True)])
+def test_writers_take_turns(two: Workers, models: dict[str, Path], tmp_path: Path, writers: Any, in_turn: bool) -> None:
+    first, second = two.run(saving_jobs.times_of_writing, models["gpt2"], tmp_path / "c", Checkpoint(writers=writers))
+    assert (first[1] <= second[0] or second[1] <= first[0]) is in_turn
+    assert damage(tmp_path / "c") == ""
 
 
 def test_a_checkpoint_of_another_model_is_a_run_error(two: Workers, models: dict[str, Path], tmp_path: Path) -> None:
