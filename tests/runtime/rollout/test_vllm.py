@@ -288,6 +288,38 @@ def test_sleep_is_nothing_on_a_cpu(engine: VllmEngine) -> None:
     engine.wake()
 
 
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("level", [1, 2])
+def test_an_engine_that_shares_its_gpu_sleeps_and_wakes_in_stages(
+    engine: VllmEngine, model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    """vLLM's own calls, whose effect on memory a CPU does not have; what is under way goes on afterwards."""
+    monkeypatch.setattr(engine, "_sleeps", True)
+    monkeypatch.setattr(engine, "_sleep_level", level)
+    long = Request((1, 2, 3), dataclasses.replace(PLAIN, max_tokens=30), 1, seed=1)
+    before = engine.generate([*requests(), long])
+    engine.submit({0: long})
+    for _ in range(5):
+        engine._step()
+    engine.sleep()
+    with pytest.raises(RunError, match="sleeps" if level == 1 else "were dropped by sleep of level 2"):
+        engine.generate(requests())
+    if level == 2:
+        engine.wake()
+        with pytest.raises(RunError, match="were dropped by sleep of level 2"):
+            engine.generate(requests())
+        engine.sleep()
+    engine.load_weights(model.named_parameters(), version=0)
+    assert engine._asleep == {"kv_cache"}
+    engine.wake()
+    assert engine._engine.is_sleeping() is False
+    (rest,) = engine.poll(60.0)
+    assert rest.response.token_ids == before[-1][0].token_ids
+    assert [[r.token_ids for r in group] for group in engine.generate(requests())] == [
+        [r.token_ids for r in group] for group in before[:-1]
+    ]
+
+
 def test_the_training_engine_finds_the_same_log_probs(engine: VllmEngine, folder: Path, model: PreTrainedModel) -> None:
     from rlctl.runtime.train.fsdp import FsdpEngine
 
