@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def run_forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     assert process.stdin is not None
     assert process.stdout is not None
 
-    def go(config: Config, *, at: Sequence[Any] | None = None, after: float = 0.0) -> int:
+    def go(config: Config, *, at: Sequence[Any] | int | None = None, after: float = 0.0) -> int:
         order = {"config": to_plain(config), "at": at, "after": after, "log": str(log)}
         print(json.dumps(order), file=process.stdin, flush=True)
         code = int(process.stdout.readline() or 99)
@@ -119,3 +120,27 @@ def test_a_run_killed_again_and_again_ends_as_the_one_that_was_not(
         assert run_forked(config, at=moment, after=after) == -9, moment
         assert runs.inspect(runs.folder_of(config)).status == "interrupted"
     goes_on_to_the_same_end(whole, config, run_forked)
+
+
+RUNS, KILLS = 40, 5
+"""Random moments of the soak test: together 200, where no run ends before it was killed so often."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_random_moments(
+    whole: Whole, small: Callable[[Path], Config], run_forked: Run, tmp_path: Path, seed: int, record_property: Any
+) -> None:
+    """Killed at random events, and at random times after them, among others inside a save."""
+    config, random = small(tmp_path), Random(seed)
+    kills = 0
+    while kills < KILLS and run_forked(
+        config, at=random.randrange(len(whole.events) // 3), after=random.choice((0.0, random.uniform(0.0, 0.2)))
+    ):
+        kills += 1
+    record_property("kills", kills)
+    if runs.inspect(runs.folder_of(config)).status == "finished":
+        assert (ended(config).numbers, ended(config).weights) == (whole.numbers, whole.weights)
+    else:
+        goes_on_to_the_same_end(whole, config, run_forked)

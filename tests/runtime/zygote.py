@@ -1,12 +1,13 @@
 """Imports everything once, then runs each order it is given in a fork of itself, which may be killed. See ``test_killed.py``.
 
 An order is a line of JSON: a config, and when the fork is to be killed: so many seconds (``after``) after the event ``at``,
-which is (kind, stage, step, phase).
+which is its number, from 0, or (kind, stage, step, phase).
 The answer is a line too: the exit code of the fork.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -38,10 +39,13 @@ def _fork(order: dict[str, Any]) -> None:
     for stream in (0, 1, 2):
         os.dup2(log, stream)
 
+    at, seen = order["at"], itertools.count()
+
     def observe(event: dict[str, Any]) -> None:
+        nonlocal at
         here = [event["kind"], event.get("stage"), event.get("step"), event.get("name")]
-        if order["at"] and here[: len(order["at"])] == order["at"]:
-            order["at"] = None
+        if at == next(seen) or (isinstance(at, list) and here[: len(at)] == at):
+            at = None
             _kill_this(order["after"])
 
     try:
