@@ -130,6 +130,7 @@ def _run_stages(
         logs=folder / "logs",
         stop_requested=stop.now,
         limit=settings.rpc_timeout,
+        tell=lambda message: events.emit("advisory", message=message, hint=""),
     ) as placement:
         for index, (stage, stage_plan) in enumerate(zip(stages, plan.stages, strict=True)):
             place = place_of(stage, folder)

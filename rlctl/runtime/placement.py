@@ -24,8 +24,12 @@ from rlctl.errors import RunError
 from rlctl.plan import Device, Plan, RolePlan, StagePlan
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import RayGroup, spawn
+from rlctl.runtime.waiting import missing
 
+Tell = Callable[[str], None]
 ENDED_WITH_THEIR_STAGE = ("rollout",)
+TOLD_AFTER_SECONDS = 5.0
+"""How long devices are waited for before anything is said of it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Placement:
     """Seconds that devices are waited for."""
     limit: float
     """Seconds that a call of a worker may take."""
+    tell: Tell
+    """Is told what is missing while devices are waited for."""
     _hosts: dict[str, _Hosts] = field(default_factory=dict)
 
     @contextmanager
@@ -81,7 +87,7 @@ class Placement:
         """
         for name in list(self._hosts):
             self._end(name)
-        _wait_for(self.bundles, self.timeout, self.stop_requested)
+        _wait_for(self.bundles, self.timeout, self.stop_requested, self.tell)
 
     def close(self) -> None:
         """End every process and give the devices back."""
@@ -125,17 +131,31 @@ class Placement:
 
 @contextmanager
 def reserve(
-    plan: Plan, *, timeout: float, logs: Path, stop_requested: Callable[[], bool], limit: float = math.inf
+    plan: Plan,
+    *,
+    timeout: float,
+    logs: Path,
+    stop_requested: Callable[[], bool],
+    limit: float = math.inf,
+    tell: Tell = lambda message: None,
 ) -> Iterator[Placement]:
-    """Reserve the devices of a run, and give them back. ``limit``: seconds that a call of a worker may take.
+    """Reserve the devices of a run, and give them back.
+
+    Args:
+        plan: of the run.
+        timeout: seconds that devices are waited for.
+        logs: folder of the workers' logs.
+        stop_requested: whether the run was asked to end.
+        limit: seconds that a call of a worker may take.
+        tell: is told what is missing while devices are waited for.
 
     Raises:
         RunError: the cluster does not have the devices, now or within ``timeout`` seconds.
         StopRequested: the run was asked to end while it waited for them.
     """
     count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
-    bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested)
-    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit)
+    bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested, tell)
+    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell)
     try:
         yield placement
     finally:
@@ -148,31 +168,39 @@ def _cpus_of(plan: Plan) -> int:
 
 
 def _reserve(
-    count: int, cpus: int, device: Device, timeout: float, stop_requested: Callable[[], bool]
+    count: int, cpus: int, device: Device, timeout: float, stop_requested: Callable[[], bool], tell: Tell
 ) -> PlacementGroup:
     bundle: dict[str, float] = {"CPU": cpus, **({"GPU": 1} if device == "cuda" else {})}
     group = placement_group([dict(bundle) for _ in range(count)], strategy="PACK")
     try:
-        _wait_for(group, timeout, stop_requested)
+        _wait_for(group, timeout, stop_requested, tell)
     except BaseException:
         remove_placement_group(group)
         raise
     return group
 
 
-def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + timeout
+def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[], bool], tell: Tell) -> None:
+    """Wait for devices, and tell what is missing as often as that changes."""
+    began, told = time.monotonic(), ""
     while not group.wait(min(0.5, timeout)):
         if stop_requested():
             raise StopRequested
-        if time.monotonic() < deadline:
-            continue
-        have = {name: amount for name, amount in ray.cluster_resources().items() if name in ("CPU", "GPU")}
-        count, cpus = group.bundle_count, group.bundle_specs[0]["CPU"]
-        raise RunError(
-            f"the plan needs {count} devices with {cpus:g} CPUs each; after {timeout:g} s the cluster offers {have}",
-            hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end",
-        )
+        waited = time.monotonic() - began
+        if waited >= timeout:
+            raise RunError(
+                f"no devices after {timeout:g} s: {_missing(group)}",
+                hint="change placement.nodes and placement.devices_per_node, or wait for other runs to end; "
+                "environment.ray.register_timeout is how long a run waits",
+            )
+        if waited >= TOLD_AFTER_SECONDS and (why := _missing(group)) != told:
+            told = why
+            tell(f"waiting for devices, {timeout:g} s at most: {why}")
+
+
+def _missing(group: PlacementGroup) -> str:
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return missing(group.bundle_count, group.bundle_specs[0], nodes, ray.available_resources())
 
 
 def _devices_of(role: RolePlan, index: int) -> tuple[int, ...]:
