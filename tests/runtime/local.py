@@ -74,7 +74,7 @@ class _Here:
     plan: Plan
 
     @contextmanager
-    def stage(self, stage: Any, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def stage(self, stage: Any, environment: Mapping[str, str], *_: Any) -> Iterator[dict[str, Any]]:
         groups: dict[str, Any] = {}
         try:
             yield groups

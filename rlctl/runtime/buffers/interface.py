@@ -60,7 +60,7 @@ class Buffer(Protocol):
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state, of which ``{}`` is the first.
+        """Go back to a state; a buffer that no state is given to is at its first.
 
         What was taken after it can be taken again; what was put after it, and is put again, is there once.
         """

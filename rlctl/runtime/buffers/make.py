@@ -72,10 +72,7 @@ def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never
 
 
 def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> SharedBuffer:
-    """The buffer of a config that keeps it in a database or in files.
-
-    What this member took and no checkpoint remembers is there again. Raises as ``make_buffer``.
-    """
+    """The buffer of a config that keeps it in a database or in files. Raises as ``make_buffer``."""
     section, member = config.buffer, member_of(place)
     buffer: SharedBuffer
     if isinstance(section, SqlSection):
@@ -93,7 +90,6 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
         assert isinstance(section, FileSection), "there are three kinds of buffers"
         path = Path(section.path).expanduser() if section.path else place / "buffer.jsonl"
         buffer = FileBuffer(path, member, read_timeout=section.read_timeout, stopped=stopped)
-    buffer.restore({})
     return buffer
 
 

@@ -267,11 +267,10 @@ class SqlBuffer:
     def _give_back(self, connection: sa.Connection, *which: Any) -> None:
         """Undo claims: their groups can be taken as before."""
         chosen = sa.select(CLAIMS).where(*self._of(CLAIMS, *which)).with_for_update(skip_locked=True)
-        now = self._database.now(connection)
         for claim in connection.execute(chosen).all():
             row = connection.execute(sa.select(GROUPS).where(GROUPS.c.id == claim.group_id).with_for_update()).one()
             priority, _ = self._priority(row.version, row.uses - 1)
-            values = {"uses": row.uses - 1, "priority": priority, "available_at": now}
+            values = {"uses": row.uses - 1, "priority": priority, "available_at": 0.0}
             connection.execute(sa.update(GROUPS).where(GROUPS.c.id == row.id).values(**values))
             connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.id == claim.id))
 

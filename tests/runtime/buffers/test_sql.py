@@ -82,8 +82,9 @@ def test_who_waits_ends_when_the_run_is_asked_to(database: str, label: str) -> N
 
 def test_a_resumed_reader_takes_again_what_no_checkpoint_remembers(database: str, label: str) -> None:
     member(database, label, "writer").put([group(index) for index in range(6)])
+    lost = member(database, label, "reader")
+    assert indices(lost.take(2)) == [0, 1]
     reader = member(database, label, "reader")
-    reader.restore({})
     assert indices(reader.take(2)) == [0, 1]
     saved = reader.state()
     assert indices(reader.take(2)) == [2, 3]
