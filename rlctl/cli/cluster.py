@@ -68,7 +68,7 @@ def slurm(
 
     if "-" in inputs:
         raise UsageError("a script cannot read standard input when it runs", hint="name a file")
-    loaded, made = _planned(inputs, dialect, assignments, trace, variables, left_out=())
+    loaded, made = _planned(inputs, dialect, assignments, trace, variables)
     run = loaded.config.run
     given = (("--from", [dialect] if dialect else []), ("--set", assignments), ("--env", variables))
     words = [
@@ -134,7 +134,7 @@ def kuberay(
     from rlctl.cluster.machines import machines_of
     from rlctl.cluster.package import pack
 
-    loaded, made = _planned(inputs, dialect, assignments, trace, variables, left_out=ABOUT_THIS_MACHINE)
+    loaded, made = _planned(inputs, dialect, assignments, trace, variables)
     run = loaded.config.run
     package = pack(loaded, home=HOME)
     text = manifest(
@@ -168,15 +168,14 @@ def _planned(
     assignments: list[str],
     trace: bool,
     variables: list[str],
-    *,
-    left_out: tuple[str, ...],
 ) -> tuple[Loaded, Plan]:
+    """The config, checked for what does not depend on this machine, and its plan."""
     from rlctl.plan import make_plan
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    checked(loaded, report.findings, cluster=None, codes_left_out=left_out)
+    checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE)
     return loaded, make_plan(loaded.config)
 
 
