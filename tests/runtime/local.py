@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ def run_here(
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
         run = build._stage_run(stage, plan, materials, groups, folder, events, list(trackers), StopSwitch(folder))
-        run_stage(run)
+        with closing(run):
+            run_stage(run)
     finally:
         _end(groups)
         events.close()

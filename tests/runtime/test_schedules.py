@@ -90,3 +90,35 @@ def test_responses_under_way_at_new_weights(task: Task, tmp_path: Path, in_fligh
     seen = run_here(config, tmp_path / "run")
     assert [e["step"] for e in seen if e["kind"] == "step"] == [1, 2, 3, 4]
     assert all(metrics["staleness/max"] <= 2 for metrics in steps(seen).values())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "sync",
+    [
+        {"ahead": 1},
+        {"ahead": 2, "max_staleness": 3, "in_flight": "continue"},
+        {"ahead": 1, "every": 2, "in_flight": "abort"},
+        {"style": "trainer_driven", "every": 2, "in_flight": "continue"},
+        {"style": "explorer_driven", "every": 2},
+        {"style": "fully_async"},
+    ],
+    ids=["one-step-off", "asynchronous", "abort", "trainer_driven", "explorer_driven", "fully_async"],
+)
+def test_a_policy_learns_whatever_the_schedule(task: Task, tmp_path: Path, sync: dict[str, Any]) -> None:
+    """To begin a response with 1: by chance one in ten does; after 24 steps, most."""
+    config = config_of(
+        task,
+        tmp_path,
+        sync=sync,
+        batch={
+            "prompts_per_step": 16,
+            "responses_per_prompt": 8,
+            "mini_batch_responses": 64,
+            "micro": {"by": "responses", "per_replica": 64},
+        },
+        schedule={"total_steps": 24, "evaluate_every": 100},
+    )
+    rewards = [metrics["reward/mean"] for _, metrics in sorted(steps(run_here(config, tmp_path / "run")).items())]
+    assert len(rewards) == 24
+    assert sum(rewards[-4:]) / 4 > max(0.5, 3 * sum(rewards[:2]) / 2), rewards

@@ -113,6 +113,9 @@ class Exploration:
                 raise
         self._taken += len(groups)
         self.raise_failure()
+        if self._turns:
+            with self.paused():
+                self._scheduler.sleep()
         with self._pumping:
             left_out, self._scheduler.left_out = self._scheduler.left_out, []
             self._draws.feedback(mean_rewards([*groups, *left_out]))

@@ -42,6 +42,10 @@ class Engines(Protocol):
         """Give each engine its requests, give up others, let all work for a while; None is an engine that lost its work."""
         ...
 
+    def sleep(self) -> None:
+        """Leave the devices' memory to training, where they are shared, until the next call."""
+        ...
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -282,6 +286,10 @@ class Scheduler:
             self._scoring.start(flights)
         for flight, group in self._scoring.finished(wait=wait):
             self.settle(flight, group)
+
+    def sleep(self) -> None:
+        """Let the engines leave the devices to training; what is under way stays."""
+        self._engines.sleep()
 
     def finish_scoring(self) -> None:
         """Wait for what is being scored."""

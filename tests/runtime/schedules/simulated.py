@@ -38,6 +38,7 @@ class Engines:
     most: int = 0
     """Responses under way at once, at most."""
     requests: int = 0
+    slept: int = 0
     wall_seconds: float = 0.0
     """Real time that a call takes."""
     _under_way: list[dict[tuple[int, int], tuple[float, int, int]]] = field(default_factory=list)
@@ -68,6 +69,9 @@ class Engines:
         self.now += seconds
         time.sleep(self.wall_seconds)
         return [self._finished(engine) for engine in range(self.count)]
+
+    def sleep(self) -> None:
+        self.slept += 1
 
     def _finished(self, engine: int) -> list[Finished] | None:
         mine = self._under_way[engine]

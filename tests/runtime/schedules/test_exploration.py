@@ -151,6 +151,7 @@ def test_rollout_goes_on_while_the_policy_is_trained_and_only_then_where_devices
         before = trainer.engines.now
         time.sleep(0.3)
         begun[layout] = int(trainer.engines.now > before)
+        assert trainer.engines.slept == int(layout == "colocated"), "shared devices are left to training"
         trainer.source.close()
     assert begun == {"split": 1, "colocated": 0}
 
