@@ -92,6 +92,9 @@ AGENTS = "multi-turn responses, tools and environments are not run yet"
 LISTED = "the devices of a role are listed by number; those of one engine follow from its parallel sizes"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
 EXPERTS = "experts are spread over all workers, as any weights are"
+FURTHER_HEADS = (
+    "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
+)
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
 MULTIMODAL = "the engines are given token ids only: prompts with images, audio or video are refused"
 OPERATORS = "data and experience operators are not run yet"
@@ -120,8 +123,8 @@ TABLE: tuple[Row, ...] = (
     refused_speed("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
     refused("model", "tinker*", "no remote training service is called"),
     refused_speed("model", "stage_in_shared_memory", "weights are read from where they are"),
-    refused("model", "modality", MULTIMODAL),
-    refused("model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
+    honoured("model", "modality"),
+    refused("model", "multi_token_prediction", FURTHER_HEADS),
     # data
     honoured(
         "data",
@@ -349,7 +352,7 @@ TABLE: tuple[Row, ...] = (
         "the reference reads the policy's tokens",
     ),
     honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
-    refused("reference.model", "multi_token_prediction", "multi-token-prediction heads are not trained"),
+    refused("reference.model", "multi_token_prediction", FURTHER_HEADS),
     refused(
         "reference.model",
         "lora* tinker*",
@@ -456,6 +459,12 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     },
 }
 
+OFF_WITHOUT: Mapping[str, str] = {
+    "model.multi_token_prediction": "enable",
+    "reference.model.multi_token_prediction": "enable",
+}
+"""Refused mappings that ask for nothing unless this entry of theirs is set."""
+
 ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "algorithm.sample_strategy": (
         ("default", "warmup", "mix", "staleness_control"),
@@ -557,6 +566,9 @@ def _generates_built_in(config: Config) -> bool:
 
 def _reason(setting: Setting, built_in: bool) -> str:
     if setting.value == setting.default:
+        return ""
+    switch = OFF_WITHOUT.get(setting.pattern)
+    if switch is not None and not setting.value.get(switch):
         return ""
     row = status_of(setting.pattern)
     if row.status is Status.REFUSED or (row.vllm and built_in):

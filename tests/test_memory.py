@@ -16,6 +16,7 @@ from rlctl.config import Config, config_from
 from rlctl.config.sections.model import Lora
 from rlctl.memory import (
     GIB,
+    MemoryEstimate,
     adapter_parameters,
     cost_of,
     forward_flops,
@@ -111,6 +112,25 @@ def test_a_reward_model_is_whole_on_its_device(folder: str) -> None:
     assert [role.role for role in found] == ["policy", "rollout", "reward_model"]
     assert found[-1].part("parameters") * GIB == 2 * PARAMETERS
     assert found[-1].part("activations") * GIB == 17 * 2 * 1536 * 2000
+
+
+def test_a_teacher_is_spread_as_the_policy_is_with_whole_logits_where_distributions_are_compared(folder: str) -> None:
+    """8 devices; float32 parameters; a micro-batch of 2048 tokens in bfloat16."""
+
+    def teacher(**distillation: object) -> MemoryEstimate:
+        batch = {"micro": {"by": "tokens", "per_replica": 2048}}
+        section = {"teacher": folder, "loss": "forward_kl", **distillation}
+        *_, found = memory_of(config_for(folder, batch=batch, algorithm={"distillation": section}))
+        assert found.role == "teacher"
+        return found
+
+    vocabulary = shape_in(folder).vocabulary
+    compared, drawn = teacher(top_k=64), teacher(loss="reverse_kl")
+    policy = memory_of(config_for(folder))[0]
+    assert compared.part("parameters") == drawn.part("parameters") == policy.part("parameters")
+    assert compared.part("logits") * GIB == 2 * 2048 * vocabulary
+    assert drawn.part("logits") < compared.part("logits")
+    assert memory_of(config_for(folder, algorithm={"distillation": {"teacher": "org/elsewhere"}}))[-1].role != "teacher"
 
 
 def test_a_model_that_is_not_here_has_no_estimate() -> None:

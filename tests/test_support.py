@@ -43,6 +43,14 @@ def test_refused_values_are_values_that_their_key_can_take() -> None:
         assert set(values) < {value for part in parts for value in get_args(part) or [part]}, pattern
 
 
+@pytest.mark.parametrize(
+    ("asked", "refused"), [({"enable": True, "enable_train": True}, True), ({"enable": False}, False)]
+)
+def test_a_refused_mapping_that_is_switched_off_asks_for_nothing(asked: dict[str, Any], refused: bool) -> None:
+    config = config_from({"model": {"path": "a", "multi_token_prediction": asked}})
+    assert [dotted(refusal.key) for refusal in support.refusals(config)] == ["model.multi_token_prediction"] * refused
+
+
 def test_a_config_of_defaults_is_not_refused() -> None:
     assert support.refusals(Config()) == []
 
