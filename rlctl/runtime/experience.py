@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlctl.config import Config, build_config
@@ -139,9 +140,9 @@ def sample_of(prompt: Prompt, response: Response, *, trained: bool = True) -> Sa
     """The training sequence of a response: prompt and response tokens, the response's counted by the loss if ``trained``."""
     prompt_length, length = len(prompt.token_ids), len(prompt.token_ids) + len(response.token_ids)
     log_probs = torch.zeros(length)
-    log_probs[prompt_length:] = torch.tensor(response.log_probs)
+    log_probs[prompt_length:] = torch.from_numpy(np.array(response.log_probs, dtype=np.float32))
     return Sample(
-        token_ids=torch.tensor((*prompt.token_ids, *response.token_ids), dtype=torch.int64),
+        token_ids=torch.from_numpy(np.array((*prompt.token_ids, *response.token_ids), dtype=np.int64)),
         mask=(torch.arange(length) >= prompt_length) & trained,
         columns={"rollout_log_probs": log_probs},
         inputs=prompt.inputs,

@@ -16,6 +16,7 @@ from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.data.tokenizer import decode_all
 from rlctl.runtime.group import Again, Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
@@ -262,7 +263,7 @@ class Rewards:
 def texts_of(answers: Sequence[Sequence[Response]], tokenizer: Any) -> list[list[str]]:
     """Responses as text: special tokens left out, and from where a text ended the response if it is to be cut."""
     flat = [response for responses in answers for response in responses]
-    texts = tokenizer.batch_decode([response.token_ids for response in flat], skip_special_tokens=True)
+    texts = decode_all(tokenizer, [response.token_ids for response in flat])
     cut = iter(
         text[: text.rfind(response.cut)] if response.cut and response.cut in text else text
         for text, response in zip(texts, flat, strict=True)

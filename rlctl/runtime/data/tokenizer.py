@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,20 @@ def read_template(template: str, *, key: str) -> str:
             f"{key} is {template!r}, which is neither Jinja text nor a file that can be read",
             hint="give the template itself, or the path of a .jinja file",
         ) from error
+
+
+def decode_all(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
+    """Texts of sequences of tokens, special tokens left out: those of ``batch_decode``.
+
+    Where nothing changes a text once it is decoded, they are decoded by all cores at a time.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    plain = isinstance(tokenizer, PreTrainedTokenizerFast) and not tokenizer.clean_up_tokenization_spaces
+    if plain and type(tokenizer)._decode is PreTrainedTokenizerFast._decode:
+        texts: list[str] = tokenizer.backend_tokenizer.decode_batch(
+            [list(each) for each in sequences], skip_special_tokens=True
+        )
+        return texts
+    decoded: list[str] = tokenizer.batch_decode([list(each) for each in sequences], skip_special_tokens=True)
+    return decoded

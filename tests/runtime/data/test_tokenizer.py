@@ -10,7 +10,7 @@ import pytest
 
 from rlctl.config.sections.model import Model
 from rlctl.errors import RunError
-from rlctl.runtime.data.tokenizer import load_tokenizer, read_template
+from rlctl.runtime.data.tokenizer import decode_all, load_tokenizer, read_template
 
 
 def _not_asked(endpoint: str) -> bool:
@@ -50,3 +50,14 @@ def test_a_name_that_is_not_there_fails_in_seconds(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RunError, match=r"no tokenizer nobody/nothing \(model\.path\).*cannot be reached"):
         load_tokenizer(Model(path="nobody/nothing"))
     assert time.monotonic() - start < 6
+
+
+def test_texts_are_those_of_batch_decode_however_they_are_made(tokenizer: Any) -> None:
+    """A tokenizer that changes texts once they are decoded is asked for them one by one."""
+    end = tokenizer.eos_token_id
+    sequences = [tokenizer("what is 12 + 30 ?")["input_ids"], [], [*tokenizer("a , b")["input_ids"], end, end]]
+    for cleans in (False, True):
+        tokenizer.clean_up_tokenization_spaces = cleans
+        found = decode_all(tokenizer, [tuple(each) for each in sequences])
+        assert found == tokenizer.batch_decode(sequences, skip_special_tokens=True)
+        assert tokenizer.decode([end]) not in found[2]

@@ -1,0 +1,288 @@
+"""The controller's own share of a step: the real loop and roles, with workers that answer at once.
+
+    python benchmarks/controller.py                        # 1,024 workers, 8,192 responses of 128 to 1,024 tokens
+    python benchmarks/controller.py --workers 2 --prompts 32 --tokens 64
+
+Everything that a run does between its workers happens: prompts, requests, responses, texts, rewards, samples, advantages, shares,
+metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer. What a worker does is not
+counted: neither unpacking its arguments, nor making its answer, nor packing it. Sending is not simulated; ``--ray`` measures what
+a call of an actor costs the caller on this machine, which is counted once for every call.
+
+The share is of a step of the same batch on the GPUs that the workers stand for, as ``rlctl plan`` estimates it for a 7B model
+on H100s (arithmetic at 40 % of peak, decoding at 60 % of memory bandwidth). The controller's time is processor time, of all its
+threads together, so that it is the same on a busy machine; what several cores do at a time counts in full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+import random
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from ray import cloudpickle
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
+
+from rlctl import memory
+from rlctl.arithmetic import Cluster
+from rlctl.config import Config, config_from, stages_of
+from rlctl.plan import make_plan
+from rlctl.runtime import build
+from rlctl.runtime.events import Events
+from rlctl.runtime.loop import run_stage
+from rlctl.runtime.profiling.usage import CallLog, Watch
+from rlctl.runtime.quickstart import make_quickstart
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.transport import TensorTuple
+from rlctl.runtime.types import Request, Response
+
+VOCABULARY = 32_000
+SEVEN_B = {  # Qwen2.5-7B's config.json
+    "model_type": "qwen2",
+    "num_hidden_layers": 28,
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}
+
+
+class Simulated:
+    """Workers of a role that answer at once. ``away`` is the time that would be theirs."""
+
+    def __init__(self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        self.names: Sequence[str] = [f"{role}-{rank}" for rank in range(count)]
+        self.log = CallLog()
+        self.away, self.calls, self.packed = 0.0, 0, 0
+        self._answer = answer
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Any = None) -> list[Any]:
+        values = []
+        for name, share in zip(self.names, arguments, strict=True):
+            sent = _pack(share)
+            began = time.process_time()
+            watch = Watch()
+            with watch.around():
+                received = _pack(self._answer(method.__name__, _unpack(sent)))
+            self.away += time.process_time() - began
+            self.log.add(name, method.__name__, watch.usage)
+            values.append(_unpack(received))
+            self.calls += 1
+            self.packed += _size(sent) + _size(received)
+        return values
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        raise AssertionError("no worker is lost here")
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self.each(method, [args] * len(self.names))
+
+    fetch = all
+
+    def close(self) -> None:
+        """There is no process."""
+
+
+Packed = tuple[bytes, list[Any]]
+
+
+def _pack(value: Any) -> Packed:
+    buffers: list[Any] = []
+    return cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+
+
+def _unpack(packed: Packed) -> Any:
+    return cloudpickle.loads(packed[0], buffers=packed[1])
+
+
+def _size(packed: Packed) -> int:
+    return len(packed[0]) + sum(int(buffer.raw().nbytes) for buffer in packed[1])
+
+
+def rollout(tokens: int) -> Callable[[str, tuple[Any, ...]], Any]:
+    """Engines whose responses are of ``tokens`` / 8 to ``tokens`` tokens."""
+    generator = random.Random(0)
+
+    def respond(request: Request) -> list[Response]:
+        found = []
+        for _ in range(request.n):
+            length = generator.randint(max(1, tokens // 8), tokens)
+            ids = tuple(generator.choices(range(VOCABULARY), k=length))
+            found.append(Response(ids, tuple(generator.random() - 1 for _ in range(length)), "stop", 0))
+        return found
+
+    return lambda method, args: [respond(each) for each in args[0]] if method == "generate" else None
+
+
+def trainer(method: str, args: tuple[Any, ...]) -> Any:
+    """A worker that trains nothing and finds log-probs of 0."""
+    if method == "train_step":
+        return [
+            dict.fromkeys(("loss", "policy_loss", "grad_norm", "learning_rate", "mismatch_kl"), 0.0) for _ in args[0]
+        ]
+    return TensorTuple(torch.zeros(len(sample)) for sample in args[0]) if method.endswith("log_probs") else None
+
+
+def rewarder(method: str, args: tuple[Any, ...]) -> Any:
+    return [Score(float(index % 3 == 0), {"reward": 0.0}) for index, _ in enumerate(args[0])]
+
+
+def tokenizer() -> Any:
+    """One whose vocabulary is of a usual size."""
+    words = {f"word{index} ": index for index in range(VOCABULARY)}
+    made = Tokenizer(models.WordLevel(words, unk_token="word0 "))
+    made.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="word1 ")
+
+
+def config_of(options: argparse.Namespace, folder: Path, **model: Any) -> Config:
+    return config_from(
+        {
+            "run": {"name": "controller", "folder": str(folder / "runs")},
+            "model": {"path": str(folder / "quickstart/model"), **model},
+            "data": {"train": [{"path": str(folder / "quickstart/train.parquet")}], "max_prompt_tokens": 16},
+            "batch": {
+                "prompts_per_step": options.prompts,
+                "responses_per_prompt": options.group,
+                "mini_batch_responses": options.prompts * options.group // options.mini_batches,
+            },
+            "schedule": {"total_steps": options.steps},
+            "algorithm": {"kl_in_loss": {"coefficient": 0.001}},
+            "rollout": {"engine": "transformers", "max_response_tokens": options.tokens},
+            "rewards": [{"type": "rule", "name": "reward", "rule": "gsm8k"}],
+            "placement": {"device": "cpu", "nodes": 1, "devices_per_node": options.workers},
+            "checkpoint": {"every": None, "last": False, "export": "never"},
+            "tracking": [],
+        }
+    )
+
+
+def estimated_step(options: argparse.Namespace, folder: Path) -> float:
+    """Seconds of the same step with a 7B model on as many H100s."""
+    (folder / "seven").mkdir()
+    (folder / "seven" / "config.json").write_text(json.dumps(SEVEN_B))
+    nodes, each = max(1, options.workers // 8), min(8, options.workers)
+    config = config_of(options, folder, path=str(folder / "seven"))
+    config = replace(config, placement=replace(config.placement, device="cuda", nodes=nodes, devices_per_node=each))
+    cost = memory.cost_of(config, cluster=Cluster(nodes, each, "cuda", gpu="H100"))
+    assert cost is not None
+    assert cost.training_seconds is not None
+    assert cost.generation_seconds is not None
+    return cost.training_seconds + cost.generation_seconds
+
+
+def run(options: argparse.Namespace, folder: Path) -> tuple[Mapping[str, Simulated], list[float]]:
+    """The groups, and the controller's own seconds of each step."""
+    config = config_of(options, folder)
+    stage, plan = stages_of(config)[0], make_plan(config).stages[0]
+    groups = {
+        "policy": Simulated("policy", options.workers, trainer),
+        "reference": Simulated("reference", options.workers, trainer),
+        "rollout": Simulated("rollout", options.workers, rollout(options.tokens)),
+        "reward": Simulated("reward", 1, rewarder),
+    }
+    own: list[float] = []
+    mark = [time.process_time(), 0.0]
+
+    def observe(event: dict[str, Any]) -> None:
+        if event["kind"] == "step":
+            now, away = time.process_time(), sum(group.away for group in groups.values())
+            own.append(now - mark[0] - (away - mark[1]))
+            mark[:] = [now, away]
+        elif event["kind"] == "stage_started":
+            mark[:] = [time.process_time(), sum(group.away for group in groups.values())]
+
+    (folder / "run").mkdir()
+    events = Events(folder / "run" / "events.jsonl", observe)
+    materials = replace(build.read_materials(stage, plan, events), tokenizer=tokenizer())
+    made = build._stage_run(stage, plan, materials, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
+    run_stage(made)
+    events.close()
+    return groups, own
+
+
+def seconds_of_a_call(calls: int = 2000) -> float:
+    """What calling an actor and taking its answer costs the caller; many calls are under way at a time."""
+    import ray
+
+    from rlctl.runtime.group import RayGroup, spawn
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    names = [f"worker-{index}" for index in range(4)]
+    group = RayGroup(names, lambda index: spawn({}, "/dev/null", num_cpus=0), lambda: False)
+    group.build(dict, [()] * len(names)).wait()
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(calls // len(names)):
+        group.all(dict.copy)
+    seconds, busy = time.perf_counter() - began, time.process_time() - cpu
+    group.close()
+    ray.shutdown()
+    print(
+        f"a call of an actor: {busy / calls * 1e6:.0f} us of the caller's processor, {seconds / calls * 1e6:.0f} us in all"
+    )
+    return busy / calls
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=1024, help="of policy, reference and rollout each")
+    parser.add_argument("--prompts", type=int, default=1024, help="a step")
+    parser.add_argument("--group", type=int, default=8, help="responses a prompt")
+    parser.add_argument("--tokens", type=int, default=1024, help="of the longest response; the shortest has an eighth")
+    parser.add_argument("--mini-batches", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=3, help="the first is not counted")
+    parser.add_argument("--ray", action="store_true", help="measure a call of an actor here, and count it")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(1)
+    per_call = seconds_of_a_call() if options.ray else 0.0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make_quickstart(folder / "quickstart", seed=0)
+        profile = cProfile.Profile()
+        if options.profile:
+            profile.enable()
+        groups, own = run(options, folder)
+        profile.disable()
+        estimate = estimated_step(options, folder)
+    if options.profile:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(35)
+    counted = own[1:] or own
+    calls = sum(group.calls for group in groups.values()) / options.steps
+    phases: dict[str, float] = defaultdict(float)
+    print(f"{options.workers} workers, {options.prompts} x {options.group} responses, {calls:.0f} calls a step")
+    print(
+        f"packed in both directions: {sum(group.packed for group in groups.values()) / options.steps / 2**20:.0f} MiB a step"
+    )
+    for name, group in groups.items():
+        phases[name] = group.packed / options.steps / 2**20
+    print("  " + ", ".join(f"{name} {size:.0f} MiB" for name, size in phases.items()))
+    seconds = median(counted) + calls * per_call
+    print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")
+    print(f"a step of a 7B model on {options.workers} H100s, estimated: {estimate:.1f} s")
+    print(f"share   {seconds / estimate:.1%}")
+
+
+if __name__ == "__main__":
+    main()

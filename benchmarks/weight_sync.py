@@ -1,0 +1,129 @@
+"""Weight sync and checkpoints against a plain copy of the same bytes, on CPU.
+
+    python benchmarks/weight_sync.py                     # 100 million float32 parameters
+    python benchmarks/weight_sync.py --layers 24 --width 1024
+
+One process has the training engine, the rollout engine and the plain copy, in turns: what a sync costs beside the copy is
+gathering, packing with Ray's serializer, one copy into memory that both can see, and loading into the engine; processor time of
+one thread. Checkpoints are compared with writing the same number of bytes to one file, with fsync, in wall time; of asynchronous
+ones only what training waits for counts. All are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from ray import cloudpickle
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from rlctl.config import config_from
+from rlctl.config.sections.output import Checkpoint
+from rlctl.runtime.group import _address
+from rlctl.runtime.train.distributed import leave
+from rlctl.runtime.workers.rollout import RolloutWorker
+from rlctl.runtime.workers.trainer import Place, Trainer
+
+
+def make_model(folder: Path, *, layers: int, width: int) -> None:
+    shape = Qwen2Config(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_attention_heads=width // 64,
+        num_key_value_heads=width // 64,
+        vocab_size=4096,
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(0)
+    Qwen2ForCausalLM(shape).save_pretrained(folder)
+
+
+def seconds(action: Callable[[], object], rounds: int, clock: Callable[[], float] = time.process_time) -> float:
+    action()
+    found = []
+    for _ in range(rounds):
+        began = clock()
+        action()
+        found.append(clock() - began)
+    return median(found)
+
+
+def write(folder: Path, data: torch.Tensor) -> None:
+    """One file of these bytes, durable."""
+    with (folder / "plain").open("wb") as file:
+        file.write(data.numpy().data)
+        os.fsync(file.fileno())
+
+
+def seconds_of_start(trainer: Trainer, folder: Path, settings: Checkpoint, rounds: int) -> float:
+    """Until an asynchronous checkpoint lets training go on."""
+    found = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        trainer.save(folder, replace(settings, asynchronous=True))
+        found.append(time.perf_counter() - began)
+        trainer.is_saved(wait=True)
+    return median(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make_model(folder / "model", layers=options.layers, width=options.width)
+        config = config_from(
+            {
+                "model": {"path": str(folder / "model")},
+                "placement": {"device": "cpu", "devices_per_node": 1},
+                "train": {"precision": {"compute": "float32"}},
+                "rollout": {"precision": "float32"},
+            }
+        )
+        trainer = Trainer(config, str(folder / "model"), Place(0, 1, *_address()), 1)
+        engine = RolloutWorker(config, "transformers", str(folder / "model"), "cpu")
+        weights = trainer.weights()
+        flat = torch.cat([tensor.reshape(-1) for _, tensor in weights])
+        target = torch.empty_like(flat)
+        size = flat.numel() * flat.element_size()
+
+        def sync() -> None:
+            buffers: list[Any] = []
+            packed = cloudpickle.dumps(trainer.weights(), protocol=5, buffer_callback=buffers.append)
+            engine.load_weights(cloudpickle.loads(packed, buffers=[bytes(each.raw()) for each in buffers]), 1)
+
+        copying = seconds(lambda: target.copy_(flat), options.rounds)
+        gathering = seconds(trainer.weights, options.rounds)
+        loading = seconds(lambda: engine.load_weights(weights, 1), options.rounds)
+        syncing = seconds(sync, options.rounds)
+        writing = seconds(lambda: write(folder, flat), options.rounds, time.perf_counter)
+        saving = seconds(lambda: trainer.save(folder / "checkpoint"), options.rounds, time.perf_counter)
+        hidden = seconds_of_start(trainer, folder / "checkpoint", config.checkpoint, options.rounds)
+        saved = sum(file.stat().st_size for file in (folder / "checkpoint").rglob("*") if file.is_file())
+        leave()
+    print(f"{size / 2**20:.0f} MiB of weights")
+    print(
+        f"plain copy {copying:.3f} s, gathered {gathering:.3f} s, loaded {loading:.3f} s, synchronised {syncing:.3f} s"
+    )
+    print(f"ratio   {syncing / copying:.1f} (a sync to a copy)")
+    plain = writing * saved / size
+    print(f"checkpoint of {saved / 2**20:.0f} MiB: {saving:.3f} s; plain file of as many bytes: {plain:.3f} s")
+    print(f"ratio   {saving / plain:.2f} (a checkpoint to a plain file)")
+    print(f"ratio   {hidden / saving:.2f} (what training waits for, asynchronous to not: {hidden:.3f} s)")
+
+
+if __name__ == "__main__":
+    main()
