@@ -96,7 +96,7 @@ FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
 )
 MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
-MULTIMODAL = "the engines are given token ids only: prompts with images, audio or video are refused"
+MULTIMODAL = "images are read beside text, audio and video are not"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
@@ -428,6 +428,7 @@ TABLE: tuple[Row, ...] = (
 )
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
     "profiling.tool": {
         "nsys": "Nsight Systems has to start the worker processes, and is not connected; torch records kernels too",
         "npu": "there are no NPUs here",

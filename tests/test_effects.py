@@ -897,7 +897,7 @@ def test_the_base_is_a_config_that_runs() -> None:
 RUN_TO_SHOW = """
 rlctl
 run.folder run.max_steps_this_session run.on_end run.on_failure run.time_limit
-model.path model.tokenizer model.attention model.chat_template model.chat_template_args model.trust_remote_code
+model.path model.tokenizer model.attention model.chat_template model.chat_template_args model.trust_remote_code model.modality
 model.max_context_tokens
 data.train data.train[].path data.train[].format data.train[].split data.train[].subset data.train[].max_samples
 data.train[].prompt_key data.train[].prompt_type data.train[].system_prompt data.train[].system_prompt_key

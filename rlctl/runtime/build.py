@@ -55,7 +55,7 @@ from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import variables_by_role, worker_environment
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
-from rlctl.runtime.train.preflight import check_section, check_training
+from rlctl.runtime.train.preflight import check_section, check_training, check_vision
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic, check_critic, section_of, told_of_critic
 from rlctl.runtime.workers.reference import Reference
@@ -98,6 +98,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     rollout = plan.role("rollout")
     if rollout is not None:
         _check_engine(config, rollout.engine)
+    check_vision(config, rollout=rollout.engine if rollout is not None else None)
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):

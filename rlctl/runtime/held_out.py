@@ -8,8 +8,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.plan import StagePlan
-from rlctl.runtime.data.chat import Chat
-from rlctl.runtime.data.open import open_evaluation
+from rlctl.runtime.data.open import make_chat, open_evaluation
 from rlctl.runtime.data.prompts import open_prompts
 from rlctl.runtime.data.recorded import open_recorded
 from rlctl.runtime.data.rowset import RowSet, SetReport
@@ -51,7 +50,7 @@ def open_held_out(
 
 
 def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
-    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    chat = make_chat(config, tokenizer)
     sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
     sampling, n = training_sampling(config, stop_token_ids), config.batch.responses_per_prompt
     return [HeldOut(each.report.name, each, sampling, n) for each in sets], [each.report for each in sets]

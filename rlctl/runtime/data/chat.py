@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlctl.errors import RunError
+
+if TYPE_CHECKING:
+    from rlctl.runtime.data.images import ImageReader
 
 Messages = list[dict[str, Any]]
 
@@ -34,10 +37,13 @@ def as_messages(value: Any, *, where: str) -> Messages:
 
 
 class Chat:
-    """A tokenizer's chat template with the variables of one run."""
+    """A tokenizer's chat template with the variables of one run, and what reads the images of its messages."""
 
-    def __init__(self, tokenizer: Any, *, template_args: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, *, template_args: Mapping[str, Any] | None = None, images: ImageReader | None = None
+    ) -> None:
         self.tokenizer = tokenizer
+        self.images = images
         self._args = dict(template_args or {})
 
     def render(

@@ -15,6 +15,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.difficulty import Pacing
 from rlctl.runtime.data.experts import expert_source
+from rlctl.runtime.data.images import reader_of
 from rlctl.runtime.data.order import easy_to_hard, numbers_of, shuffle
 from rlctl.runtime.data.pairs import Pair, PairSet, open_pairs
 from rlctl.runtime.data.prompts import PromptSet, open_prompts
@@ -40,13 +41,22 @@ class EvaluationSet:
     """Its section of the config: responses per prompt, sampling."""
 
 
+def make_chat(config: Config, tokenizer: Any) -> Chat:
+    """The chat template of a config, and what reads images where its model does.
+
+    Raises:
+        RunError: the model reads none, or has no image processor.
+    """
+    return Chat(tokenizer, template_args=config.model.chat_template_args, images=reader_of(config.model))
+
+
 def open_prompt_stream(config: Config, tokenizer: Any) -> tuple[PromptStream, list[SetReport]]:
     """Open the training prompts of a config.
 
     Raises:
         RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet`` and ``Stream``.
     """
-    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    chat = make_chat(config, tokenizer)
     sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
     stream = PromptStream(sets, **_drawing(config, sets))
     return stream, [prompts.report for prompts in sets]
@@ -58,7 +68,7 @@ def open_sft_stream(config: Config, tokenizer: Any) -> tuple[SftStream, list[Set
     Raises:
         RunError: a source cannot be read; see ``SampleSet`` and ``Stream``.
     """
-    sets = list(open_samples(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
+    sets = list(open_samples(config, make_chat(config, tokenizer)))
     stream = SftStream(sets, **_drawing(config, sets))
     return stream, [samples.report for samples in sets]
 
@@ -69,7 +79,7 @@ def open_pair_stream(config: Config, tokenizer: Any) -> tuple[PairStream, list[S
     Raises:
         RunError: a source cannot be read; see ``PairSet`` and ``Stream``.
     """
-    sets = list(open_pairs(config, Chat(tokenizer, template_args=config.model.chat_template_args)))
+    sets = list(open_pairs(config, make_chat(config, tokenizer)))
     stream = PairStream(sets, **_drawing(config, sets))
     return stream, [pairs.report for pairs in sets]
 
@@ -86,10 +96,11 @@ def open_experts(config: Config, tokenizer: Any) -> tuple[SftStream | None, list
     if config.algorithm.objective.choice != "mix" or not per_step:
         return None, []
     source, key = expert_source(config)
-    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    chat = make_chat(config, tokenizer)
     rows = SampleSet(
         load_source(source, key=key), source, chat, config.data, max_tokens=longest_sequence(config), key=key
     )
+    rows.check_cuts()
     order = config.data.curriculum.order
     if order in ("easy_to_hard", "difficulty"):
         order = "sequential"
@@ -104,7 +115,7 @@ def open_evaluation(config: Config, tokenizer: Any) -> tuple[list[EvaluationSet]
     Raises:
         RunError: a source cannot be read.
     """
-    chat = Chat(tokenizer, template_args=config.model.chat_template_args)
+    chat = make_chat(config, tokenizer)
     sets = list(open_prompts(config.data, chat, config.data.eval, section="eval"))
     opened = [
         EvaluationSet(prompts.report.name, _evaluation_order(config, prompts), source)

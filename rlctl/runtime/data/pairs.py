@@ -63,6 +63,9 @@ class PairSet(Sequence[Pair]):
         if over and drops:
             self._chosen.leave_out(over)
             self._rejected.leave_out(over)
+        if not drops:
+            self._chosen.check_cuts()
+            self._rejected.check_cuts()
         cut = 0 if drops else len(over)
         self.report = dataclasses.replace(self._chosen.report, cut=cut)
 

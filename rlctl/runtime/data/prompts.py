@@ -17,6 +17,7 @@ from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
 from rlctl.runtime.data.custom import open_rows
+from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
 from rlctl.runtime.data.parallel import over_ranges
 from rlctl.runtime.data.rowset import RowSet, SetReport
 from rlctl.runtime.data.sources import Rows
@@ -68,45 +69,54 @@ class PromptSet(RowSet):
         first_index: int = 0,
         workers: int = 1,
     ) -> None:
+        check_columns(dataset, source, chat.images, key=key)
+        dataset = undecoded(dataset, source.image_key)
         super().__init__(
             dataset, source, key=key, first_index=first_index, required=("prompt_key",), optional=TEXT_FIELDS
         )
-        self._check_modalities()
         self._chat = chat
         self._limits = limits
         self._raw = source.prompt_type == "raw"
         measured = over_ranges(
             self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers"
         )
-        self._rows, self.report = self._settle(np.concatenate(list(measured)))
-
-    def _check_modalities(self) -> None:
-        source = self.source
-        for field in ("image_key", "video_key", "audio_key"):
-            column = getattr(source, field)
-            if column in self._dataset.column_names:
-                raise RunError(
-                    f"{source.path} has the column {column!r} ({self._key}.{field}), and only text is read",
-                    hint=f"set {self._key}.{field} to null to leave it out",
-                )
+        self._rows, self.report = self._settle(*np.concatenate(list(measured)).T)
 
     def _measure(self, start: int, stop: int) -> np.ndarray:
-        """Lengths of the prompts of a range of rows. int64 [stop - start]."""
+        """Lengths of the prompts of a range of rows, and how many images each has. int64 [stop - start, 2]."""
         rows = self._dataset.select(range(start, stop))
-        texts = [self._text(row, start + i) for i, row in enumerate(rows)]
-        lengths = np.array([len(ids) for ids in self._chat.encode(texts, special=self._raw)], dtype=np.int64)
-        if not lengths.all():
-            empty = start + int(lengths.argmin())
+        texts, counts = [], []
+        for number, row in enumerate(rows, start):
+            images = self._images(row, number)
+            counts.append(self._chat.images.counts(images) if self._chat.images else [])
+            texts.append(self._text(row, number, len(images)))
+        encoded = zip(self._chat.encode(texts, special=self._raw), counts, strict=True)
+        lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]
+        if not all(lengths):
             raise RunError(
-                f"{self._where(empty)} is empty: the model would be shown nothing",
+                f"{self._where(start + lengths.index(0))} is empty: the model would be shown nothing",
                 hint="remove the row, or give it text",
             )
-        return lengths
+        return np.array([lengths, [len(each) for each in counts]], dtype=np.int64).T
 
-    def _settle(self, lengths: np.ndarray) -> tuple[np.ndarray, SetReport]:
+    def _images(self, row: Mapping[str, Any], number: int) -> list[Any]:
+        return row_images(row, self.source, self._chat.images, number=number)
+
+    def _filled(self, ids: list[int], counts: list[int], number: int) -> list[int]:
+        """The tokens of a prompt with those that its images fill."""
+        reader = self._chat.images
+        return ids if reader is None else reader.fill([ids], counts, where=self._where(number))[0]
+
+    def _settle(self, lengths: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, SetReport]:
         """The rows that are used, and what became of the others."""
         limit, name, path = self._limits, self._name, self.source.path
         over = np.flatnonzero(lengths > limit.tokens)
+        if limit.overlong == "keep" and limit.truncation != "error" and len(shown := over[images[over] > 0]):
+            raise RunError(
+                f"{len(shown)} prompts of {path} with images are longer than data.max_prompt_tokens = {limit.tokens} (the first "
+                f"is row {shown[0]} with {lengths[shown[0]]} tokens), and a prompt with images cannot be cut",
+                hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop",
+            )
         if not len(over) or (limit.overlong == "keep" and limit.truncation != "error"):
             return np.arange(len(lengths)), SetReport(name, path, len(lengths), cut=len(over))
         if limit.overlong == "keep":
@@ -131,8 +141,11 @@ class PromptSet(RowSet):
     def _prompt(self, position: int) -> Prompt:
         number = int(self._rows[position])
         row = self._dataset[number]
-        text = self._text(row, number)
+        images = self._images(row, number)
+        text = self._text(row, number, len(images))
+        reader = self._chat.images
         ids = self._chat.encode([text], special=self._raw)[0]
+        ids = self._filled(ids, reader.counts(images) if reader else [], number)
         extra = self._extra(row)
         if len(ids) > self._limits.tokens:
             extra["truncated"] = True
@@ -146,9 +159,10 @@ class PromptSet(RowSet):
             answer=self._answer(row),
             extra=extra,
             messages=() if self._raw else tuple(self._messages(row[self.source.prompt_key], row, "")),
+            inputs=reader.read(images) if reader else {},
         )
 
-    def _text(self, row: Mapping[str, Any], number: int) -> str:
+    def _text(self, row: Mapping[str, Any], number: int, images: int) -> str:
         value, where = row[self.source.prompt_key], self._where(number)
         if self._raw:
             if not isinstance(value, str):
@@ -157,6 +171,8 @@ class PromptSet(RowSet):
                 )
             return value
         messages, tools = self._messages(value, row, where), self._tools(row, where)
+        if self._chat.images is not None:
+            messages = with_places(messages, images, where=where)
         return self._chat.render(messages, generate=True, tools=tools, where=where)
 
     def _messages(self, value: Any, row: Mapping[str, Any], where: str) -> Messages:

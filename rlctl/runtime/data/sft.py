@@ -18,6 +18,7 @@ from rlctl.config.sections.data import Data, DataSource
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
 from rlctl.runtime.data.custom import open_rows
+from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places
 from rlctl.runtime.data.prompts import as_tools, with_system
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.sources import Rows, require_column, source_name
@@ -44,8 +45,9 @@ class SampleSet(Sequence[Sample]):
     """
 
     def __init__(self, dataset: Rows, source: DataSource, chat: Chat, data: Data, *, max_tokens: int, key: str) -> None:
+        check_columns(dataset, source, chat.images, key=key)
         self.source = source
-        self._dataset = dataset
+        self._dataset = undecoded(dataset, source.image_key)
         self._chat = chat
         self._data = data
         self._max_tokens = max_tokens
@@ -67,6 +69,20 @@ class SampleSet(Sequence[Sample]):
             )
         else:
             self.report = dataclasses.replace(self.report, cut=len(self.overlong))
+
+    def check_cuts(self) -> None:
+        """Refuse to cut sequences with images.
+
+        Raises:
+            RunError: there is one that is longer than a sequence may be.
+        """
+        for row in self.overlong:
+            if self._images(row):
+                raise RunError(
+                    f"row {row} of {self.source.path} has images and more than {self._max_tokens} tokens, and a sequence with "
+                    "images cannot be cut",
+                    hint="raise data.max_sequence_tokens, or set data.overlong_prompts to drop",
+                )
 
     def leave_out(self, rows: Collection[int]) -> None:
         """Drop rows.
@@ -90,7 +106,8 @@ class SampleSet(Sequence[Sample]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        ids, learnt = self._tokens(index if index >= 0 else len(self) + index)
+        position = index if index >= 0 else len(self) + index
+        ids, learnt = self._tokens(position)
         if len(ids) > self._max_tokens:
             kept = (
                 slice(-self._max_tokens, None) if self._data.sequence_truncation == "left" else slice(self._max_tokens)
@@ -98,7 +115,11 @@ class SampleSet(Sequence[Sample]):
             ids, learnt = ids[kept], learnt[kept]
         mask = torch.tensor(learnt, dtype=torch.bool)
         mask[0] = False
-        return Sample(torch.tensor(ids, dtype=torch.int64), mask)
+        token_ids, reader = torch.tensor(ids, dtype=torch.int64), self._chat.images
+        if reader is None:
+            return Sample(token_ids, mask)
+        mask &= token_ids != reader.image_token
+        return Sample(token_ids, mask, inputs=reader.read(self._images(position)))
 
     def column(self, name: str) -> list[Any]:
         """The values of one column.
@@ -123,14 +144,20 @@ class SampleSet(Sequence[Sample]):
 
     def _tokens(self, position: int) -> tuple[list[int], list[bool]]:
         """Token ids of a row, and which of them are learnt."""
-        parts = self._parts(self._dataset[position], f"row {position} of {self.source.path}")
+        where, images = f"row {position} of {self.source.path}", self._images(position)
+        parts = self._parts(self._dataset[position], where, len(images))
         encoded = [self._chat.encode([text], special=self._is_raw and not learn)[0] for text, learn in parts]
+        if self._chat.images is not None:
+            encoded = self._chat.images.fill(encoded, self._chat.images.counts(images), where=where)
         ids = [token for part in encoded for token in part]
         learnt = [flag for part, (_, learn) in zip(encoded, parts, strict=True) for flag in self._flags(part, learn)]
         end = self._chat.tokenizer.eos_token_id
         if parts[-1][1] and end is not None and not self._specials & set(encoded[-1]):
             return [*ids, end], [*learnt, True]
         return ids, learnt
+
+    def _images(self, position: int) -> list[Any]:
+        return row_images(self._dataset[position], self.source, self._chat.images, number=position)
 
     @property
     def _is_raw(self) -> bool:
@@ -141,7 +168,7 @@ class SampleSet(Sequence[Sample]):
         last = max((i for i, token in enumerate(ids) if token in self._specials), default=len(ids) - 1)
         return [learn and i <= last for i in range(len(ids))]
 
-    def _parts(self, row: Mapping[str, Any], where: str) -> list[Part]:
+    def _parts(self, row: Mapping[str, Any], where: str, images: int) -> list[Part]:
         column, response_column = self._columns
         value, where = row[column], f"{where}, {column}"
         response = row[response_column] if response_column else None
@@ -162,6 +189,8 @@ class SampleSet(Sequence[Sample]):
         own = row[self.source.system_prompt_key] if self.source.system_prompt_key else None
         messages = with_system(messages, own or self.source.system_prompt, where=where, key=self._key)
         tools = as_tools(row.get(self.source.tools_key), where=where) if self.source.tools_key else None
+        if self._chat.images is not None:
+            messages = with_places(messages, images, where=where)
         last_only = response is not None or self._data.multi_turn_loss == "last_assistant"
         return conversation_parts(messages, self._chat, last_only=last_only, tools=tools, where=where)
 
@@ -238,7 +267,9 @@ def open_samples(config: Config, chat: Chat) -> Iterator[SampleSet]:
     for number, source in enumerate(config.data.train):
         key = f"data.train[{number}]"
         rows = open_rows(config.data, source, chat.tokenizer, key=key)
-        yield SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
+        samples = SampleSet(rows, source, chat, config.data, max_tokens=longest_sequence(config), key=key)
+        samples.check_cuts()
+        yield samples
 
 
 def longest_sequence(config: Config) -> int:
