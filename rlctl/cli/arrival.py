@@ -1,7 +1,7 @@
 """What a job does first on the cluster: put the user's files where its config says they are, then be ``rlctl``.
 
-Run as ``python -m rlctl.cli.arrival HOME launch run.yaml ...``, in the folder that Ray unpacked; that folder is gone when
-the job is over, and a run that is resumed later needs the files too.
+Run as ``python -m rlctl.cli.arrival HOME launch run.yaml ...``, in the folder that Ray unpacked. That folder is Ray's to delete,
+and a run that is resumed later needs the files too; so the run works in a folder on the disk that all nodes share.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def main() -> int:
     from rlctl.cli import diagnostics
     from rlctl.errors import RunError
 
-    home, *command = sys.argv[1:]
+    home, *words = sys.argv[1:]
+    command = [str(Path(word).absolute()) if Path(word).is_file() else word for word in words]
     try:
-        if Path(FILES).is_dir():
-            place(Path(FILES), Path(home))
+        place(Path(FILES), Path(home))
+        os.chdir(Path(home).parent)
     except OSError as error:
         problem = f"the run's files cannot be written to {home}: {error.strerror}"
         diagnostics.error(RunError(problem, hint="run.folder must be on a disk that the cluster can write to"))
