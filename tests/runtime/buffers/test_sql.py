@@ -140,7 +140,7 @@ def test_a_replay_that_is_full_gives_up_its_lowest(database: str, label: str) ->
 
 def process(url: str, label: str, name: str, does: str, size: int, told: Path) -> None:
     """What one process does: write so many groups, or take so many at a time; hold them, or acknowledge until the end."""
-    buffer = SqlBuffer(url, label, name, lease=1.0, read_timeout=60)
+    buffer = SqlBuffer(url, label, name, lease=1.0 if does == "hold" else 60.0, read_timeout=60)
     if does == "write":
         first = 1000 * int(name.removeprefix("writer"))
         for index in range(first, first + size):
