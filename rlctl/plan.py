@@ -324,6 +324,9 @@ def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
     if engine == "auto":
         engine = "vllm" if device == "cuda" else "transformers"
         notes.append(f"rollout: engine auto is {engine} on {device}")
+    if engine == "external":
+        notes.append("rollout: one process asks the endpoint, and needs no device")
+        return RolePlan("rollout", engine, 1, 1, (), 1)
     engines = arithmetic.rollout_engines(config)
     devices = arithmetic.devices_of(config, "rollout")
     return RolePlan("rollout", engine, engines, engines, devices, config.placement.cpus_per_worker)

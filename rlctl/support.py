@@ -1,6 +1,6 @@
 """Which canonical keys the runtime honours and which it refuses, and why: data only.
 
-    HONOURED      a run does what the key says; some only where vLLM generates, and are refused where the built-in engine does
+    HONOURED      a run does what the key says; some only where vLLM generates, and are refused where another engine does
     DESCRIPTIVE   names, labels and notes: recorded with the run, they change no number in it
     FRONT_END     acts before a run starts, or around it: the runtime itself never reads it
     REFUSED       a run that sets it to anything but its default does not start; the reason says what is missing
@@ -49,7 +49,7 @@ class Row:
     numbers: bool = True
     """Whether it changes what is computed; else it changes speed, memory or what is kept beside the numbers."""
     vllm: bool = False
-    """Honoured where vLLM generates, refused for the reason where the built-in engine does."""
+    """Honoured where vLLM generates, refused for the reason where another engine does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
 SERVER = "the engine is not served over HTTP yet"
-BUILT_IN = "the built-in engine has no such setting; vLLM has"
+BUILT_IN = "only vLLM has such a setting"
 
 TABLE: tuple[Row, ...] = (
     honoured("", "rlctl stages"),
@@ -235,7 +235,8 @@ TABLE: tuple[Row, ...] = (
     refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
     refused("rollout", "engine<transformers>.args", "the transformers engine takes no further arguments"),
     refused("rollout", "engine<sglang>*", "the SGLang engine is not connected"),
-    refused("rollout", "engine<external>*", "no outside endpoint generates"),
+    honoured("rollout", "engine<external> engine<external>.base_url engine<external>.model engine<external>.api_key"),
+    honoured("rollout", "engine<external>.args"),
     refused("rollout", "engine<other>*", OTHER),
     honoured("rollout", "max_response_tokens"),
     honoured(
@@ -549,30 +550,30 @@ def _cuts(pattern: str) -> list[int]:
 def refusals(config: Config) -> list[Refusal]:
     """Every key of a config that is set to something the runtime does not do; a refused section is named once."""
     found: list[Refusal] = []
-    built_in = _generates_built_in(config)
+    vllm = _generates_with_vllm(config)
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
-        reason = _reason(setting, built_in)
+        reason = _reason(setting, vllm)
         if reason:
             found.append(Refusal(setting.path, setting.value, reason, status_of(setting.pattern).numbers))
     return found
 
 
-def _generates_built_in(config: Config) -> bool:
-    """Whether the built-in engine generates, as far as the config says."""
+def _generates_with_vllm(config: Config) -> bool:
+    """Whether vLLM generates, or may: auto is known by the plan only."""
     chosen = config.rollout.engine.choice
-    return chosen == "transformers" or (chosen == "auto" and config.placement.device == "cpu")
+    return chosen == "vllm" or (chosen == "auto" and config.placement.device != "cpu")
 
 
-def _reason(setting: Setting, built_in: bool) -> str:
+def _reason(setting: Setting, vllm: bool) -> str:
     if setting.value == setting.default:
         return ""
     switch = OFF_WITHOUT.get(setting.pattern)
     if switch is not None and not setting.value.get(switch):
         return ""
     row = status_of(setting.pattern)
-    if row.status is Status.REFUSED or (row.vllm and built_in):
+    if row.status is Status.REFUSED or (row.vllm and not vllm):
         return row.reason
     if not isinstance(setting.value, str):
         return ""

@@ -47,7 +47,7 @@ def _names(row: Row) -> str:
 
 def _meaning(row: Row) -> str:
     if row.vllm:
-        return "honoured where vLLM generates, refused where the built-in engine does"
+        return f"honoured where vLLM generates; refused where another engine does: {row.reason}"
     if row.status is not Status.REFUSED:
         return _MEANINGS[row.status]
     return (

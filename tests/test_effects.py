@@ -40,6 +40,17 @@ def training_sampling(config: Config) -> Any:
     return training_sampling(config, (1,))
 
 
+def endpoint(config: Config) -> Any:
+    """How an outside endpoint is asked."""
+    from rlctl.runtime.workers.rollout import make_engine
+
+    return {
+        name: value
+        for name, value in vars(make_engine(config, "external", "m", "cpu")).items()
+        if name != "tokens_computed"
+    }
+
+
 def engine_arguments(config: Config) -> Any:
     """What vLLM is started with on a CPU and on a GPU, or why it is not."""
     from rlctl.errors import RunError
@@ -470,6 +481,7 @@ TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importanc
 SCHEDULE = "train.learning_rate_schedule"
 SAMPLING, MEMORY = "rollout.sampling", "rollout.memory"
 VLLM = {"rollout": {"engine": "vllm"}}
+ENDPOINT = {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}}
 HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
 KL_IN_REWARD, OVER = "algorithm.kl_in_reward", "rollout.over_rollout"
@@ -711,6 +723,10 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     (f"{SAMPLING}.stop", ["x"], training_sampling, {}),
     (f"{SAMPLING}.include_stop", True, training_sampling, {}),
     (f"{SAMPLING}.ignore_eos", True, training_sampling, {}),
+    ("rollout.engine<external>.base_url", "http://b/v1", endpoint, ENDPOINT),
+    ("rollout.engine<external>.model", "other", endpoint, ENDPOINT),
+    ("rollout.engine<external>.api_key", "secret", endpoint, ENDPOINT),
+    ("rollout.engine<external>.args", {"user": "a"}, endpoint, ENDPOINT),
     ("rollout.engine<vllm>.args", {"max_logprobs": 5}, engine_arguments, VLLM),
     ("rollout.parallel.tensor", 2, engine_arguments, VLLM),
     ("rollout.parallel.pipeline", 2, engine_arguments, VLLM),
@@ -918,7 +934,7 @@ algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage
 algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
 algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
 rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
-rollout.engine<transformers> rollout.engine<vllm> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
+rollout.engine<transformers> rollout.engine<vllm> rollout.engine<external> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce

@@ -8,6 +8,7 @@ from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
+from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.documents.paths import dotted
 from rlctl.support import refusals
 
@@ -20,6 +21,23 @@ def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield Problem("not-applied", refusal.key, message)
         else:
             yield Problem("not-supported", refusal.key, message, "set it back, or remove it")
+
+
+def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """An endpoint has an address, and generates only where nothing is trained: no weights can be sent to it."""
+    engine = config.rollout.engine
+    if not isinstance(engine, ExternalEngine) or not arithmetic.needs_rollout(config):
+        return
+    if engine.base_url is None:
+        message = "'rollout.engine.base_url': the external engine has no address"
+        yield Problem(
+            "not-supported", ("rollout", "engine"), message, "set rollout.engine.base_url, such as http://host:8000/v1"
+        )
+    elif arithmetic.trains(config):
+        message = (
+            "'rollout.engine' external: an outside endpoint keeps its own weights, so a run that trains cannot use it"
+        )
+        yield Problem("not-supported", ("rollout", "engine"), message, "set it to vllm or transformers")
 
 
 def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -72,4 +90,4 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("not-supported", ("buffer", "capacity"), message, f"set it to {step} or more")
 
 
-RULES = (recorded_responses, buffers, supported)
+RULES = (recorded_responses, outside_endpoint, buffers, supported)

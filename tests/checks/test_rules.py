@@ -265,7 +265,14 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",
-        "the built-in engine has no such setting",
+        "only vLLM has such a setting",
+    ),
+    ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
+    (
+        "not-supported",
+        {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}},
+        "rollout.engine",
+        "keeps its own weights",
     ),
 ]
 

@@ -9,15 +9,19 @@ import torch
 
 from rlctl import arithmetic
 from rlctl.config import Config
+from rlctl.config.sections.rollout import ExternalEngine as External
 from rlctl.errors import RunError
 from rlctl.plan import Device
 from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
 from rlctl.runtime.types import Request, Response
 
+DEFAULT_CONCURRENT = 64
+"""Responses asked of an outside endpoint at once where the config says nothing."""
 DEFAULT_ROWS = 256
 """Responses decoded at once where the config says nothing."""
 
@@ -117,6 +121,8 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
             sleep_level=config.rollout.memory.sleep_level,
             threads=threads,
         )
+    if isinstance(config.rollout.engine, External):
+        return _external(config, config.rollout.engine)
     if engine != "transformers":
         raise RunError(f"rollout engine {engine} is not part of this version", hint="set rollout.engine=transformers")
     precision = config.rollout.precision
@@ -133,4 +139,19 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         threads=threads,
         config=changed_config(config.model, model_path),
         tokenizer=config.model.tokenizer or config.model.path,
+    )
+
+
+def _external(config: Config, engine: External) -> ExternalEngine:
+    if engine.base_url is None:
+        raise RunError("the external engine has no address", hint="set rollout.engine.base_url")
+    return ExternalEngine(
+        engine.base_url,
+        engine.model or config.model.path,
+        api_key=engine.api_key or "",
+        timeout=config.rollout.timeouts.response,
+        retries=config.rollout.timeouts.retries,
+        max_concurrent=config.rollout.memory.max_running_responses or DEFAULT_CONCURRENT,
+        max_length=config.model.max_context_tokens,
+        arguments=engine.args,
     )
