@@ -80,6 +80,10 @@ def in_order(config: Config) -> bool:
 
 def oldest_version(config: Config, version: int) -> int:
     """The oldest weights whose responses are trained on while the policy is of ``version``."""
+    return max(_oldest_by_sync(config, version), _oldest_by_strategy(config, version))
+
+
+def _oldest_by_sync(config: Config, version: int) -> int:
     sync = config.sync
     if sync.max_staleness is None or sync.on_stale != "drop":
         return 0
@@ -87,6 +91,16 @@ def oldest_version(config: Config, version: int) -> int:
     for _ in range(sync.max_staleness):
         oldest = last_sync(config, oldest - 1)
     return oldest
+
+
+def _oldest_by_strategy(config: Config, version: int) -> int:
+    """By Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t the
+    policy is of version t - 1."""
+    algorithm = config.algorithm
+    most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
+    if algorithm.sample_strategy != "staleness_control" or math.isinf(most):
+        return 0
+    return max(math.ceil(version - most), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,3 +79,15 @@ def test_order_is_kept_where_all_are_waited_for() -> None:
     assert not pace.in_order(config({"in_flight": "continue"}))
     assert pace.in_order(config({"in_flight": "continue", "on_stale": "wait"}))
     assert not pace.in_order(config({}, rollout={"over_rollout": {"additional_prompts": 4}}))
+
+
+def test_staleness_control_is_trinitys() -> None:
+    """``min_model_version = max(step - max_staleness - 1, 0)``, at the steps after 0, 1, 2, ... have been trained."""
+
+    def oldest(most: float, **sync: Any) -> list[int]:
+        controlled = {"sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": most}}
+        return [pace.oldest_version(config(sync, algorithm=controlled), version) for version in range(5)]
+
+    assert oldest(1) == [max(step - 1 - 1, 0) for step in (1, 2, 3, 4, 5)]
+    assert oldest(float("inf")) == [0] * 5
+    assert oldest(3, max_staleness=1) == [0, 0, 1, 2, 3], "the stricter of the two"

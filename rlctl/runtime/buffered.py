@@ -11,7 +11,6 @@ explores takes the newest.
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -47,7 +46,9 @@ class Buffered(WorksWhenAsked):
         explored = self.explorer.take(step, phase)
         with phase("buffer"):
             self.buffer.put(explored.kept)
-            groups = self.buffer.take(len(explored.kept), oldest_version=oldest_version(self.config, self._version))
+            groups = self.buffer.take(
+                len(explored.kept), oldest_version=pace.oldest_version(self.config, self._version)
+            )
         return Explored(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
 
     def trained(self, version: int) -> None:
@@ -138,7 +139,7 @@ class Drained(WorksWhenAsked):
     _saved: dict[str, Any] = field(default_factory=dict)
 
     def more(self, step: int, phase: Phase) -> bool:
-        wanted, oldest = self.config.batch.prompts_per_step, oldest_version(self.config, self._version)
+        wanted, oldest = self.config.batch.prompts_per_step, pace.oldest_version(self.config, self._version)
         with phase("buffer"):
             self._ahead = self.buffer.take(wanted, oldest_version=oldest)
         if self._ahead and len(self._ahead) < wanted:
@@ -181,18 +182,6 @@ class Drained(WorksWhenAsked):
 
     def close(self) -> None:
         self.buffer.close()
-
-
-def oldest_version(config: Config, version: int) -> int:
-    """The oldest weights whose responses are trained on, by ``sync`` and by ``algorithm.sample_strategy`` staleness_control.
-
-    Trinity-RFT's rule for step t is ``max(t - max_staleness - 1, 0)``; before step t the policy has version t - 1.
-    """
-    algorithm, oldest = config.algorithm, pace.oldest_version(config, version)
-    most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
-    if algorithm.sample_strategy != "staleness_control" or math.isinf(most):
-        return oldest
-    return max(oldest, math.ceil(version - most), 0)
 
 
 Announced = tuple[int, Path]
