@@ -262,8 +262,8 @@ def _teacher(config: Config, chosen: Distillation, shape: ModelShape) -> MemoryE
     train, batch = config.train, config.batch
     estimated = chosen.loss == "reverse_kl" and chosen.top_k is None and config.algorithm.objective.choice == "rl"
     drawn = estimated or bool(chosen.args.get("policy_gradient"))
-    tokens = micro_tokens(config, (batch.log_prob_micro or batch.micro) if drawn else batch.micro)
-    tokens /= arithmetic.devices_per_sequence(train.engine)
+    micro = (batch.log_prob_micro or batch.micro) if drawn else batch.micro
+    tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
     whole = BYTES[train.precision.compute] * tokens * shape.vocabulary
     held = BYTES[train.precision.parameters] * shape.parameters / _shared_by(config, train)
     logits = min(whole, 2 * _chunk_bytes(tokens, shape)) if drawn else whole
