@@ -15,12 +15,13 @@ import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from rlctl.errors import RlctlError
 from rlctl.runtime.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
-from rlctl.runtime.profiling.usage import CallLog, Watch
+from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
 from rlctl.runtime.surroundings import enter
 
 
@@ -300,7 +301,8 @@ class RayGroup:
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         call = self._actors[index].call.remote(method.__name__, *args)
-        return Calls([self.names[index]], [call], self._stop_requested, limit=self._limit).wait()[0]
+        noted = partial(self._note, method.__name__)
+        return Calls([self.names[index]], [call], self._stop_requested, noted, limit=self._limit).wait()[0]
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
@@ -358,12 +360,15 @@ class RayGroup:
         ask = actor.process.options(concurrency_group=HEARTBEAT).remote
         return Pulse(ask, min(SILENCE_SECONDS, self._limit / 2))
 
+    def _note(self, method: str, worker: str, usage: Usage | None) -> None:
+        self.log.add(worker, method, usage)
+
     def _calls(self, calls: list[Any], method: str, *, pulses: Sequence[Pulse] | None = None) -> Calls:
         return Calls(
             self.names,
             calls,
             self._stop_requested,
-            lambda worker, usage: self.log.add(worker, method, usage),
+            partial(self._note, method),
             self._pulses if pulses is None else pulses,
             self._limit,
         )
