@@ -18,7 +18,6 @@ from typing import Any
 
 from rlctl import pace
 from rlctl.config import Config
-from rlctl.runtime import buffered
 from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
@@ -208,8 +207,7 @@ class Exploration:
             raise self.failure
 
     def _oldest_version(self) -> int:
-        by_strategy = buffered.oldest_version(self._config, self._version)
-        return max(by_strategy, pace.oldest_version(self._config, self._version))
+        return pace.oldest_version(self._config, self._version)
 
     # the thread
 
