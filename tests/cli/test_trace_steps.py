@@ -21,5 +21,5 @@ def test_what_is_no_list_of_steps_is_refused(steps: str) -> None:
 
 
 def test_a_profiler_has_its_own_steps() -> None:
-    with pytest.raises(UsageError, match="profiling.tool torch"):
+    with pytest.raises(UsageError, match=r"profiling\.tool torch"):
         _traced(Loaded(config_from({"profiling": {"tool": "torch", "steps": [1]}})), "3")
