@@ -109,9 +109,7 @@ TABLE: tuple[Row, ...] = (
     # run
     honoured("run", "name seed folder mode max_steps_this_session on_end on_failure time_limit"),
     descriptive("run", "project group"),
-    refused("run", "deterministic", "kernels are not chosen for determinism; CPU runs are deterministic anyway"),
-    refused("run", "max_restarts", "a run with a dead worker ends; start it again and it resumes"),
-    refused("run", "skip.rollout skip.folder", "responses are not replayed from disk yet"),
+    honoured("run", "max_restarts deterministic skip.rollout skip.folder"),
     # model
     honoured(
         "model",
@@ -403,17 +401,8 @@ TABLE: tuple[Row, ...] = (
     refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
-    honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder"),
-    refused(
-        "checkpoint",
-        "save_contents load_contents",
-        "a checkpoint is always whole, so that a resumed run is the same run",
-    ),
-    honoured("checkpoint", "remote"),
-    refused(
-        "checkpoint", "delete_after_load delete_previous", "keep_last says what is deleted, after the next one is whole"
-    ),
-    refused_speed("checkpoint", "asynchronous writers", "checkpoints are written between steps"),
+    honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder remote"),
+    honoured("checkpoint", "save_contents load_contents delete_after_load delete_previous asynchronous writers"),
     honoured("", "tracking tracking[]<console|tensorboard|swanlab|wandb|mlflow>"),
     honoured("tracking[]<tensorboard>", "folder"),
     honoured("tracking[]<swanlab>", "mode folder api_key"),
@@ -444,7 +433,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
             ("optimal_token_baseline", "tir_optimal_token_baseline"),
             "it takes the sum of squared probabilities at every token, which no pass computes",
         ),
-        "gdpo": "it normalises each reward of a response apart; here they are added up by weight before",
         "jsd": "set algorithm.distillation: teacher, loss js_divergence, args {policy_gradient: true, with_rewards: false}",
         "on_policy_distill": "set algorithm.distillation: teacher, loss reverse_kl, args {policy_gradient: true, "
         "with_rewards: false}",
@@ -480,7 +468,7 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "this divergence is not computed",
     ),
     "algorithm.advantage<other>.kind": (
-        ("asymre", "asymre_verl", "gpg", "grpo_verl", "none", "opmd_verl", "rec", "reward"),
+        ("asymre", "asymre_verl", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl", "rec", "reward"),
         "no such estimator is computed",
     ),
     "algorithm.policy_loss<other>.kind": (

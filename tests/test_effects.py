@@ -815,6 +815,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("environment.logs_by_node", True, environment, {}),
     ("environment.plugins", ["plugins"], environment, {}),
     ("rollout.environment", {"A": "1"}, environment, {}),
+    ("run.deterministic", True, environment, {}),
 ]
 OF_CRITIC = {
     learning_rates: critic_learning_rates,
@@ -912,7 +913,8 @@ def test_the_base_is_a_config_that_runs() -> None:
 
 RUN_TO_SHOW = """
 rlctl
-run.folder run.max_steps_this_session run.on_end run.on_failure run.time_limit
+run.folder run.max_steps_this_session run.on_end run.on_failure run.time_limit run.max_restarts
+run.skip.rollout run.skip.folder
 model.path model.tokenizer model.attention model.chat_template model.chat_template_args model.trust_remote_code model.modality
 model.max_context_tokens
 data.train data.train[].path data.train[].format data.train[].split data.train[].subset data.train[].max_samples
@@ -962,6 +964,8 @@ buffer buffer<memory>.log_path buffer<sql>.url buffer<file>.path
 data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algorithm.sample_strategy_args
 critic critic.model.attention critic.model.trust_remote_code critic.model.lora.adapter_path checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
+checkpoint.save_contents checkpoint.load_contents checkpoint.delete_after_load checkpoint.delete_previous
+checkpoint.asynchronous checkpoint.writers
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
 tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
 tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password

@@ -18,7 +18,7 @@ from rlctl.runtime.buffered import Buffered, Drained, Filling
 from rlctl.runtime.buffers.make import check_buffer, make_buffer, passes, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.calls import Calls, WorkerLost, together
-from rlctl.runtime.checkpoint import Checkpoints, place_of
+from rlctl.runtime.checkpoint import Checkpoints, check_contents, place_of
 from rlctl.runtime.data.experts import check_experts_last
 from rlctl.runtime.data.open import (
     PairStream,
@@ -50,6 +50,7 @@ from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
 from rlctl.runtime.selection import corrects
 from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.skipping import check_skips, with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import variables_by_role, worker_environment
@@ -106,6 +107,10 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if plan.role("critic"):
         check_critic(config)
     copies_of(stage, Path())
+    check_contents(config)
+    check_skips(config)
+    if config.run.skip.rollout == "replay":
+        events.emit("advisory", message="responses are replayed from disk, not drawn (run.skip.rollout)", hint="")
     check_buffer(config)
     tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
@@ -452,7 +457,8 @@ def _source_of_groups(
     sampling = training_sampling(config, materials.stop_token_ids)
     fills = arithmetic.fills_buffer(config)
     if not pace.streams(config):
-        explorer = Explorer(config, stage.name, stream, sampling, rollout, rewards, shaping, keeper)  # type: ignore[arg-type]
+        engines = with_skips(config, rollout, place)
+        explorer = Explorer(config, stage.name, stream, sampling, engines, rewards, shaping, keeper)  # type: ignore[arg-type]
         if fills:
             return Filling(config, explorer, shared_buffer(config, place, stop.now), rollout)
         return Buffered(config, explorer, make_buffer(config, place, stop.now)) if passes(config) else explorer

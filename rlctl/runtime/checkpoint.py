@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlctl.config import Stage
+from rlctl.config import Config, Stage
+from rlctl.errors import PlanError
 from rlctl.runtime.calls import WorkerFailed, WorkerLost
 from rlctl.runtime.checksums import damage, write_checksums
 
@@ -51,6 +52,20 @@ def place_of(stage: Stage, folder: Path) -> Path:
     """Where the checkpoints of a stage are: in the run folder, or under ``checkpoint.folder`` by run and stage."""
     chosen = stage.config.checkpoint.folder
     return folder / "checkpoints" / stage.name if chosen is None else Path(chosen).resolve() / folder.name / stage.name
+
+
+def check_contents(config: Config) -> None:
+    """Refuse checkpoints that nothing could go on from.
+
+    Raises:
+        PlanError: they have no weights, or these are not taken up.
+    """
+    for key, contents in (("save", config.checkpoint.save_contents), ("load", config.checkpoint.load_contents)):
+        if "model" not in contents:
+            raise PlanError(
+                f"checkpoint.{key}_contents is {', '.join(contents) or 'empty'}; a run goes on from its weights",
+                hint="add model; to start anew from weights in Hugging Face format, set model.path to their folder",
+            )
 
 
 class Copies(Protocol):

@@ -23,9 +23,10 @@ from rlctl.runtime.experience import Answered, requests_for
 from rlctl.runtime.keeping import Keeper, Shown
 from rlctl.runtime.metrics import group_metrics, response_metrics, reward_metrics
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.roles import Rewards, RolloutEngines, texts_of
+from rlctl.runtime.roles import Rewards, texts_of
 from rlctl.runtime.selection import needs_greedy
 from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.skipping import Generates
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
 
 Phase = Callable[[str], AbstractContextManager[None]]
@@ -132,7 +133,7 @@ class Explorer(WorksWhenAsked):
     stage: str
     stream: PromptStream
     sampling: Sampling
-    rollout: RolloutEngines
+    rollout: Generates
     rewards: Rewards
     shaping: Shaping
     """Its filters of groups."""

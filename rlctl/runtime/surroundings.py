@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rlctl.config import Config
 from rlctl.errors import RunError
+from rlctl.runtime.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
@@ -40,6 +41,7 @@ def worker_environment(config: Config) -> dict[str, str]:
         BY_NODE: "1" if environment.logs_by_node else "",
         "VLLM_LOGGING_LEVEL": environment.log_level.upper(),
         "TRANSFORMERS_VERBOSITY": _QUIET[environment.log_level],
+        **(VARIABLES if config.run.deterministic else {}),
         **passed,
         **environment.variables,
     }

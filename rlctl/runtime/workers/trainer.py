@@ -19,6 +19,7 @@ from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.determinism import use_deterministic_kernels
 from rlctl.runtime.selection import measures_whole
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
@@ -183,6 +184,8 @@ def take_steps(
 
 def enter(config: Config, place: Place) -> None:
     """Meet the other workers of a model; see ``join``."""
+    if config.run.deterministic:
+        use_deterministic_kernels()
     join(
         place.rank,
         place.world_size,

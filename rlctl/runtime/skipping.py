@@ -1,0 +1,116 @@
+"""Responses kept on disk and read back instead of generated (``run.skip``), for work on what comes after rollout.
+
+    <stage's folder>/rollout/<digest>.pt    the responses to one list of requests; under run.skip.folder by stage
+
+The digest is of the requests: their tokens, seeds and sampling. So a replayed run takes the responses that the same prompts got
+with the same seeds, whatever the weights are by then, and what was never asked for is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Protocol
+
+import torch
+
+from rlctl import pace
+from rlctl.config import Config
+from rlctl.errors import PlanError, RunError
+from rlctl.runtime.types import Request, Response
+
+
+class Generates(Protocol):
+    """Rollout engines, as a round of prompts needs them."""
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]: ...
+
+    def sleep(self) -> None: ...
+
+
+class Dumped:
+    """Engines whose responses are kept."""
+
+    def __init__(self, engines: Generates, folder: Path) -> None:
+        self._engines, self._folder = engines, folder
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer requests, and keep the answers.
+
+        Raises:
+            RunError: they cannot be kept.
+        """
+        answers, path = self._engines.generate(requests), self._folder / name_of(requests)
+        partial = path.with_suffix(".partial")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            torch.save([[asdict(response) for response in group] for group in answers], partial)
+            partial.replace(path)
+        except (OSError, RuntimeError) as error:
+            raise RunError(
+                f"responses cannot be kept in {self._folder}: {error}", hint="see run.skip.folder"
+            ) from error
+        return answers
+
+    def sleep(self) -> None:
+        """As the engines do."""
+        self._engines.sleep()
+
+
+class Replayed:
+    """Answers from disk; the engines are left for evaluation."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """The answers that these requests got.
+
+        Raises:
+            RunError: there are none.
+        """
+        path = self._folder / name_of(requests)
+        try:
+            kept = torch.load(path, weights_only=True)
+        except FileNotFoundError as error:
+            raise RunError(
+                f"{self._folder} has no responses to these {len(requests)} prompts with these seeds",
+                hint="dump them first with the same data, batch, sampling and run.seed: run.skip.rollout=dump",
+            ) from error
+        except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
+            raise RunError(f"{path} cannot be read: {error}", hint="dump the responses again") from error
+        return [[Response(**response) for response in group] for group in kept]
+
+    def sleep(self) -> None:
+        """There is nothing that sleeps."""
+
+
+def name_of(requests: Sequence[Request]) -> str:
+    """The file of the responses to some requests."""
+    asked = [(r.token_ids, r.n, r.first, r.seed, sorted(asdict(r.sampling).items())) for r in requests]
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:32] + ".pt"
+
+
+def with_skips(config: Config, engines: Generates, place: Path) -> Generates:
+    """Rollout engines as ``run.skip`` has them; ``place`` is the stage's folder."""
+    mode, chosen = config.run.skip.rollout, config.run.skip.folder
+    folder = place / "rollout" if chosen is None else Path(chosen).expanduser() / place.name
+    if mode == "dump":
+        return Dumped(engines, folder)
+    return Replayed(folder) if mode == "replay" else engines
+
+
+def check_skips(config: Config) -> None:
+    """Refuse to keep or replay what is drawn one response at a time.
+
+    Raises:
+        PlanError: the schedule streams responses.
+    """
+    if config.run.skip.rollout != "off" and pace.streams(config):
+        raise PlanError(
+            "run.skip.rollout keeps and replays whole rounds of prompts, and this schedule draws responses one by one",
+            hint="take a synchronous schedule while you debug, or leave run.skip.rollout off",
+        )
