@@ -186,7 +186,7 @@ class JobServer:
             time.sleep(0.5)
         said = self.output(identity)
         if job.status != "finished":
-            lines = said.strip().splitlines()
+            lines = said.rpartition("Running entrypoint for job")[2].strip().splitlines()[1:]
             raise RunError(f"`{shlex.join(command)}` failed on {self.url}: " + ("\n".join(lines[-5:]) or job.message))
         return said
 
