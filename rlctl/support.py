@@ -381,7 +381,8 @@ TABLE: tuple[Row, ...] = (
     honoured("reward_loop", "overlap_with_rollout max_queued"),
     # sync, placement, buffer, service
     honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
-    refused_speed("sync", "method bucket_mib timeout args", "weights travel in memory, at once"),
+    refused_speed("sync", "method", "weights travel in memory, through checkpoints where runs explore and train apart"),
+    refused_speed("sync", "bucket_mib timeout args", "weights travel in memory, at once"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),

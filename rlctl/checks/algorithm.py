@@ -181,19 +181,23 @@ def experts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             f"buffer.auxiliary has further training data, which {objective} does not read",
             "remove it, or set algorithm.objective to mix",
         )
-    if objective != "mix" and (named or config.algorithm.sample_strategy == "mix"):
+    if objective != "mix" and config.algorithm.sample_strategy == "mix":
         yield Problem(
             "not-supported",
             ("algorithm", "sample_strategy"),
-            f"responses are picked by {config.algorithm.sample_strategy}; {objective} trains on what a step draws",
+            f"responses are picked by mix; {objective} trains on what a step draws",
             "remove sample_strategy and its arguments, or set algorithm.objective to mix",
         )
-    elif set(named) - {"sft_dataset_name"}:
+        return
+    known = {"sft_dataset_name"} if objective == "mix" else set()
+    known |= {"max_staleness"} if config.algorithm.sample_strategy == "staleness_control" else set()
+    if unknown := sorted(set(named) - known):
         yield Problem(
             "not-supported",
             ("algorithm", "sample_strategy_args"),
-            f"sample_strategy_args of mix has {', '.join(sorted(set(named) - {'sft_dataset_name'}))}; expected sft_dataset_name",
-            "algorithm.objective.expert_share is the share of experts",
+            f"sample_strategy_args of {objective} with {config.algorithm.sample_strategy} has {', '.join(unknown)}; "
+            f"expected {', '.join(sorted(known)) or 'none'}",
+            "algorithm.objective.expert_share is the share of experts" if objective == "mix" else "remove them",
         )
 
 

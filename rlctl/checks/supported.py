@@ -15,7 +15,10 @@ from rlctl.support import refusals
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Every key that is set is one the runtime honours; a dialect's own default that changes no number is told."""
+    apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
     for refusal in refusals(config):
+        if apart and (refusal.key, refusal.value) == (("sync", "method"), "checkpoint"):
+            continue
         message = f"'{dotted(refusal.key)}': {refusal.reason}"
         if not refusal.numbers and surroundings.is_silent(refusal.key):
             yield Problem("not-applied", refusal.key, message)
@@ -72,14 +75,14 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         message = f"'run.mode' train_only: 'buffer.{key}' does not say which buffer to train on"
         yield Problem("not-supported", ("buffer", str(key)), message, "set it to the one of the run that explores")
     apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
-    if apart and config.sync.method not in ("auto", "checkpoint"):
-        message = f"'sync.method' {config.sync.method}: a run that only explores or only trains exchanges weights through files"
-        yield Problem("not-supported", ("sync", "method"), message, "set it to checkpoint")
-    for name in ("ahead", "max_staleness", "style", "in_flight") if apart else ():
+    for name in ("ahead", "style", "in_flight") if apart else ():
         if getattr(config.sync, name) != getattr(Sync(), name):
             message = f"'sync.{name}' is for rollout and training in one run; here 'sync.every' says when weights are exchanged"
             yield Problem(
-                "not-supported", ("sync", name), message, "remove it; algorithm.sample_strategy limits staleness"
+                "not-supported",
+                ("sync", name),
+                message,
+                "remove it; sync.max_staleness limits how old responses may be",
             )
     replay, capacity = config.buffer.replay, config.buffer.capacity
     step = arithmetic.responses_per_step(config)

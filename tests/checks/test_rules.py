@@ -57,6 +57,11 @@ def found(base: Mapping[str, Any], change: Mapping[str, Any], **arguments: Any) 
     return check(config_from(over(base, change)), **arguments)
 
 
+def test_weights_may_travel_through_checkpoints_where_runs_are_apart(good: dict[str, Any]) -> None:
+    apart = {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "checkpoint", "every": 2}}
+    assert found(good, apart, cluster=H100, symbolic=()) == []
+
+
 def test_a_good_config_has_no_findings(good: dict[str, Any]) -> None:
     assert found(good, {}, cluster=H100, symbolic=()) == []
 
@@ -64,6 +69,44 @@ def test_a_good_config_has_no_findings(good: dict[str, Any]) -> None:
 MOVED = {"batch": {"mini_batch_responses": None}}
 EXPLICIT = {"layout": "explicit", "roles": {"policy": {"devices": [0, 9]}, "rollout": {"devices": [1]}, "pilot": {}}}
 PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("not-supported", {"run": {"mode": "train_only"}}, "buffer.name", "ends with the run that fills it"),
+    (
+        "not-supported",
+        {"run": {"mode": "train_only"}, "buffer": {"name": "sql"}},
+        "buffer.url",
+        "which buffer to train on",
+    ),
+    (
+        "not-supported",
+        {"run": {"mode": "train_only"}, "buffer": {"name": "file"}},
+        "buffer.path",
+        "which buffer to train on",
+    ),
+    (
+        "not-supported",
+        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "nccl"}},
+        "sync.method",
+        "weights travel in memory, through checkpoints where",
+    ),
+    (
+        "not-supported",
+        {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"ahead": 1.0}},
+        "sync.ahead",
+        "for rollout and training in one run",
+    ),
+    (
+        "not-supported",
+        {"buffer": {"name": "memory", "capacity": 64, "replay": {"enabled": True}}},
+        "buffer.capacity",
+        "a step takes 512 responses",
+    ),
+    ("no-reward", {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "rewards": []}, "rewards", "no reward"),
+    (
+        "not-supported",
+        {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"most": 1}}},
+        "algorithm.sample_strategy_args",
+        "has most; expected max_staleness",
+    ),
     ("no-model", {"model": {"path": ""}}, "model.path", "not set"),
     ("no-data", {"data": {"train": []}}, "data.train", "empty"),
     ("no-data", {"run": {"mode": "evaluate_only"}}, "data.eval", "only evaluates"),
