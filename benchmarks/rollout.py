@@ -1,10 +1,12 @@
-"""Responses per second of the built-in rollout engine and of Transformers' ``model.generate``, same model and prompts, in turn.
+"""Responses per second of the built-in rollout engine, of vLLM under rlctl, and of Transformers' ``model.generate``, in turn.
 
     python benchmarks/rollout.py                       # 32 prompts x 8 responses of exactly 10 tokens, one thread
     python benchmarks/rollout.py --response 32 --ragged
+    python benchmarks/rollout.py --vllm --processor-time   # three contestants, on a machine that others use too
 
 The model is a random Qwen2 of 0.6 million parameters. ``generate`` gets each prompt once per response, as it must. The rounds
-alternate, so that whatever else the machine does falls on both; the ratio is the median of the rounds' ratios.
+alternate, so that whatever else the machine does falls on all; a ratio is the median of the rounds' ratios. TRL generates with
+``model.generate`` or with vLLM.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 from transformers.utils import logging
 
+from rlctl.config import config_from
+from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
+from rlctl.runtime.workers.rollout import make_engine
 
 CONFIG = Qwen2Config(
     hidden_size=128,
@@ -45,20 +50,23 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--vllm", action="store_true", help="vLLM too, which has to be installed")
+    parser.add_argument("--processor-time", action="store_true", help="count what the process used, not what passed")
     parser.add_argument("--attention", choices=["auto", "sdpa", "eager"], default="auto", help="of the engine")
     return parser.parse_args()
 
 
-def seconds(work: Callable[[], object], device: str) -> float:
-    start = time.perf_counter()
+def seconds(work: Callable[[], object], options: argparse.Namespace) -> float:
+    clock = time.process_time if options.processor_time else time.perf_counter
+    start = clock()
     work()
-    if device != "cpu":
+    if options.device != "cpu":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def engine_and_generate(options: argparse.Namespace, folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Return the two contestants, each answering all prompts once when called."""
+def contestants(options: argparse.Namespace, folder: str) -> dict[str, Callable[[], object]]:
+    """Return the contestants, each answering all prompts once when called."""
     dtype = getattr(torch, options.dtype)
     prompts = torch.randint(0, CONFIG.vocab_size, (options.prompts, options.prompt))
     stops = tuple(range(8)) if options.ragged else ()
@@ -87,7 +95,23 @@ def engine_and_generate(options: argparse.Namespace, folder: str) -> tuple[Calla
             **settings,
         )
 
-    return lambda: engine.generate(requests), generate
+    found = {"built-in engine": lambda: engine.generate(requests)}
+    if options.vllm:
+        served = vllm_engine(options, folder)
+        found["vLLM"] = lambda: served.generate(requests)
+    return {**found, "model.generate": generate}
+
+
+def vllm_engine(options: argparse.Namespace, folder: str) -> RolloutEngine:
+    memory = {"max_running_responses": options.prompts * options.n, "max_batched_tokens": 8192}
+    config = config_from(
+        {
+            "model": {"path": folder},
+            "rollout": {"engine": "vllm", "precision": options.dtype, "memory": memory},
+            "placement": {"device": options.device, "devices_per_node": 1, "cpus_per_worker": options.threads},
+        }
+    )
+    return make_engine(config, "vllm", folder, options.device)
 
 
 def main() -> None:
@@ -96,14 +120,17 @@ def main() -> None:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         AutoModelForCausalLM.from_config(CONFIG).save_pretrained(folder)
-        engine, generate = engine_and_generate(options, folder)
-    for warm_up in (engine, generate):
+        found = contestants(options, folder)
+    for warm_up in found.values():
         warm_up()
-    rounds = [(seconds(engine, options.device), seconds(generate, options.device)) for _ in range(options.rounds)]
+    rounds = [{name: seconds(work, options) for name, work in found.items()} for _ in range(options.rounds)]
     responses = options.prompts * options.n
-    print(f"built-in engine   {responses / median(ours for ours, _ in rounds):8.0f} responses/s")
-    print(f"model.generate    {responses / median(theirs for _, theirs in rounds):8.0f} responses/s")
-    print(f"ratio             {median(theirs / ours for ours, theirs in rounds):8.2f}")
+    for name in found:
+        speed, ratio = (
+            responses / median(r[name] for r in rounds),
+            median(r["model.generate"] / r[name] for r in rounds),
+        )
+        print(f"{name:16}{speed:8.0f} responses/s{ratio:8.2f} x model.generate")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,17 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlctl.errors import RunError
+from rlctl.plan import make_plan
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
+from tests.runtime.local import run_here
 
 from .conftest import MakeModel
 
@@ -145,3 +148,16 @@ def test_an_endpoint_that_tells_too_little_is_refused(server: Server, name: str)
 def test_no_weights_can_be_sent(server: Server) -> None:
     with pytest.raises(RunError, match="keeps its own weights"):
         engine(server).load_weights([], version=1)
+
+
+def test_a_run_that_only_evaluates_asks_it(task: Any, tmp_path: Path) -> None:
+    asked = Server(str(task.folder / "model"))
+    url = {"name": "external", "base_url": asked.url, "model": "tiny"}
+    config = task.config(tmp_path, run={"mode": "evaluate_only"}, rollout={"engine": url, "max_response_tokens": 4})
+    role = make_plan(config).stages[0].role("rollout")
+    assert role is not None
+    assert (role.engine, role.devices) == ("external", ())
+    (told,) = [event for event in run_here(config, tmp_path / "demo") if event["kind"] == "evaluation"]
+    asked.http.shutdown()
+    assert len(asked.bodies) == 16
+    assert told["metrics"]["evaluation/addition/length_mean"] <= 4
