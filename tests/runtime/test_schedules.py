@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import Config
+from rlctl.runtime.schedules.exploration import Exploration
 
 from .conftest import Task, numbers_of
 from .local import Seen, run_here
@@ -122,3 +123,41 @@ def test_a_policy_learns_whatever_the_schedule(task: Task, tmp_path: Path, sync:
     rewards = [metrics["reward/mean"] for _, metrics in sorted(steps(run_here(config, tmp_path / "run")).items())]
     assert len(rewards) == 24
     assert sum(rewards[-4:]) / 4 > max(0.5, 3 * sum(rewards[:2]) / 2), rewards
+
+
+class Killed(Exception):
+    """The end of a process, as far as its files are concerned."""
+
+
+@pytest.mark.parametrize("sync", [{"ahead": 2, "in_flight": "continue", "max_staleness": 3}], ids=["asynchronous"])
+def test_a_run_that_ends_anywhere_and_goes_on_trains_on_every_prompt_once(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: dict[str, Any]
+) -> None:
+    trained: dict[int, list[int]] = {}
+    take = Exploration.take
+
+    def recorded(self: Exploration, step: int, phase: Any) -> Any:
+        explored = take(self, step, phase)
+        trained[step] = [group.prompt.index for group in explored.kept]
+        return explored
+
+    def ends_at(step: int) -> Callable[[dict[str, Any]], None]:
+        def watch(event: dict[str, Any]) -> None:
+            if (event["kind"], event.get("name"), event.get("step")) == ("phase", "train", step):
+                raise Killed
+
+        return watch
+
+    monkeypatch.setattr(Exploration, "take", recorded)
+    config = config_of(
+        task, tmp_path, sync=sync, schedule={"total_steps": 6}, checkpoint={"every": 2, "export": "never"}
+    )
+    for step in (1, 3, 5):  # in the training of the step after
+        with pytest.raises(Killed):
+            run_here(config, tmp_path / "run", watch=ends_at(step))
+    run_here(config, tmp_path / "run")
+    assert sorted(trained) == [1, 2, 3, 4, 5, 6]
+    assert sorted(index for each in trained.values() for index in each) == sorted(
+        {index for each in trained.values() for index in each}
+    )
+    assert sum(map(len, trained.values())) == 24
