@@ -48,3 +48,39 @@ def test_the_command_says_what_the_pods_need(rlctl: Any, config_file: Path, monk
     assert (config["kind"], job["kind"]) == ("ConfigMap", "RayJob")
     assert rlctl(*command).code == 2
     assert rlctl(*command, "--volume", "claim").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("launch", "{config}", "--detach"), "--detach and --pass are for a job"),
+        (("launch", "{config}", "--address", "nowhere"), "is no address of a Ray cluster"),
+        (("runs", "resume", "demo", "--pass", "HOME"), "--detach and --pass are for a job"),
+        (("runs", "list", "--address", "auto"), "its runs are folders, and need no address"),
+        (("runs", "follow", "demo", "--json", "--address", "http://127.0.0.1:9"), "--json prints events"),
+        (
+            ("launch", "{ready}", "--address", "http://127.0.0.1:9", "--pass", "NO_SUCH"),
+            "--pass NO_SUCH: there is no such",
+        ),
+    ],
+)
+def test_what_makes_no_sense_of_a_job_is_a_usage_error(
+    rlctl: Any, config_file: Path, tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    ready = tmp_path / "ready.yaml"
+    ready.write_text(
+        config_file.read_text()
+        .replace("train.jsonl", "/shared/train.jsonl")
+        .replace("name: small", "name: s, folder: /shared")
+        + "rewards: [{type: rule}]\n"
+    )
+    shown = rlctl(*(word.format(config=config_file, ready=ready) for word in words))
+    assert (shown.code, told in shown.err) == (2, True), shown.err
+
+
+def test_paths_of_this_machine_alone_are_refused_before_anything_is_submitted(rlctl: Any, config_file: Path) -> None:
+    config_file.write_text(config_file.read_text() + "rewards: [{type: rule}]\n")
+    shown = rlctl("launch", str(config_file), "--address", "http://127.0.0.1:9")
+    assert shown.code == 1
+    assert "run.folder is 'runs'; name a folder on a disk that all nodes share" in shown.err
+    assert "data.train[0].path is 'train.jsonl'" in shown.err

@@ -34,6 +34,8 @@ print("CODE", code, "MODULES", " ".join(sorted({name.partition(".")[0] for name 
         ["doctor"],
         ["presets", "list"],
         ["runs", "list"],
+        ["cluster", "slurm", "{config}"],
+        ["cluster", "kuberay", "{config}", "--image", "i"],
     ],
     ids=" ".join,
 )
