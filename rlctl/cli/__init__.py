@@ -23,6 +23,7 @@ from rlctl.cli import (
     doctor,
     evaluate,
     explain,
+    export,
     launch,
     output,
     plan,
@@ -57,6 +58,7 @@ app.add_typer(presets.app, name="presets", rich_help_panel=BEFORE)
 command(app, panel=RUNNING)(quickstart.quickstart)
 command(app, panel=RUNNING)(launch.launch)
 command(app, "eval", panel=RUNNING)(evaluate.evaluate)
+command(app, panel=RUNNING)(export.export)
 app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=RUNNING)
 command(app, panel=ABOUT)(explain.explain)

@@ -12,11 +12,12 @@
         alive           touched while the run goes on, for whoever looks from another machine
         lock            held by the process of the run
 
-Only ``starting`` imports the runtime; everything else reads and writes the folder.
+Only ``starting`` and ``exporting`` import the runtime; everything else reads and writes the folder.
 """
 
 from __future__ import annotations
 
+from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
 from rlctl.runs.looking import RunInfo, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
@@ -31,6 +32,7 @@ __all__ = [
     "TryResult",
     "differences",
     "events",
+    "export",
     "find",
     "folder_of",
     "inspect",

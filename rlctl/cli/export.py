@@ -1,0 +1,42 @@
+"""``rlctl export``: weights of a run's checkpoint in Hugging Face format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, output
+from rlctl.cli.runs import RUNS, Folder, Name
+
+
+def export(
+    name: Name,
+    *,
+    step: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of the checkpoint of this step; the newest by default.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; inside the run folder by default.")
+    ] = None,
+    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Of this stage; the last one by default.")] = None,
+    folder: Folder = RUNS,
+    json: arguments.Json = False,
+) -> None:
+    """Write the weights of a run's checkpoint in Hugging Face format, which Transformers and vLLM load.
+
+    It needs the checkpoint and the model, no devices and no Ray; the run may go on meanwhile.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl export gsm8k-grpo[/cyan]
+
+    [cyan]rlctl export gsm8k-grpo --step 40 --to weights/step-40[/cyan]
+    """
+    from rlctl import runs
+
+    written = runs.export(runs.find(name, folder), stage=stage, step=step, to=to)
+    if json:
+        output.data({"folder": str(written)})
+    diagnostics.note(f"weights: {written}")

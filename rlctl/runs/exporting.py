@@ -1,0 +1,63 @@
+"""Weights of a run in Hugging Face format, at any time: of its newest whole checkpoint, or of the one of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rlctl.config import Stage, stages_of
+from rlctl.errors import RunError, nearest
+from rlctl.runs.folder import read_config
+from rlctl.runs.looking import RunInfo
+
+
+def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None) -> Path:
+    """Write the weights of a checkpoint as Transformers and vLLM load them; the run may be running.
+
+    Args:
+        run: whose they are.
+        stage: None is the last one that has a checkpoint.
+        step: None is the newest whole one.
+        to: None is ``export/<stage>-step-NNNNNN`` in the run folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        RunError: there is no such checkpoint, or it cannot be read or written.
+    """
+    from rlctl.runtime.checkpoint import place_of
+    from rlctl.runtime.exporting import checkpoint_of
+    from rlctl.runtime.exporting import export as write
+
+    stages = stages_of(read_config(run.folder))
+    chosen = _chosen(stages, stage, [each for each in stages if any(place_of(each, run.folder).glob("step-*"))])
+    saved = checkpoint_of(chosen, run.folder, step)
+    folder = to or run.folder / "export" / f"{chosen.name}-step-{saved.step:06d}"
+    before = stages[: stages.index(chosen)]
+    if (
+        chosen.continues and before
+    ):  # what is not in the checkpoint, such as the base of adapters, is where the stage began
+        left = place_of(before[-1], run.folder) / "hf"
+        model = replace(chosen.config.model, path=str(left) if left.exists() else chosen.config.model.path)
+        chosen = replace(chosen, config=replace(chosen.config, model=model))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write(chosen, saved, folder)
+    return folder
+
+
+def _chosen(stages: list[Stage], name: str | None, with_checkpoints: list[Stage]) -> Stage:
+    """The stage that is meant.
+
+    Raises:
+        RunError: there is none.
+    """
+    if name is None and with_checkpoints:
+        return with_checkpoints[-1]
+    if name is None:
+        raise RunError("the run has no checkpoint yet", hint="checkpoint.every says how often one is saved")
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    names = [stage.name for stage in stages]
+    raise RunError(f"the run has no stage {name!r}", hint=nearest(name, names) or f"it has {', '.join(names)}")

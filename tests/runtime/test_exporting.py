@@ -1,0 +1,42 @@
+"""Any checkpoint of a run becomes weights in Hugging Face format: those of its end are the ones that the run itself leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rlctl import runs
+from rlctl.cli import app
+from rlctl.errors import RunError
+from tests.runtime.local import launch_here
+
+
+def test_weights_of_any_checkpoint(task: Any, tmp_path: Path) -> None:
+    config = task.config(tmp_path, objective="sft", schedule={"total_steps": 2}, checkpoint={"every": 1})
+    assert launch_here(config).status == "finished"
+    run = runs.find("demo", tmp_path)
+    left = (run.folder / "checkpoints" / "main" / "hf" / "model.safetensors").read_bytes()
+
+    newest = runs.export(run)
+    assert newest == run.folder / "export" / "main-step-000002"
+    assert (newest / "model.safetensors").read_bytes() == left
+    assert {"config.json", "tokenizer.json"} <= {path.name for path in newest.iterdir()}
+
+    told = CliRunner().invoke(
+        app, ["export", "demo", "--folder", str(tmp_path), "--step", "1", "--to", str(tmp_path / "one"), "--json"]
+    )
+    assert json.loads(told.stdout) == {"folder": str(tmp_path / "one")}
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() != left
+
+    with pytest.raises(RunError, match="stage main of demo has no whole checkpoint of step 3") as missing:
+        runs.export(run, step=3)
+    assert missing.value.hint == "there are steps 1, 2"
+    with pytest.raises(RunError, match="no stage 'mian'"):
+        runs.export(run, stage="mian")
+    cut = run.folder / "checkpoints" / "main" / "step-000002" / "policy" / "checksums.json"
+    cut.write_text(cut.read_text().replace("1", "2"))
+    assert runs.export(run).name == "main-step-000001", "a damaged one is passed over"
