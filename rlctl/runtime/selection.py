@@ -15,7 +15,7 @@ from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 
-FURTHER_ESTIMATORS = ("asymre", "gpg", "none", "rec", "reward")
+FURTHER_ESTIMATORS = ("asymre", "gdpo", "gpg", "none", "rec", "reward")
 """Kinds of the advantage ``other`` that are computed."""
 
 TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -24,6 +24,9 @@ TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "opmd_verl": ("opmd", {"opmd_baseline": "baseline"}),
 }
 """Kinds that Trinity-RFT computes in the trainer instead: the same numbers, and what arguments are called here."""
+
+PARTS = "gdpo_reward_keys"
+"""The argument that names the rewards of gdpo."""
 
 _NOT_OPTIONS = {"whiten", "kl_order"}
 """Settings of an advantage that are arguments of ``estimate``, not of the estimator."""
@@ -45,15 +48,28 @@ def estimator_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     if not isinstance(chosen, OtherAdvantage):
         options = {key: value for key, value in dataclasses.asdict(chosen).items() if key not in _NOT_OPTIONS}
         return chosen.choice, options
-    name, renamed = TWINS.get(chosen.kind, (chosen.kind, {}))
+    name, renamed = TWINS.get(chosen.kind, (chosen.kind, {"gdpo_reward_weights": "weights"}))
     if chosen.kind not in (*FURTHER_ESTIMATORS, *TWINS):
         known = ", ".join((*FURTHER_ESTIMATORS, *TWINS))
         raise PlanError(f"no function computes algorithm.advantage of kind {chosen.kind!r}; expected one of {known}")
-    args = {renamed.get(argument, argument): value for argument, value in chosen.args.items()}
+    args = {renamed.get(argument, argument): value for argument, value in chosen.args.items() if value is not None}
+    if chosen.kind == "gdpo" and not args.pop(PARTS, None):
+        raise PlanError(
+            "gdpo normalises each of several rewards, and names none",
+            hint=f"set algorithm.advantage.args.{PARTS} to names of rewards, or of numbers that a reward function returns",
+        )
     unknown = sorted(set(args) - set(ADVANTAGES[name].options))
     if unknown:
         raise PlanError(f"algorithm.advantage of kind {chosen.kind} has no argument {unknown[0]}")
     return name, args
+
+
+def reward_parts(algorithm: Algorithm) -> tuple[str, ...]:
+    """The rewards that the estimator reads one by one; empty where it reads their sum."""
+    chosen = algorithm.advantage
+    if not isinstance(chosen, OtherAdvantage) or chosen.kind != "gdpo":
+        return ()
+    return tuple(chosen.args.get(PARTS) or ())
 
 
 def measures_whole(algorithm: Algorithm) -> bool:

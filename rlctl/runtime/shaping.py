@@ -33,7 +33,7 @@ from rlctl.runtime.algorithms.value_loss import explained_variance
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.selection import corrects_before_loss, estimator_of, has_weights
+from rlctl.runtime.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.types import Sample
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
@@ -276,6 +276,7 @@ class Shaping:
             groups=_groups(answered)[indices],
             values=packed.read("old_values")[tokens] if self._has_critic else None,
             baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
+            parts=self._parts(answered, indices),
             token_penalties=self._reward_kl(packed, tokens, lengths, metrics),
             penalties_last=self._normalises_first,
             token_clip=shaping.clip,
@@ -330,6 +331,12 @@ class Shaping:
             total = score.total + float(self._penalties(torch.tensor([len(response.token_ids)])))
             totals += [(total + shaping.shift) * shaping.scale] * len(item.responses)
         return torch.tensor(totals)
+
+    def _parts(self, answered: Sequence[Answered], indices: list[int]) -> Tensor | None:
+        """The rewards that the estimator reads one by one, as they were scored. [K, B of the domain]."""
+        names = reward_parts(self.config.algorithm)
+        scores = [score for item in answered for score in item.scores] if names else []
+        return torch.tensor([[_part(scores[i], name) for i in indices] for name in names]) if names else None
 
     def _reward_kl(self, packed: _Packed, tokens: Tensor, lengths: Tensor, metrics: dict[str, float]) -> Tensor | None:
         """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
@@ -406,6 +413,21 @@ class _Packed:
 
 def _totals(answered: Sequence[Answered]) -> Tensor:
     return torch.tensor([reward for item in answered for reward in item.rewards], dtype=torch.float32)
+
+
+def _part(score: Score, name: str) -> float:
+    """A reward of this name, or a number of this name that a reward told beside its score; 0 where a reward failed.
+
+    Raises:
+        RunError: there is none.
+    """
+    found = [value for key, value in score.components.items() if name in (key, key.partition("/")[2])]
+    if not found and score.error is None:
+        raise RunError(
+            f"no reward tells {name!r}, which gdpo normalises; there are {', '.join(score.components)}",
+            hint="name rewards, or numbers that a reward function returns beside its score, in algorithm.advantage.args",
+        )
+    return found[0] if found else 0.0
 
 
 def _groups(answered: Sequence[Answered]) -> Tensor:

@@ -69,6 +69,40 @@ def test_advantages_of_grpo() -> None:
     assert samples[0].columns["advantages"][:2].tolist() == [0, 0]
 
 
+GDPO = {"name": "other", "kind": "gdpo", "args": {"gdpo_reward_keys": ["form", "right"], "gdpo_reward_weights": [1, 2]}}
+
+
+def parted(*found: tuple[float, float], error: str | None = None) -> Answered:
+    """Responses whose reward tells ``right``; another reward is named ``form``."""
+    scores = [Score(form + right, {"form": form, "answer": 9.0, "answer/right": right}) for form, right in found]
+    if error:
+        scores[-1] = Score(0.0, {"answer": 0.0}, error=error)
+    chosen = Prompt(index=0, source="s", token_ids=(1, 2), text="")
+    return Answered(chosen, [response(1)] * len(scores), [score.total for score in scores], scores)
+
+
+def test_gdpo_normalises_each_reward_on_its_own() -> None:
+    """Two responses: each reward gives +-1/sqrt(2), by weight 1 and 2; then whitened over the four tokens of both groups."""
+    samples, _ = shape(config(advantage=GDPO), parted((0.1, 100.0), (0.2, 50.0)), parted((1.0, 0.0), (0.0, -1.0)))
+    plain = torch.tensor([1.0, -1.0, 3.0, -3.0]) / 2**0.5
+    assert of(samples) == pytest.approx((plain / plain.std()).tolist(), rel=1e-4)
+
+
+def test_gdpo_reads_what_rewards_tell() -> None:
+    samples, _ = shape(config(advantage=GDPO), parted((1.0, 1.0), (0.0, 0.0), error="it failed"))
+    assert of(samples)[0] == -of(samples)[1] > 0, "a reward that failed counts as 0"
+    unknown = {**GDPO, "args": {"gdpo_reward_keys": ["forms"]}}
+    with pytest.raises(RunError, match="no reward tells 'forms', which gdpo normalises; there are form, answer"):
+        shape(config(advantage=unknown), parted((1.0, 1.0), (0.0, 0.0)))
+    with pytest.raises(PlanError, match="gdpo normalises each of several rewards, and names none"):
+        Shaping.of(config(advantage={**GDPO, "args": {}}))
+    with pytest.raises(ConfigError, match="gdpo has 1 rewards and 2 weights"):
+        shape(
+            config(advantage={**GDPO, "args": {"gdpo_reward_keys": ["form"], "gdpo_reward_weights": [1, 2]}}),
+            parted((1.0, 1.0), (0.0, 0.0)),
+        )
+
+
 def test_a_kl_in_the_reward_of_reinforce_is_taken_from_every_token_after_it() -> None:
     """With k1 and no discount, a token's return is the reward minus the coefficient times the log ratios from it on."""
     kl = {"estimator": "k1", "coefficient": 0.1}
@@ -289,7 +323,7 @@ def test_a_step_without_samples_is_nothing() -> None:
         (
             {"advantage": {"name": "other", "kind": "gigpo"}},
             PlanError,
-            "kind 'gigpo'; expected one of asymre, gpg, none, rec",
+            "kind 'gigpo'; expected one of asymre, gdpo, gpg, none, rec",
         ),
         ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),

@@ -68,6 +68,24 @@ def registered(ask: dict[str, Any]) -> Any:
     }
 
 
+def gdpo(ask: dict[str, Any]) -> Any:
+    """Advantages of several rewards, [batch, width], told as the trainer tells them."""
+    mask = wide(ask["mask"])
+    names = [f"part{number}" for number in range(len(ask["parts"]))]
+    batch = {
+        "prompts": torch.zeros(len(mask), 2),
+        "attention_mask": torch.cat([torch.ones(len(mask), 2), mask], 1).long(),
+    }
+    return core_algos.get_adv_estimator_fn("gdpo")(
+        token_level_rewards=mask * 0,
+        response_mask=mask,
+        index=np.array(ask["groups"]),
+        config=AlgoConfig(gdpo_reward_keys=names, gdpo_reward_weights=ask["weights"]),
+        non_tensor_batch={name: np.array(part) for name, part in zip(names, ask["parts"], strict=True)},
+        batch=batch,
+    )[0].tolist()
+
+
 def distillation(ask: dict[str, Any]) -> Any:
     """A teacher's part in the loss of every token, after both clamps, and the gradient of their sum."""
     from types import SimpleNamespace
@@ -157,6 +175,7 @@ def main() -> None:
         "gae": gae,
         "loss": loss,
         "registered": registered,
+        "gdpo": gdpo,
         "distillation": distillation,
         "value_loss": value_loss,
         "feedback": feedback,

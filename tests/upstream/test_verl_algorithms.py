@@ -68,6 +68,14 @@ def test_advantages(name: str) -> None:
     assert_close(found, torch.tensor(expected, dtype=torch.float64)[MASK], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("weights", [None, [1.0, 0.25]])
+def test_advantages_of_rewards_normalised_apart(weights: list[float] | None) -> None:
+    parts = torch.stack([randn(8, seed=1), 10 * randn(8, seed=2)])
+    expected = verl("gdpo", parts=parts, groups=GROUPS, weights=weights)
+    found = estimate("gdpo", parts.sum(0), LENGTHS, groups=GROUPS, parts=parts, weights=weights).tokens
+    assert_close(found, torch.tensor(expected, dtype=torch.float64)[MASK], rtol=1e-5, atol=1e-5)  # verl's are float32
+
+
 GAPS = MASK & (torch.arange(WIDTH) != 2)
 """With a tool's output in the middle of responses."""
 
@@ -233,7 +241,7 @@ def test_the_forward_kl_of_a_teachers_likeliest_tokens(top_k: int) -> None:
 
 
 NOT_COMPUTED = {
-    "estimators": {"gdpo", "optimal_token_baseline", "tir_optimal_token_baseline"},
+    "estimators": {"optimal_token_baseline", "tir_optimal_token_baseline"},
     "losses": set(),
     "distillation": set(),
 }
@@ -260,6 +268,8 @@ def problem_with(kind: str, name: str) -> str:
     overrides = [SET_BY[kind].format(name=name), *(teacher if kind == "distillation" else [])]
     if name in ("k1", "kl") and kind == "distillation":
         overrides.append("distillation.distillation_loss.use_policy_gradient=true")
+    if name == "gdpo":
+        overrides.append("+algorithm.gdpo_reward_keys=[form,right]")
     overrides += ["actor_rollout_ref.actor.policy_loss.dro_beta=0.1", "actor_rollout_ref.rollout.n=4"]
     loaded, report = read_document(
         read_yaml("", "overrides", allow_empty=True), dialect="verl@0.9", overrides=overrides, environment={}

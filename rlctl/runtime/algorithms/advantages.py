@@ -11,6 +11,7 @@ To add one: see ``rlctl.runtime.algorithms``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,6 +83,29 @@ def reinforce_plus_plus_baseline(rewards: Tensor, groups: Tensor) -> Tensor:
     Source: REINFORCE++, arXiv:2501.03262, the variant with a group baseline.
     """
     return grpo(rewards, groups, normalize_by_std=False)
+
+
+def gdpo(parts: Tensor, groups: Tensor, *, weights: Sequence[float] | None = None, epsilon: float = 1e-6) -> Tensor:
+    """Return the sum over rewards of weight * (r - mean of its group) / (std of its group + epsilon), before whitening. [B].
+
+    Each reward is normalised on its own, so that one of large numbers does not drown the others.
+
+    Args:
+        parts: [K, B], each reward of each response.
+        groups: int64 [B].
+        weights: [K]; None is 1 each.
+        epsilon: added to standard deviations.
+
+    Raises:
+        ConfigError: there are not as many weights as rewards.
+
+    Source: GDPO, arXiv:2601.05242; as in verl's core_algos.py.
+    """
+    shares = [1.0] * len(parts) if weights is None else list(weights)
+    if len(shares) != len(parts):
+        raise ConfigError(f"gdpo has {len(parts)} rewards and {len(shares)} weights; expected one each")
+    normal = torch.stack([grpo(part.double(), groups, epsilon=epsilon) for part in parts])
+    return (normal * normal.new_tensor(shares)[:, None]).sum(0).to(parts.dtype)
 
 
 def gpg(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -232,6 +256,7 @@ class Estimator(Algorithm):
 ADVANTAGES: dict[str, Estimator] = {
     "asymre": Estimator(asymre),
     "gae": Estimator(gae, whiten=True),
+    "gdpo": Estimator(gdpo, whiten=True),
     "gpg": Estimator(gpg),
     "grpo": Estimator(grpo),
     "grpo_passk": Estimator(grpo_passk),
@@ -267,6 +292,7 @@ def estimate(
     groups: Tensor | None = None,
     values: Tensor | None = None,
     baselines: Tensor | None = None,
+    parts: Tensor | None = None,
     token_penalties: Tensor | None = None,
     penalties_last: bool = False,
     token_clip: float | None = None,
@@ -284,6 +310,7 @@ def estimate(
         groups: int64 [B], equal for responses to one prompt.
         values: [N], the critic's.
         baselines: [B], the reward of the greedy response to the same prompt.
+        parts: [K, B], the rewards that a response's reward is made of.
         token_penalties: [N], what each token costs (the KL in the reward): subtracted before any statistic.
         penalties_last: the estimator looks at ``rewards`` alone and its result [B] is the reward that penalties are taken
             off, that is cut, whitened, and summed from each token to the end (ROLL's grpo).
@@ -306,6 +333,7 @@ def estimate(
         return whitened(result, trained) if whiten_rewards else result
 
     tensors = {"rewards": rewards, "lengths": lengths, "groups": groups, "values": values, "baselines": baselines}
+    tensors["parts"] = parts
     if not penalties_last:
         tokens, responses = per_token(rewards), rewards - sequence_sum(penalties, lengths)
         if token_clip is not None or whiten_rewards:

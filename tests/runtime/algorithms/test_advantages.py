@@ -198,6 +198,7 @@ def test_every_estimator_gives_each_token_a_finite_float32_advantage(name: str) 
         groups=torch.tensor([0, 0, 1, 1] if name == "grpo_passk" else [0, 0, 1, 2]),
         values=torch.linspace(0, 1, 6),
         baselines=torch.tensor([0.5, 0.5, 0.0, 1.0]),
+        parts=torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.5]]),
     )
     assert result.tokens.shape == (6,)
     assert result.tokens.dtype == torch.float32
