@@ -226,7 +226,7 @@ class Exploration:
                         worked = not self._pauses and self._pump()
                 if not worked:
                     self._closing.wait(IDLE_SECONDS)
-                    self._idle_seconds += time.perf_counter() - began
+                    self._idle_seconds += 0.0 if self._pauses else time.perf_counter() - began
         except Exception as error:  # noqa: BLE001 - it is raised where training waits for groups
             self.failure = error
             self._failed()
