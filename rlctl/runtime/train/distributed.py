@@ -55,7 +55,7 @@ def join(
     try:
         dist.init_process_group(
             BACKENDS[device],
-            store=dist.TCPStore(
+            store=dist.TCPStore(  # type: ignore[attr-defined]
                 address, port, world_size, is_master=rank == 0, timeout=timedelta(seconds=register_timeout)
             ),
             rank=rank,
