@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,10 +27,23 @@ class TensorTuple(tuple[Tensor, ...]):
             torch.cat([tensor.detach().reshape(-1) for tensor in self if tensor.dtype == dtype]) for dtype in dtypes
         ]
         layout = [(dtypes.index(tensor.dtype), tuple(tensor.shape)) for tensor in self]
-        return _tensors, (flat, layout)
+        return _tensors, ([_bytes(tensor) for tensor in flat], dtypes, layout)
 
 
-def _tensors(flat: Sequence[Tensor], layout: Sequence[tuple[int, tuple[int, ...]]]) -> TensorTuple:
+def _bytes(tensor: Tensor) -> np.ndarray:
+    """The memory of a tensor of one dimension, which pickle hands over as it is; of a tensor it makes a file in memory."""
+    return tensor.view(torch.uint8).numpy()
+
+
+def _tensors(
+    parts: Sequence[np.ndarray], dtypes: Sequence[torch.dtype], layout: Sequence[tuple[int, tuple[int, ...]]]
+) -> TensorTuple:
+    own = [part if part.flags.writeable else part.copy() for part in parts]  # what Ray hands over may not be written to
+    flat = [torch.from_numpy(part).view(dtype) for part, dtype in zip(own, dtypes, strict=True)]
+    return _split(flat, layout)
+
+
+def _split(flat: Sequence[Tensor], layout: Sequence[tuple[int, tuple[int, ...]]]) -> TensorTuple:
     sizes = [[torch.Size(shape).numel() for place, shape in layout if place == index] for index in range(len(flat))]
     parts = [iter(tensor.split(size)) for tensor, size in zip(flat, sizes, strict=True)]
     return TensorTuple(next(parts[index]).view(shape) for index, shape in layout)

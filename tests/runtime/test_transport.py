@@ -90,3 +90,17 @@ def test_images_of_a_group_travel_once_and_arrive_shared() -> None:
         assert list(one) == list(expected)
         assert all(same(one[name], expected[name]) for name in expected)
     assert len(sent) < 1.3 * 4 * 80 * 96
+
+
+def test_what_arrives_in_memory_that_is_shared_may_be_written_to() -> None:
+    """Ray hands buffers over without a copy, and read-only."""
+    buffers: list[pickle.PickleBuffer] = []
+    packed = pickle.dumps(TensorTuple(TENSORS), protocol=5, buffer_callback=buffers.append)
+    assert len(packed) < 1000, "the values are not in the pickle itself"
+    shared = [bytes(buffer.raw()) for buffer in buffers]
+    got = pickle.loads(packed, buffers=shared)
+    assert all(same(one, other) for one, other in zip(got, TENSORS, strict=True))
+    for tensor in got:
+        tensor.fill_(9)
+    again = pickle.loads(packed, buffers=shared)
+    assert all(same(one, other) for one, other in zip(again, TENSORS, strict=True))
