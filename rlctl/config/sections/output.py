@@ -28,7 +28,7 @@ class Checkpoint:
     save_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
     """What a checkpoint holds: weights, optimizer state, extra (schedule, random states, counters), and a Hugging Face copy."""
     load_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
-    """What is taken from it on resume."""
+    """What of it is taken up on resume; the weights are those of ``model``. Without optimizer and extra it is not the same run."""
     export: Literal["never", "last", "always"] = "last"
     """When weights are also written in Hugging Face format."""
     folder: str | None = None
@@ -36,11 +36,11 @@ class Checkpoint:
     remote: str | None = None
     """fsspec URL that gets a copy of each checkpoint."""
     delete_after_load: bool = False
-    """Delete the local copy once it is loaded."""
+    """Delete the local copy once it is loaded, where ``remote`` has another."""
     delete_previous: bool = False
-    """Delete the previous checkpoint while saving the next."""
+    """Delete the checkpoints before it when the next is begun: the disk needs room for one, and a crash meanwhile loses all."""
     asynchronous: bool = False
-    """Write in the background while training goes on."""
+    """Write in the background, from a copy, while training goes on; until it is whole the one before it counts."""
     writers: Literal["all", "one_process", "one_thread", "one_node"] = "all"
     """Who may write at the same time (Trinity's ``save_strategy``)."""
 
