@@ -8,7 +8,7 @@ Source: Wang et al. 2024, Qwen2-VL, arXiv:2409.12191.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,6 +43,11 @@ def set_text_attention(model: PreTrainedModel, implementation: str) -> None:
         model.set_attn_implementation({"": implementation, "text_config": implementation, **towers})
     else:
         model.set_attn_implementation(implementation)
+
+
+def vision_tower(model: PreTrainedModel) -> Iterable[torch.nn.Module]:
+    """The modules of a model that read patches."""
+    return model.model.visual.modules() if reads_images(model.config) else ()
 
 
 class Vision:

@@ -79,6 +79,7 @@ def config_of(kind: str, **text: Any) -> PreTrainedConfig:
         "spatial_merge_size": MERGE,
         "temporal_patch_size": 2,
         "in_channels": 3,
+        "initializer_range": 0.2,
     }
     ids = {
         "image_token_id": SPECIAL.index("<|image_pad|>"),

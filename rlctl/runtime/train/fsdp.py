@@ -7,6 +7,7 @@ What it reads of ``train.engine`` is in ``shard_model``, of ``train.precision`` 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -42,7 +43,7 @@ from rlctl.runtime.train.optimizer import make_optimizer
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
-from rlctl.runtime.vision import Vision, reads_images
+from rlctl.runtime.vision import Vision, reads_images, vision_tower
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters
@@ -369,13 +370,14 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
     mesh = make_mesh(engine.shard if engine.shard == "all" else engine.shard * engine.sequence_parallel, device)
     policy: OffloadPolicy = CPUOffloadPolicy() if engine.cpu_offload_policy else OffloadPolicy()
     mixed = _mixed_precision(precision, model)
-    layers = layers_to_wrap(model, engine)
+    layers, tower = layers_to_wrap(model, engine), set(vision_tower(model))
     for module in (*layers, model):
         fully_shard(
             module,
             mesh=mesh,
             reshard_after_forward=engine.reshard_after_forward,
-            mp_policy=mixed,
+            # A vision tower turns by angles in float32, whatever it computes in.
+            mp_policy=dataclasses.replace(mixed, cast_forward_inputs=module not in tower),
             offload_policy=policy,
         )
     parts = [module for module in (*layers, model) if isinstance(module, FSDPModule)]

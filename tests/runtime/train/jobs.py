@@ -126,6 +126,21 @@ def update_and_export(folder: Path, samples: Sequence[Sample], freeze: Sequence[
     engine.export_hf(to, tokenizer=str(folder))
 
 
+def tower_dtypes(folder: Path, sample: Sample) -> dict[str, set[torch.dtype]]:
+    """What the blocks of a vision tower are given where training computes in bfloat16: states, and angles."""
+    engine = engine_of(folder, settings(PrecisionSettings(compute="bfloat16")))
+    seen: dict[str, set[torch.dtype]] = {"states": set(), "angles": set()}
+
+    def look(module: torch.nn.Module, args: Sequence[Tensor], kwargs: Mapping[str, Any]) -> None:
+        seen["states"].add(args[0].dtype)
+        seen["angles"] |= {each.dtype for each in kwargs["position_embeddings"]}
+
+    for block in engine.model.model.visual.blocks:
+        block.register_forward_pre_hook(look, with_kwargs=True)
+    engine.log_probs([sample], temperature=1.0, micro=ALL_AT_ONCE)
+    return seen
+
+
 def gathered_after(
     engine: FsdpEngine, samples: Sequence[Sample], loss: LossFunction, micro: Micro, count: int
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:

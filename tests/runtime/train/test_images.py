@@ -127,7 +127,7 @@ def test_an_update_is_a_plain_adamw_step_though_not_all_workers_have_images(
     assert metrics[0]["grad_norm"] == pytest.approx(norm, rel=1e-6)
     assert weights.keys() == expected.keys() - {"lm_head.weight"} | (weights.keys() & {"lm_head.weight"})
     for name, mine in weights.items():
-        torch.testing.assert_close(mine, expected[name], rtol=1e-6, atol=1e-7, msg=name)
+        torch.testing.assert_close(mine, expected[name], rtol=1e-5, atol=1e-5)  # rotary positions are float32
 
 
 def test_frozen_vision_towers_stay_as_they_are_and_exports_hold_the_processor(
@@ -143,3 +143,9 @@ def test_frozen_vision_towers_stay_as_they_are_and_exports_hold_the_processor(
     assert not any("visual" in name for name in changed)
     assert (tmp_path / "hf/preprocessor_config.json").read_bytes() == (source / "preprocessor_config.json").read_bytes()
     assert type(AutoModelForImageTextToText.from_pretrained(tmp_path / "hf")).__name__.startswith("Qwen2_5_VL")
+
+
+def test_a_vision_tower_in_bfloat16_turns_by_angles_in_float32(one: Workers, vision_models: dict[str, Path]) -> None:
+    """As it does in a rollout engine: rounded, they would move what training sees away from what was drawn with."""
+    [seen] = one.run(jobs.tower_dtypes, vision_models["qwen2_vl"], make_samples()[0])
+    assert seen == {"states": {torch.bfloat16}, "angles": {torch.float32}}
