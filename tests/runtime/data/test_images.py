@@ -15,12 +15,13 @@ from datasets import Image as ImageFeature
 from PIL import Image
 from transformers import PROCESSOR_MAPPING, AutoConfig
 
-from rlctl.config.sections.data import DataSource
+from rlctl.config.sections.data import Data, DataSource
 from rlctl.config.sections.model import Model
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.images import ImageReader, read_images, reader_of, with_places
 from rlctl.runtime.data.prompts import Limits, PromptSet
+from rlctl.runtime.data.sft import SampleSet
 from rlctl.runtime.data.sources import load_source
 from tests.runtime.images import KINDS, make_tokenizer, make_vision_model, picture
 
@@ -177,6 +178,22 @@ def test_lengths_count_what_images_fill(tmp_path: Path, reader: ImageReader) -> 
     assert dropped.report.dropped == 1
     with pytest.raises(RunError, match=r"1 prompts of .* with images are longer .* is row 1 with 25 .* cannot be cut"):
         opened(tmp_path, rows, reader, dataclasses.replace(short, overlong="keep", truncation="left"))
+
+
+def test_training_sequences_are_prompt_and_response(tmp_path: Path, reader: ImageReader) -> None:
+    rows = [row_of(16, 8, response="a dog"), {"prompt": "what?", "images": [], "response": "a cat"}]
+    prompts = opened(tmp_path, rows, reader, Limits(99))
+    source, chat = DataSource(path="train.parquet", image_key="images"), Chat(make_tokenizer(), images=reader)
+    samples = SampleSet(Dataset.from_list(rows), source, chat, Data(), max_tokens=20, key="k")
+    for prompt, sample, answer in zip(prompts, samples, ("a dog", "a cat"), strict=True):
+        assert sample.token_ids.tolist() == [*prompt.token_ids, *chat.encode([f"{answer}<end>"])[0]]
+        assert sample.mask.sum() == len(answer) + 1
+        assert sample.inputs.keys() == prompt.inputs.keys()
+        assert all(torch.equal(tensor, prompt.inputs[name]) for name, tensor in sample.inputs.items())
+    short = Data(sequence_truncation="left")
+    cut = SampleSet(Dataset.from_list(rows), source, chat, short, max_tokens=14, key="k")
+    with pytest.raises(RunError, match=r"row 0 of train.parquet has images and more than 14 tokens"):
+        cut.check_cuts()
 
 
 def test_what_cannot_be_read_is_refused_before_the_run(tmp_path: Path, reader: ImageReader, folder: Path) -> None:
