@@ -141,6 +141,19 @@ def test_literal_secrets_become_names_of_variables(
     assert read.tracking[0].api_key == "key"  # type: ignore[attr-defined]
 
 
+def test_a_password_in_a_url_becomes_the_name_of_a_variable(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql://me:abc-secret@host/name"
+    more = config_from({"buffer": {"name": "sql", "url": url}})
+    folder = write_run(tmp_path / "demo", replace(config, buffer=more.buffer))
+    assert "abc-secret" not in (folder / "config.yaml").read_text()
+    with pytest.raises(RunError, match="RLCTL_BUFFER_URL"):
+        runs.read_config(folder)
+    monkeypatch.setenv("RLCTL_BUFFER_URL", url)
+    assert runs.read_config(folder).buffer == more.buffer
+
+
 def test_sources_are_kept_without_their_secrets(tmp_path: Path, config: Config) -> None:
     source = tmp_path / "verl.sh"
     source.write_text("export WANDB_API_KEY=abc-secret\npython -m verl.trainer.main_ppo trainer.token='abc-secret'\n")

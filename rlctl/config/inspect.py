@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import sys
 import textwrap
 import types
@@ -259,6 +260,18 @@ def _items_of(item: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[
 
 
 def secrets(config: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Path and value of every field that must never be shown, logged or stored."""
+    """Path and value of every field that must never be shown, logged or stored: marked ones, and URLs with a password."""
     secret = {key.pattern for key in walk(type(config)) if key.info.secret}
-    return ((setting.path, setting.value) for setting in settings(config) if setting.pattern in secret)
+    return (
+        (setting.path, setting.value)
+        for setting in settings(config)
+        if setting.pattern in secret or has_password(setting.value)
+    )
+
+
+def has_password(value: Any) -> bool:
+    """Whether a value is a URL with a password in it: ``postgresql://user:password@host/name``."""
+    return isinstance(value, str) and _PASSWORD.search(value) is not None
+
+
+_PASSWORD = re.compile(r"://[^/@\s:]*:[^/@\s]+@")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.config import Config, Loaded, load, to_file
-from rlctl.config.inspect import secrets
+from rlctl.config.inspect import has_password, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
 from rlctl.plan import Plan
@@ -70,7 +70,8 @@ def symbolic(loaded: Loaded) -> dict[str, Any]:
     for path, value in secrets(loaded.config):
         if value is not None:
             name = "_".join(str(part) for part in ("rlctl", *path)).upper()
-            put_at(plain, path, f"${{oc.env:{name},null}}")
+            otherwise = "" if has_password(value) else ",null"
+            put_at(plain, path, f"${{oc.env:{name}{otherwise}}}")
     for name in loaded.config.environment.variables:
         if _SECRET_NAME.search(name):
             put_at(plain, ("environment", "variables", name), f"${{oc.env:{name}}}")

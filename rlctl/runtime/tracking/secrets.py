@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlctl.config import Config, to_plain
-from rlctl.config.inspect import fields_of
+from rlctl.config.inspect import fields_of, has_password
 
 HIDDEN = "<hidden>"
 _SECRET_NAME = re.compile(r"(key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
@@ -44,7 +44,9 @@ def _descend(value: Any, key: str, infos: Mapping[str, Any], held: Any) -> Any:
 def _without_named(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: HIDDEN if isinstance(held, str) and held and _is_secret_name(str(key)) else _without_named(held)
+            key: HIDDEN
+            if has_password(held) or (isinstance(held, str) and held and _is_secret_name(str(key)))
+            else _without_named(held)
             for key, held in value.items()
         }
     return [_without_named(item) for item in value] if isinstance(value, list | tuple) else value
