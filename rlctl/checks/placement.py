@@ -146,4 +146,12 @@ def _rollout_memory(config: Config, estimates: list[MemoryEstimate], gib: float)
             )
 
 
-RULES = (divisible, within_node, roles, cluster, memory)
+def role_variables(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Variables are set for roles that there are."""
+    for name in config.environment.role_variables:
+        if name not in ROLES:
+            key: KeyPath = ("environment", "role_variables", name)
+            yield Problem("role-variables", key, f"there is no role {name!r}", f"roles are {', '.join(ROLES)}")
+
+
+RULES = (divisible, within_node, roles, cluster, memory, role_variables)

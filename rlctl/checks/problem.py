@@ -70,6 +70,7 @@ CODES: Mapping[str, Code] = {
     "engine-over-node": Code(_E, "A rollout engine would span nodes."),
     "tensor-over-node": Code(_W, "Tensor parallelism of training spans nodes, which is slow."),
     "role-devices": Code(_E, "A role is given devices that do not exist, or none."),
+    "role-variables": Code(_E, "Environment variables are set for a role that there is not."),
     "staleness": Code(_E, "Responses that the schedule draws ahead are older than what is trained on."),
     "buffer-too-small": Code(_E, "The responses of a step do not fit into the buffer."),
     "over-rollout": Code(_E, "No prompt of a step is waited for."),

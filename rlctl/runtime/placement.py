@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +17,19 @@ from types import MappingProxyType
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rlctl.errors import RunError
 from rlctl.plan import Device, Plan, RolePlan, StagePlan
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import RayGroup, spawn
-from rlctl.runtime.waiting import missing
+from rlctl.runtime.waiting import in_order_of_nodes, missing
 
 Tell = Callable[[str], None]
 ENDED_WITH_THEIR_STAGE = ("rollout",)
@@ -55,6 +60,8 @@ class Placement:
     """Seconds that a call of a worker may take."""
     tell: Tell
     """Is told what is missing while devices are waited for."""
+    order: Sequence[int]
+    """The bundle of each device: neighbours among devices share a node where they can."""
     _hosts: dict[str, _Hosts] = field(default_factory=dict)
 
     @contextmanager
@@ -88,6 +95,7 @@ class Placement:
         for name in list(self._hosts):
             self._end(name)
         _wait_for(self.bundles, self.timeout, self.stop_requested, self.tell)
+        self.order = _order(self.bundles)
 
     def close(self) -> None:
         """End every process and give the devices back."""
@@ -110,9 +118,9 @@ class Placement:
 
     def _spawn(self, role: RolePlan, index: int, environment: Mapping[str, str], log: Path) -> Any:
         sharing = len({each.role for stage in self.plan.stages for each in stage.roles})
-        bundle = _bundle_of(role, index)
+        bundle = self.order[_bundle_of(role, index)]
         share = 1 / sharing if self.plan.device == "cuda" and role.devices else 0
-        several = _devices_of(role, index) if share and role.role == "rollout" else ()
+        several = [self.order[each] for each in _devices_of(role, index)] if share and role.role == "rollout" else []
         if len(several) > 1:  # the engine's own workers take the GPUs, by these variables of vLLM's
             environment = {
                 **environment,
@@ -155,7 +163,7 @@ def reserve(
     """
     count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
     bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested, tell)
-    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell)
+    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell, _order(bundles))
     try:
         yield placement
     finally:
@@ -201,6 +209,11 @@ def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[]
 def _missing(group: PlacementGroup) -> str:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return missing(group.bundle_count, group.bundle_specs[0], nodes, ray.available_resources())
+
+
+def _order(bundles: PlacementGroup) -> list[int]:
+    nodes = placement_group_table(bundles)["bundles_to_node_id"]
+    return in_order_of_nodes([nodes[index] for index in range(bundles.bundle_count)])
 
 
 def _devices_of(role: RolePlan, index: int) -> tuple[int, ...]:

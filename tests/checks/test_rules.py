@@ -180,6 +180,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("role-devices", {"placement": EXPLICIT}, "placement.roles.policy.devices", "devices 0 to 7"),
     ("role-devices", {"placement": EXPLICIT}, "placement.roles.pilot", "no role 'pilot'"),
+    (
+        "role-variables",
+        {"environment": {"role_variables": {"actor": {"A": "1"}}}},
+        "environment.role_variables.actor",
+        "no role 'actor'",
+    ),
     ("cluster-too-small", {"placement": {"nodes": 2}}, "placement", "has 1 x 8"),
     ("staleness", {"sync": {"ahead": 2, "max_staleness": 1}}, "sync.max_staleness", "up to 2 synchronisations old"),
     (
