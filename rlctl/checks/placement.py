@@ -149,7 +149,7 @@ def _rollout_memory(config: Config, estimates: list[MemoryEstimate], gib: float)
 def role_variables(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Variables are set for roles that there are."""
     for name in config.environment.role_variables:
-        if name not in ROLES:
+        if name not in (*ROLES, "environments", "evaluation_environments"):
             key: KeyPath = ("environment", "role_variables", name)
             yield Problem("role-variables", key, f"there is no role {name!r}", f"roles are {', '.join(ROLES)}")
 
