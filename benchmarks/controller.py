@@ -74,19 +74,18 @@ class Simulated:
         return len(self.names)
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Any = None) -> list[Any]:
-        values = []
-        for name, share in zip(self.names, arguments, strict=True):
-            sent = _pack(share)
-            began = time.process_time()
+        sent = [_pack(share) for share in arguments]
+        began = time.process_time()
+        received = []
+        for name, share in zip(self.names, sent, strict=True):
             watch = Watch()
             with watch.around():
-                received = _pack(self._answer(method.__name__, _unpack(sent)))
-            self.away += time.process_time() - began
+                received.append(_pack(self._answer(method.__name__, _unpack(share))))
             self.log.add(name, method.__name__, watch.usage)
-            values.append(_unpack(received))
-            self.calls += 1
-            self.packed += _size(sent) + _size(received)
-        return values
+        self.calls += len(sent)
+        self.packed += sum(map(_size, sent)) + sum(map(_size, received))
+        self.away += time.process_time() - began
+        return [_unpack(value) for value in received]
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         raise AssertionError("no worker is lost here")

@@ -5,6 +5,7 @@ samples ──mini_batches──▶ one list of samples an optimizer step ──
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Sequence
 
@@ -93,10 +94,10 @@ def split_over_replicas(costs: Sequence[float], replicas: int, *, balance: bool)
         starts = [sum(sizes[:rank]) for rank in range(replicas)]
         return [list(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
     shares: list[list[int]] = [[] for _ in range(replicas)]
-    total = [0.0] * replicas
+    least = [(0.0, rank) for rank in range(replicas) if sizes[rank]]  # a heap of what is not full
     for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
-        open_ranks = [rank for rank in range(replicas) if len(shares[rank]) < sizes[rank]]
-        rank = min(open_ranks, key=lambda rank: (total[rank], rank))
+        total, rank = heapq.heappop(least)
         shares[rank].append(index)
-        total[rank] += costs[index]
+        if len(shares[rank]) < sizes[rank]:
+            heapq.heappush(least, (total + costs[index], rank))
     return [sorted(share) for share in shares]
