@@ -17,6 +17,7 @@ from rlctl.config.root import Config
 from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
+from rlctl.config.sections.execution import MemoryBuffer
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 from rlctl.errors import PlanError
 
@@ -251,12 +252,17 @@ def trains(config: Config) -> bool:
 
 def fills_buffer(config: Config) -> bool:
     """Whether responses go into a buffer that outlives the run, for another run to train on."""
-    return config.run.mode == "explore_only" and config.buffer.choice != "memory"
+    return config.run.mode == "explore_only" and _outlives(config)
+
+
+def _outlives(config: Config) -> bool:
+    """Whether the buffer, or the copy of one in memory, is there after the run."""
+    return not isinstance(config.buffer, MemoryBuffer) or config.buffer.log_path is not None
 
 
 def writes_responses(config: Config) -> bool:
     """Whether the training data is answered once, into a file of responses."""
-    return config.run.mode == "explore_only" and config.buffer.choice == "memory"
+    return config.run.mode == "explore_only" and not _outlives(config)
 
 
 def drains_buffer(config: Config) -> bool:

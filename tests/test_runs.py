@@ -241,6 +241,8 @@ def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, t
         ("hf download --token s3cret m", "hf download --token <redacted> m"),
         ("monitor: {api_key: s3cret, n: 1}", "monitor: {api_key: <redacted>, n: 1}"),
         ("password: 's3 cret'  # why", "password: <redacted>  # why"),
+        ("url: postgresql://me:s3cret@host/x", "url: postgresql://me:<redacted>@host/x"),
+        ("url: postgresql://me:${oc.env:PW}@host/x", "url: postgresql://me:${oc.env:PW}@host/x"),
         ("max_prompt_tokens: 512", "max_prompt_tokens: 512"),
         ("ppo_max_token_len_per_gpu=24576 pad_token=x", "ppo_max_token_len_per_gpu=24576 pad_token=x"),
         ("api_key: ${oc.env:KEY}\nx.token=$TOKEN", "api_key: ${oc.env:KEY}\nx.token=$TOKEN"),

@@ -94,11 +94,13 @@ _ASSIGNED = re.compile(
     r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
 )
 _LOGIN = re.compile(r"\b((?:wandb|swanlab|huggingface-cli|hf)\s+(?:auth\s+)?login\b)[^\n;&|]+")
+_IN_URL = re.compile(r"(://[^/@\s:$]*:)(?!\$)[^/@\s]+@")
 _OPTION = re.compile(r"(--[\w-]*(?:token|api[_-]?key|password|secret)(?:\s+|=))(?!\$)[^\s;&|]+", re.IGNORECASE)
 
 
 def redacted(text: str) -> str:
     """Text, YAML or a script, with literal keys, tokens and passwords replaced."""
+    text = _IN_URL.sub(r"\1<redacted>@", text)
     text = _LOGIN.sub(r"\1 <redacted>", text)
     text = _OPTION.sub(r"\1<redacted>", text)
     return _ASSIGNED.sub(_without_value, text)

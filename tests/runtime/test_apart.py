@@ -58,8 +58,14 @@ def go(config: Config) -> tuple[Any, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("kind", ["sql", "file"])
-def test_a_run_explores_and_another_trains_on_what_it_left(apart: Callable[..., Config], kind: str) -> None:
-    result, explored = go(apart("explore_only", kind))
+def test_a_run_explores_and_another_trains_on_what_it_left(
+    apart: Callable[..., Config], kind: str, tmp_path: Path
+) -> None:
+    """Through a database; and through the file that gets a copy of a buffer in memory."""
+    copied = {"log_path": str(tmp_path / "shared.jsonl")}
+    result, explored = go(
+        apart("explore_only", "sql") if kind == "sql" else apart("explore_only", "memory", buffer=copied)
+    )
     assert result.status == "finished", result.cause
     assert list(numbers(explored)) == [1, 2, 3]
     assert not [event for event in explored if event["kind"] == "sync"], "there is no policy here"
@@ -86,7 +92,7 @@ def test_training_what_was_explored_is_training_in_one_run(apart: Callable[..., 
     assert {name: one[name] for name in same} == pytest.approx({name: other[name] for name in same}, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["sql", "file"])
+@pytest.mark.parametrize("kind", ["sql", pytest.param("file", marks=pytest.mark.soak)])
 def test_both_are_interrupted_and_go_on_without_losing_or_repeating(
     apart: Callable[..., Config], kind: str, tmp_path: Path
 ) -> None:

@@ -63,20 +63,22 @@ def make_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never
         seed=config.run.seed,
         stopped=stopped,
     )
-    if section.log_path is None:
-        return memory
-    label, member = section.label or LABEL, member_of(place)
-    if "://" in section.log_path:
-        return Copied(memory, _database(section.log_path, label, member))
-    return Copied(memory, FileBuffer(Path(section.log_path).expanduser(), member))
+    return memory if section.log_path is None else Copied(memory, shared_buffer(config, place, stopped))
 
 
 def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = never) -> SharedBuffer:
-    """The buffer of a config that keeps it in a database or in files. Raises as ``make_buffer``."""
+    """The buffer of a config that keeps it in a database or in files, or the copy of one in memory.
+
+    Raises as ``make_buffer``.
+    """
     section, member = config.buffer, member_of(place)
-    buffer: SharedBuffer
+    if isinstance(section, MemorySection):
+        assert section.log_path is not None, "a buffer in memory alone is not shared"
+        if "://" in section.log_path:
+            return _database(section.log_path, section.label or LABEL, member, stopped=stopped)
+        return FileBuffer(Path(section.log_path).expanduser(), member, stopped=stopped)
     if isinstance(section, SqlSection):
-        buffer = _database(
+        return _database(
             section.url or f"sqlite:///{place / 'buffer.db'}",
             section.label or LABEL,
             member,
@@ -86,11 +88,9 @@ def shared_buffer(config: Config, place: Path, stopped: Callable[[], bool] = nev
             seed=config.run.seed,
             stopped=stopped,
         )
-    else:
-        assert isinstance(section, FileSection), "there are three kinds of buffers"
-        path = Path(section.path).expanduser() if section.path else place / "buffer.jsonl"
-        buffer = FileBuffer(path, member, read_timeout=section.read_timeout, stopped=stopped)
-    return buffer
+    assert isinstance(section, FileSection), "there are three kinds of buffers"
+    path = Path(section.path).expanduser() if section.path else place / "buffer.jsonl"
+    return FileBuffer(path, member, read_timeout=section.read_timeout, stopped=stopped)
 
 
 def _database(url: str, label: str, member: str, **settings: Any) -> SharedBuffer:
