@@ -80,21 +80,22 @@ def in_order(config: Config) -> bool:
 
 def oldest_version(config: Config, version: int) -> int:
     """The oldest weights whose responses are trained on while the policy is of ``version``."""
-    return max(_oldest_by_sync(config, version), _oldest_by_strategy(config, version))
+    return max(_oldest_by_sync(config, version), oldest_by_strategy(config, version))
 
 
 def _oldest_by_sync(config: Config, version: int) -> int:
     sync = config.sync
     if sync.max_staleness is None or sync.on_stale != "drop":
         return 0
-    oldest = last_sync(config, version)
+    untrained = config.schedule.critic_warmup_steps
+    oldest = last_sync(config, version + untrained)
     for _ in range(sync.max_staleness):
         oldest = last_sync(config, oldest - 1)
-    return oldest
+    return max(0, oldest - untrained)
 
 
-def _oldest_by_strategy(config: Config, version: int) -> int:
-    """By Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t the
+def oldest_by_strategy(config: Config, version: int) -> int:
+    """The same by Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t the
     policy is of version t - 1."""
     algorithm = config.algorithm
     most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))

@@ -61,6 +61,8 @@ def test_staleness_counts_synchronisations() -> None:
     assert oldest({"max_staleness": 0, "every": 2}) == [0, 0, 2, 2, 4, 4]
     assert oldest({"max_staleness": 1, "every": 2}) == [0, 0, 0, 0, 2, 2]
     assert oldest({"max_staleness": 1, "on_stale": "keep"}) == [0] * 6
+    warmed = config({"max_staleness": 0, "every": 2}, schedule={"critic_warmup_steps": 1})
+    assert [pace.oldest_version(warmed, version) for version in range(6)] == [0, 1, 1, 3, 3, 5]
     assert [pace.staleness(config({"ahead": ahead})) for ahead in (0, 0.5, 1, 2.5)] == [0, 1, 1, 3]
 
 

@@ -75,6 +75,8 @@ class Exploration:
         """None until the engines have weights."""
         self._synced = 0
         self._version = 0
+        self._sent: list[int] = []
+        """The versions of all weights that were sent."""
         self._taken = 0
         """Groups taken since the start of the stage."""
         self._pauses = 0
@@ -149,6 +151,8 @@ class Exploration:
                 self._scheduler.give_back()
             yield
             self._synced, self._version = step, version
+            if version not in self._sent[-1:]:
+                self._sent.append(version)
             explored = self._scheduler.there - self._dropped()
             self._horizon = pace.horizon(self._config, synced=step, total_steps=self._total_steps, explored=explored)
         self._start()
@@ -177,6 +181,7 @@ class Exploration:
                 "buffer": self._saved,
                 "there": self._scheduler.handed_on - self._dropped(),
                 "taken": self._taken,
+                "sent": self._sent,
             }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -184,7 +189,7 @@ class Exploration:
         self._draws.restore(state["draws"])
         self._buffer.restore(state["buffer"])
         self._scheduler.start_from(state["there"] + self._dropped())
-        self._taken = state["taken"]
+        self._taken, self._sent = state["taken"], list(state["sent"])
 
     def saved(self) -> None:
         """The checkpoint with the last state is on the disk."""
@@ -207,7 +212,11 @@ class Exploration:
             raise self.failure
 
     def _oldest_version(self) -> int:
-        return pace.oldest_version(self._config, self._version)
+        """The oldest weights whose responses are trained on now: by how often newer ones were sent, and by the strategy."""
+        sync, by_strategy = self._config.sync, pace.oldest_by_strategy(self._config, self._version)
+        if sync.max_staleness is None or sync.on_stale != "drop" or len(self._sent) <= sync.max_staleness:
+            return by_strategy
+        return max(by_strategy, self._sent[-1 - sync.max_staleness])
 
     # the thread
 

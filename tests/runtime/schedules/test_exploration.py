@@ -165,6 +165,19 @@ def test_styles_train_on_every_prompt_once_and_are_bounded(style: str) -> None:
     assert len(trainer.engines.begun) == 12, "no prompt is drawn that the stage does not train on"
 
 
+@pytest.mark.parametrize("style", ["fixed", "explorer_driven"])
+def test_staleness_goes_by_the_weights_that_were_sent(style: str) -> None:
+    """None at all is allowed, and yet nothing starves between two synchronisations."""
+    sync = {"style": style, "every": 3, "max_staleness": 0, "in_flight": "abort"}
+    config = configured(sync=sync, reward_loop={"overlap_with_rollout": True}, **SPLIT)
+    trainer = Trainer(config, Engines(long_tail), total_steps=7)
+    trainer.run(range(1, 8))
+    assert len(set(flat(trainer.rows))) == len(flat(trainer.rows)) == 14
+    if style == "fixed":  # an explorer that decides may send them early, or late
+        assert max(flat(trainer.staleness)) == 2, "two steps are trained after the one before which they were sent"
+        assert trainer.buffer.statistics().dropped == 0
+
+
 def test_left_out_groups_are_made_up_for_while_rollout_is_ahead() -> None:
     config = configured(sync={"ahead": 1}, algorithm={"filters": ["equal_groups"]}, **SPLIT)
     trainer = Trainer(config, Engines(long_tail), total_steps=4)
