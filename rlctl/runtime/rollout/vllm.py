@@ -11,10 +11,13 @@ import math
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -26,6 +29,8 @@ from rlctl.runtime.types import Request, Response, Sampling
 
 PART_BYTES = 256 << 20
 """Of weights handed to vLLM's workers at once."""
+QUEUES = "/dev/shm/psm_"
+"""How Python names shared memory; vLLM makes some only where an engine has several processes."""
 _CLOSED = "the engine is closed"
 
 
@@ -285,7 +290,20 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         reason = str(error).strip()
         raise RunError(f"vLLM cannot run {arguments['model']} as it is asked to: {reason}") from error
     engine.collective_rpc("rlctl_start")
+    _unlink_queues()
     return engine
+
+
+def _unlink_queues() -> None:
+    """Take the names of vLLM's message queues in shared memory away, now that all its processes have opened them.
+
+    The memory then ends with these processes, however they end: a killed worker leaves none behind.
+    """
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):
+            for mapped in process.memory_maps():
+                if mapped.path.startswith(QUEUES):
+                    Path(mapped.path).unlink(missing_ok=True)
 
 
 def _check_kernels(model: Any) -> None:

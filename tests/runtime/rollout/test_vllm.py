@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Iterator
+from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from rlctl.config import Config, config_from
 from rlctl.errors import RunError
 from rlctl.plan import make_plan
-from rlctl.runtime.rollout.vllm import VllmEngine
+from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.types import Request, Response, Sample, Sampling
 from rlctl.runtime.workers.rollout import RolloutWorker, make_engine
@@ -340,6 +341,18 @@ def test_the_training_engine_finds_the_same_log_probs(engine: VllmEngine, folder
     assert float(apart.mean()) < THRESHOLD[settings.train.precision.compute]
 
 
+def test_shared_memory_of_an_engines_processes_ends_with_them() -> None:
+    memory = shared_memory.SharedMemory(create=True, size=64)
+    named = Path("/dev/shm", memory.name)
+    assert named.exists()
+    _unlink_queues()
+    assert not named.exists()
+    memory.buf[0] = 7
+    assert memory.buf[0] == 7
+    memory.close()
+    resource_tracker.unregister(f"/{memory.name}", "shared_memory")
+
+
 def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
     with pytest.raises(RunError, match="no argument max_num_seq") as error:
         check_vllm(config(folder, engine={"name": "vllm", "args": {"max_num_seq": 3}}))
@@ -348,6 +361,9 @@ def test_arguments_are_checked_before_anything_starts(folder: Path) -> None:
         check_vllm(config(folder, engine={"name": "vllm", "args": {"dtype": "float16"}}))
     assert error.value.hint == "set rollout.precision"
     check_vllm(config(folder, engine={"name": "vllm", "args": {"anything": None}}))
+    plain = config(folder)
+    with pytest.raises(RunError, match=r"model\.modality is vision"):
+        check_vllm(dataclasses.replace(plain, model=dataclasses.replace(plain.model, modality="vision")))
     with pytest.raises(RunError, match=r"rollout\.parallel\.expert is 3"):
         check_vllm(config(folder, parallel={"expert": 3}))
 
