@@ -250,3 +250,20 @@ def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, t
 )
 def test_the_source_kept_in_a_run_folder_has_no_secrets(text: str, kept: str) -> None:
     assert run_folder.redacted(text) == kept
+
+
+def test_a_job_server_is_no_cluster_that_a_process_joins(config: Config) -> None:
+    """``try`` and ``eval`` run here; only ``launch`` submits."""
+    ray = replace(config.environment.ray, address="http://head:8265")
+    elsewhere = replace(config, environment=replace(config.environment, ray=ray))
+    with pytest.raises(RunError, match="not an address that a run can join from here"):
+        runs.prepare(Loaded(elsewhere))
+
+
+def test_where_and_how_a_run_is_shown_may_change_between_its_launches(config: Config) -> None:
+    ray = replace(config.environment.ray, address="auto")
+    changed = replace(
+        config.environment, ray=ray, log_every=5, logs_by_node=True, log_folder="/logs", log_level="error"
+    )
+    assert runs.differences(config, replace(config, environment=changed)) == []
+    assert runs.differences(config, replace(config, environment=replace(changed, plugins=("p",)))) != []

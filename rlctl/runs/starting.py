@@ -278,7 +278,7 @@ def _refuse_other(folder: Path, config: Config) -> None:
 
 _MEANINGLESS = (
     *("run.on_end", "run.on_failure", "run.max_steps_this_session", "run.time_limit"),
-    *("environment.log_level", "environment.ray.address", "profiling."),
+    *("environment.log", "environment.ray.address", "profiling."),
 )
 """How keys begin that may differ between a run and its resumption."""
 
