@@ -44,6 +44,8 @@ from rlctl.runtime.types import Sample
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 4,
              "num_key_value_heads": 2, "vocab_size": 32_000, "tie_word_embeddings": True},
+    "80m": {"hidden_size": 640, "intermediate_size": 2560, "num_hidden_layers": 10, "num_attention_heads": 10,
+            "num_key_value_heads": 2, "vocab_size": 32_000, "tie_word_embeddings": True},
     "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151_936, "tie_word_embeddings": True},
     "1.5b": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
