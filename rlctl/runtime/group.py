@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import math
 import os
-import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class Host:
         self._profile = WorkerProfile()
 
     def address(self) -> Outcome:
-        """This machine's address, and a port that is free on it."""
+        """This machine's address, and a port of this process that others can meet it at."""
         return _attempt(_address)
 
     def build(self, factory: Callable[..., Any], *args: Any) -> Outcome:
@@ -107,9 +106,9 @@ def _attempt(action: Callable[[], Any]) -> Outcome:
 def _address() -> tuple[str, int]:
     import ray.util
 
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return str(ray.util.get_node_ip_address()), int(probe.getsockname()[1])
+    from rlctl.runtime.train.distributed import offer
+
+    return str(ray.util.get_node_ip_address()), offer()
 
 
 @dataclass(frozen=True)
@@ -314,7 +313,9 @@ class RayGroup:
         calls = [actor.call.remote(method.__name__, *args) for actor, args in zip(self._actors, arguments, strict=True)]
         waiting = self._calls(calls, method.__name__)
         if again is not None:
-            waiting.again = self._maker_again(again, lambda i: self._actors[i].call.remote(method.__name__, *arguments[i]))
+            waiting.again = self._maker_again(
+                again, lambda i: self._actors[i].call.remote(method.__name__, *arguments[i])
+            )
         return waiting.wait()
 
     def _maker_again(self, again: Again, call: Callable[[int], Any]) -> Callable[[int, WorkerLost], Any]:

@@ -265,7 +265,7 @@ def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
     with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
         try:
             ray.init(**arguments)
-        except (ConnectionError, TimeoutError, OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # Ray raises that class itself where its node does not come up in time
             ray.shutdown()
             what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
             raise RunError(f"{what}: {error}", hint="see environment.ray") from error

@@ -123,3 +123,40 @@ def test_any_moment_is_a_moment_to_be_killed_at(
     assert result.status == "finished", result.cause
     assert numbers(result.folder) == whole.numbers
     assert weights(result.folder, "grpo") == weights(whole.result.folder, "grpo")
+
+
+PHASES = [
+    *((None, "read"), ("sft", "start"), ("sft", "data"), ("sft", "train"), ("sft", "save"), ("sft", "export")),
+    *(("grpo", name) for name in ("start", "sync", "evaluate", "rollout", "reward", "train", "save", "export")),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_an_interrupt_in_any_phase_ends_the_run_which_goes_on_afterwards(
+    task: Any, whole: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = task.two_stages(tmp_path)
+    before = set(os.listdir("/dev/shm"))  # noqa: PTH208 - names alone are compared
+    for stage, phase in PHASES:
+        sent: list[float] = []
+
+        def interrupt(event: dict[str, Any], stage: str | None = stage, phase: str = phase, sent: Any = sent) -> None:
+            if not sent and event["kind"] == "phase" and event["name"] == phase and stage in (None, event.get("stage")):
+                sent.append(time.monotonic())
+                os.kill(os.getpid(), signal.SIGINT)
+
+        ended = run(config, watch=interrupt)
+        if ended.result.status == "finished":
+            assert phase == "export", "a run that is all but over may end"
+            break
+        assert (ended.result.status, sent != []) == ("stopped", True), (stage, phase, ended.result.cause)
+        assert ended.ended - sent[0] < SECONDS, (stage, phase)
+        assert not [child.name() for child in psutil.Process().children(recursive=True) if "ray" in child.name()]
+        assert set(os.listdir("/dev/shm")) <= before, "shared memory is given back"  # noqa: PTH208
+    else:
+        result = runs.resume(runs.inspect(runs.folder_of(config)), observer=lambda event: None)
+        assert result.status == "finished", result.cause
+    folder = runs.folder_of(config)
+    assert numbers(folder) == whole.numbers
+    assert weights(folder, "grpo") == weights(whole.result.folder, "grpo")

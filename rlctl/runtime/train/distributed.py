@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -55,9 +55,7 @@ def join(
     try:
         dist.init_process_group(
             BACKENDS[device],
-            store=dist.TCPStore(  # type: ignore[attr-defined]
-                address, port, world_size, is_master=rank == 0, timeout=timedelta(seconds=register_timeout)
-            ),
+            store=_meeting_place(rank, world_size, address, port, timedelta(seconds=register_timeout)),
             rank=rank,
             world_size=world_size,
             timeout=timedelta(seconds=timeout),
@@ -67,6 +65,25 @@ def join(
             f"worker {rank} of {world_size} could not meet the others at {address}:{port}: {error}",
             hint="see whether the other workers started, and whether the port can be reached",
         ) from error
+
+
+_offered: dict[int, Any] = {}
+"""What listens on ports of this process, until the worker that will use it is made."""
+
+
+def offer() -> int:
+    """Listen on a free port for the worker of rank 0 that ``join`` makes in this process: nobody can take it in between."""
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    _offered[store.port] = store
+    return int(store.port)
+
+
+def _meeting_place(rank: int, world_size: int, address: str, port: int, timeout: timedelta) -> Any:
+    offered = _offered.pop(port, None) if rank == 0 else None
+    if offered is not None:
+        offered.set_timeout(timeout)
+        return offered
+    return dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
 
 
 def _take_interface_towards(address: str, port: int) -> None:
