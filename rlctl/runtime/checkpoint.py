@@ -162,9 +162,11 @@ class Checkpoints:
 
     def _reason(self, error: OSError | WorkerFailed) -> str:
         """Why writing failed; a worker's account of a full disk may be one of file positions that do not agree."""
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
         if self.folder.is_dir() and shutil.disk_usage(self.folder).free < FULL_BYTES:
             return os.strerror(errno.ENOSPC)
-        return error.message if isinstance(error, WorkerFailed) else error.strerror or str(error)
+        return error.message if isinstance(error, WorkerFailed) else str(error)
 
     def newest(self) -> Saved | None:
         """The newest checkpoint that is whole, of those here and their copies, None where there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,3 +175,26 @@ def test_of_the_last_checkpoints_fewer_keep_their_critic_and_all_stay_whole(tmp_
     kept = {folder.name: (folder / "critic").exists() for folder in sorted(checkpoints.folder.iterdir())}
     assert kept == {"step-000002": False, "step-000003": True, "step-000004": True}
     assert checkpoints.damaged() == []
+
+
+def test_rights_that_are_lost_are_told_and_nothing_is_harmed(tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(*arguments: str) -> int:
+        return subprocess.run(["mount", *arguments, str(place)], capture_output=True, check=False).returncode
+
+    if mount("-t", "tmpfs", "-o", "size=1m", "tmpfs"):
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        checkpoints = Checkpoints(place / "main", keep_last=1)
+        checkpoints.save(1, CONTROLLER, write)
+        assert mount("-o", "remount,ro") == 0
+        with pytest.raises(WorkerFailed, match="step 2 could not be written: Read-only file system") as refused:
+            checkpoints.save(2, CONTROLLER, write)
+        assert "fix the rights" in refused.value.hint
+        newest = checkpoints.newest()
+        assert newest is not None
+        assert newest.step == 1
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
