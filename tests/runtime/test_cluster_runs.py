@@ -105,7 +105,7 @@ def test_a_job_is_submitted_followed_stopped_and_resumed(cluster: ThreeNodes, ta
     code.mkdir()
     (code / "helper.py").write_text("def score(text):\n    return {'score': 1.0, 'acc': text[:1] == '1'}\n")
     (code / "reward.py").write_text(CODE)
-    config = spread(task, tmp_path / "shared", run={"max_steps_this_session": 1}, rewards=None)
+    config = spread(task, tmp_path / "shared", run={"max_steps_this_session": 1})
     plain = to_file(config) | {"rewards": [{"type": "function", "path": "reward.py", "workers": 1}]}
     (code / "run.yaml").write_text(write_yaml(plain))
     first = command("launch", "run.yaml", "--address", cluster.jobs, folder=code)
