@@ -23,7 +23,7 @@ def profiler(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """A profiler is told steps, roles that there are, and settings that it takes, and finds the device that it needs."""
     profiling = config.profiling
     tool = profiling.tool
-    if tool not in SETTINGS:
+    if tool is None or tool not in SETTINGS:
         return
     if not profiling.steps:
         message = f"profiling.tool is {tool}, and profiling.steps names no step: nothing is profiled"
