@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from rlctl import presets
 from rlctl.runtime.quickstart import CHAT_TEMPLATE, SPECIAL, make_model
 
-pytestmark = [pytest.mark.ray, pytest.mark.soak]
+pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
