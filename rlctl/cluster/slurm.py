@@ -106,10 +106,12 @@ step=(srun --overlap --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK")
 "${{step[@]}}" --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --node-ip-address="$ip" --port="${{RAY_ADDRESS##*:}}" \\
     {ray} --include-dashboard=false --temp-dir="/tmp/ray-$SLURM_JOB_ID" --disable-usage-stats --block &
 trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
+ready=
 for _ in $(seq 60); do
-    ray health-check --address "$RAY_ADDRESS" > /dev/null 2>&1 && break
+    ray health-check --address "$RAY_ADDRESS" > /dev/null 2>&1 && ready=yes && break
     sleep 2
 done
+[ -n "$ready" ] || {{ echo "Ray does not answer at $RAY_ADDRESS" >&2; exit 1; }}
 if [ "$others" -gt 0 ]; then
     "${{step[@]}}" --nodes="$others" --ntasks="$others" --exclude="$head" ray start --address="$RAY_ADDRESS" {ray} --block &
 fi
