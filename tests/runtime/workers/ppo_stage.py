@@ -18,6 +18,7 @@ from rlctl.runtime.explore import Explorer
 from rlctl.runtime.gather import RolloutGather
 from rlctl.runtime.group import LocalGroup
 from rlctl.runtime.loop import run_stage
+from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.shaping import Shaping
@@ -52,6 +53,9 @@ class Prompts:
         self.taken += count
         return [Prompt(index, "s", (1, index % 60 + 3), "") for index in range(self.taken - count, self.taken)]
 
+    def feedback(self, rewards: dict[int, float]) -> None:
+        """Their order goes by nothing."""
+
     def state(self) -> dict[str, Any]:
         return {"taken": self.taken}
 
@@ -74,7 +78,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
         stage="main",
         stream=stream,  # type: ignore[arg-type]
         sampling=unused,
-        rollout=unused,
+        rollout=SimpleNamespace(sleep=lambda: None),  # type: ignore[arg-type]
         rewards=unused,
         shaping=shaping,
     )
@@ -101,6 +105,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
         trackers=(),
         stop=StopSwitch(folder, max_steps=config.run.max_steps_this_session),
         export_folder=folder / "hf",
+        meter=Meter.of(config, plan, {}, folder, lambda message: None),
         old_is_current=False,
         critic=critic,
     )
@@ -112,7 +117,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
     metrics = event.get("metrics", {})
-    timed = ("time/", "throughput/")
+    timed = ("time/", "throughput/", "memory/", "worker/")
     return {**event, "metrics": {name: value for name, value in metrics.items() if not name.startswith(timed)}}
 
 
