@@ -224,7 +224,9 @@ def build_stage(
     device = placement.plan.device
     with ExitStack() as stack:
         with events.timed("start"):
-            groups = stack.enter_context(placement.stage(stage_plan, worker_environment(config), variables_by_role(config)))
+            groups = stack.enter_context(
+                placement.stage(stage_plan, worker_environment(config), variables_by_role(config))
+            )
             start_workers(groups, stage_plan, config, model_path, device, materials.clock, folder)
         trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
         for tracker in trackers:

@@ -166,22 +166,20 @@ class RolloutEngines:
             (count, dict(own), tuple(aborted), seconds) for count, own in zip(self._streamed, requests, strict=True)
         ]
         found: list[list[Finished] | None] = self._group.each(RolloutWorker.stream, arguments, again=self._again)
-        self._streamed = [
-            0 if each is None else count + 1 for count, each in zip(self._streamed, found, strict=True)
-        ]
+        self._streamed = [0 if each is None else count + 1 for count, each in zip(self._streamed, found, strict=True)]
         return found
 
     def load_weights(self, weights: Any, version: int) -> None:
         """Put new weights into every engine; ``version`` is on every later response."""
         self._group.all(RolloutWorker.load_weights, weights, version)
 
-    def statistics(self) -> list[RolloutStatistics]:
-        """What each engine has computed since it started."""
-        return self._group.all(RolloutWorker.statistics)
-
     def sleep(self) -> None:
         """Leave the devices' memory to training, where they are shared; engines wake when they are next asked to generate."""
         self._group.all(RolloutWorker.sleep)
+
+    def statistics(self) -> list[RolloutStatistics]:
+        """What each engine has computed since it started."""
+        return self._group.all(RolloutWorker.statistics)
 
 
 @dataclass(frozen=True)

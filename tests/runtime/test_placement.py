@@ -36,7 +36,8 @@ def test_devices_that_are_not_there(cluster: None, task: Any, tmp_path: Path) ->
     large = make_plan(task.config(tmp_path, placement={"devices_per_node": 3, "device": "cpu"}))
     with (
         pytest.raises(
-            RunError, match=r"no devices after 1 s: the run needs 3 x \(1 CPU\); 1 CPU are missing: the cluster's 1 node has 2"
+            RunError,
+            match=r"no devices after 1 s: the run needs 3 x \(1 CPU\); 1 CPU are missing: the cluster's 1 node has 2",
         ) as refused,
         reserve(large, timeout=1.0, logs=tmp_path, stop_requested=lambda: False),
     ):

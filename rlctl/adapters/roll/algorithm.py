@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
@@ -31,6 +31,17 @@ class Aggregation:
                 "ROLL's seq-mean-token-sum-norm divides by the padded length, and not by the number of responses"
             )
         return AGGREGATIONS.write(value, view)
+
+
+@dataclass(frozen=True)
+class LossAggregation(Key):
+    """ROLL's key, with what its sum over a constant is here."""
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        note = "ROLL divides by the padded length alone: its loss is this one times the responses of a mini-batch"
+        for flow in super().read(view):
+            summed = flow.value == "seq_mean_token_sum_norm"
+            yield replace(flow, how="derived", note=note) if summed else flow
 
 
 # KL
@@ -196,7 +207,7 @@ PRESET = Code(
     ),
 )
 COMMON: list[Rule] = [
-    Key("loss_agg_mode", "algorithm.aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True),
+    LossAggregation("loss_agg_mode", "algorithm.aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True),
     Dropped("algorithm.aggregation.scale_factor", "ROLL divides by the padded length"),
     Dropped("algorithm.aggregation.follow_source", "this is ROLL"),
     *KL,

@@ -99,9 +99,9 @@ class Curriculum:
     """The order in which prompts are drawn."""
 
     order: Literal["sequential", "shuffle", "random", "easy_to_hard", "difficulty"] = "shuffle"
-    """In file order; shuffled every epoch; each batch drawn from all rows; by columns of ease; by difficulty measured in the run."""
+    """In file order; shuffled every epoch; each batch drawn from all rows; by columns of ease; by difficulty as measured."""
     keys: tuple[str, ...] = ()
-    """Columns of numbers. easy_to_hard: higher is easier, ties go by the next; difficulty: pass rates of a weak and a strong model."""
+    """Columns of numbers. easy_to_hard: higher is easier, ties go by the next; difficulty: pass rates of two models."""
     args: dict[str, Any] = {}
     """Of difficulty: target_reward 1, tau 1, do_sample false, m 16, lamb 0.2, rho 0.2, adaptive_rho false."""
 

@@ -28,7 +28,7 @@ class Checkpoint:
     save_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
     """What a checkpoint holds: weights, optimizer state, extra (schedule, random states, counters), and a Hugging Face copy."""
     load_contents: tuple[Content, ...] = ("model", "optimizer", "extra")
-    """What of it is taken up on resume; the weights are those of ``model``. Without optimizer and extra it is not the same run."""
+    """What of it is taken up on resume; weights are those of ``model``. Without optimizer and extra it is not the same run."""
     export: Literal["never", "last", "always"] = "last"
     """When weights are also written in Hugging Face format."""
     folder: str | None = None

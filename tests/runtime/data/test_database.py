@@ -77,6 +77,6 @@ def test_a_table_that_is_not_there_is_told(url: str, source: dict[str, str], mes
 
 
 def test_a_database_that_is_not_there_is_told() -> None:
-    with pytest.raises(RunError, match="there is no file /nowhere/data.db") as refused:
+    with pytest.raises(RunError, match=r"there is no file /nowhere/data\.db") as refused:
         load_source(DataSource(path="sqlite:////nowhere/data.db", format="sql"), key="data.train[0]")
     assert "data.train[0].path" in refused.value.hint
