@@ -73,8 +73,8 @@ def test_device_numbers_in_short(numbers: tuple[int, ...], text: str) -> None:
 
 def test_what_runs_do_not_honour_is_refused_under_its_key_and_not_saved(rlctl: Any, config_file: Path) -> None:
     saved = config_file.parent / "plan.json"
-    shown = rlctl("plan", str(config_file), "--set", "rollout.sampling.min_p=0.1", "-o", str(saved))
+    shown = rlctl("plan", str(config_file), "--set", "rollout.sampling.num_beams=2", "-o", str(saved))
     assert shown.code == 1
-    assert "'rollout.sampling.min_p'" in shown.err
+    assert "'rollout.sampling.num_beams'" in shown.err
     assert "not-supported" in shown.err
     assert not saved.exists()

@@ -31,7 +31,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch, device: str) -> list[tuple[dict[str
     role = plan.stages[0].role("rollout")
     assert role is not None
     made = object.__new__(Placement)
-    made.plan, made.bundles = plan, None  # type: ignore[assignment]
+    made.plan, made.bundles, made.order = plan, None, range(4)  # type: ignore[assignment]
     for index in range(role.processes):
         made._spawn(role, index, {"A": "1"}, Path("log"))
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,22 +76,24 @@ def test_a_group_in_this_process_calls_and_closes_its_worker() -> None:
     assert worker.number == 0
 
 
+def host_hands_errors_over(log: str) -> bool:
+    """Whether a host in this process does as it should; its output goes to ``log`` from now on."""
+    host = Host({}, log)
+    os.write(1, b"hello\n")
+    refused = host.build(Worker, -1)
+    good = refused.error.startswith("the number is -1") and refused.hint == "choose another" and refused.trace == ""
+    host.build(Worker, 1)
+    located = host.call("refuse")
+    raised = host.call("double", "x", "y")
+    good &= located == Outcome(error="train.yaml:3: it does not fit", hint="make it smaller")
+    good &= raised.error.startswith("TypeError: ") and "Traceback" in raised.trace
+    return good and host.call("double", 4).value == 9 and not host.drop().failed
+
+
 def test_a_host_hands_errors_over_as_text(tmp_path: Path) -> None:
-    """In this process a host would take its output; it is made in a child of the test."""
-    pid = os.fork()
-    if pid == 0:
-        host = Host({}, str(tmp_path / "log"))
-        os.write(1, b"hello\n")
-        refused = host.build(Worker, -1)
-        good = refused.error.startswith("the number is -1") and refused.hint == "choose another" and refused.trace == ""
-        host.build(Worker, 1)
-        located = host.call("refuse")
-        raised = host.call("double", "x", "y")
-        good &= located == Outcome(error="train.yaml:3: it does not fit", hint="make it smaller")
-        good &= raised.error.startswith("TypeError: ") and "Traceback" in raised.trace
-        good &= host.call("double", 4).value == 9 and not host.drop().failed
-        os._exit(0 if good else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    """A host takes the output of its process, so it has one of its own."""
+    done = subprocess.run([sys.executable, __file__, str(tmp_path / "log")], check=False)
+    assert done.returncode == 0
     assert (tmp_path / "log").read_text() == "hello\n"
 
 
@@ -223,3 +227,7 @@ def test_a_call_that_takes_too_long_is_given_up(workers: Callable[..., RayGroup]
         WorkerLost, match=r"^policy-0: a call has not returned within 8 s \(environment.ray.rpc_timeout\)"
     ):
         group.all(Worker.sleep)
+
+
+if __name__ == "__main__":
+    sys.exit(not host_hands_errors_over(sys.argv[1]))

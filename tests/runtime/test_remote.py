@@ -19,6 +19,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.bringing import with_files_here
 from rlctl.runtime.checkpoint import Checkpoints
+from rlctl.runtime.checksums import write_checksums
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.remote import bring, names_in
 from rlctl.runtime.remote_checkpoints import copies_of
@@ -100,6 +101,7 @@ def saved(folder: Path, keep_last: int | None, **checkpoint: Any) -> Checkpoints
 def write(folder: Path) -> None:
     (folder / "policy").mkdir()
     (folder / "policy" / "weights").write_bytes(b"w" * 100)
+    write_checksums(folder / "policy")
 
 
 def test_checkpoints_go_to_the_url_and_come_back(tmp_path: Path) -> None:

@@ -141,7 +141,8 @@ class TransformersEngine:
 
     def abort(self, tickets: Collection[int]) -> None:
         """Give up what is under way for these requests."""
-        self._streaming.drop(tickets)
+        with torch.inference_mode():
+            self._streaming.drop(tickets)
 
     def _decode(self, requests: Sequence[Request]) -> Decode | None:
         if not any(request.sampling.stop for request in requests):

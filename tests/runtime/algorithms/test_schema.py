@@ -18,7 +18,7 @@ from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES, ImportanceWeight
 from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
-from rlctl.runtime.selection import FURTHER_ESTIMATORS
+from rlctl.runtime.selection import FURTHER_ESTIMATORS, TWINS
 from rlctl.support import ONLY_VALUES
 
 ADVANTAGE_SECTIONS = {section().name_: section() for section in schema.Advantage.__subclasses__()}
@@ -59,7 +59,8 @@ def test_closed_sets() -> None:
 
 def test_kinds_of_other_that_are_computed_are_those_that_are_honoured() -> None:
     kinds = {name: set(known) for name, (known, _) in ONLY_VALUES.items()}
-    assert kinds["algorithm.advantage<other>.kind"] == set(FURTHER_ESTIMATORS) <= set(ADVANTAGES)
+    assert kinds["algorithm.advantage<other>.kind"] == {*FURTHER_ESTIMATORS, *TWINS}
+    assert {*FURTHER_ESTIMATORS, *(name for name, _ in TWINS.values())} <= set(ADVANTAGES)
     assert kinds["algorithm.policy_loss<other>.kind"] == set(FURTHER_LOSSES)
     assert not set(FURTHER_ESTIMATORS) & set(ADVANTAGE_SECTIONS)
     assert not set(FURTHER_LOSSES) & set(LOSS_SECTIONS)

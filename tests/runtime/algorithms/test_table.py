@@ -22,6 +22,7 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
     assert needs == {
         "asymre": (False, False, True, False),
         "gae": (True, True, False, False),
+        "gdpo": (False, False, True, False),
         "gpg": (False, False, True, False),
         "none": (True, False, False, False),
         "reward": (False, False, False, False),

@@ -176,7 +176,7 @@ def test_a_model_beside_a_rule_over_several_workers(tmp_path: Path) -> None:
         def __len__(self) -> int:
             return 2
 
-        def each(self, method: Any, arguments: Any) -> list[Any]:
+        def each(self, method: Any, arguments: Any, again: Any = None) -> list[Any]:
             self.calls += [len(one[0][1]) for one in arguments]
             return [method(worker, *one) for worker, one in zip(self.workers, arguments, strict=True)]
 
