@@ -51,7 +51,7 @@ def test_a_reference_is_asked_and_drifts_away(with_kl: Any) -> None:
 def test_a_weight_version_is_a_step(with_kl: Any) -> None:
     assert [event["version"] for event in with_kl.kinds("sync")] == [0, 1, 2]
     drawn_by = [event["samples"][0]["weight_version"] for event in with_kl.kinds("samples")]
-    assert drawn_by == [0, 4]
+    assert drawn_by == [0, 1]
 
 
 @pytest.mark.soak
