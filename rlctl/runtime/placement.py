@@ -23,7 +23,7 @@ from ray.util.placement_group import (
     placement_group_table,
     remove_placement_group,
 )
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from rlctl.errors import RunError
 from rlctl.plan import Device, Plan, RolePlan, StagePlan
@@ -35,6 +35,8 @@ Tell = Callable[[str], None]
 ENDED_WITH_THEIR_STAGE = ("rollout",)
 TOLD_AFTER_SECONDS = 5.0
 """How long devices are waited for before anything is said of it."""
+NODE_LOST_SECONDS = 60.0
+"""Within which Ray has noticed that a node is gone; its own health checks take up to about 20."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Placement:
         """
         for name in list(self._hosts):
             self._end(name)
+        _hear_of_lost_nodes()
         _wait_for(self.bundles, self.timeout, self.stop_requested, self.tell)
         self.order = _order(self.bundles)
 
@@ -204,6 +207,20 @@ def _wait_for(group: PlacementGroup, timeout: float, stop_requested: Callable[[]
         if waited >= TOLD_AFTER_SECONDS and (why := _missing(group)) != told:
             told = why
             tell(f"waiting for devices, {timeout:g} s at most: {why}")
+
+
+def _hear_of_lost_nodes() -> None:
+    """Ask all nodes to answer: Ray counts on a lost one until it has noticed the loss, and then gives up the question."""
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    to_node = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    asked = [
+        ray.remote(_answer).options(num_cpus=0, max_retries=0, scheduling_strategy=node).remote() for node in to_node
+    ]
+    ray.wait(asked, num_returns=len(asked), timeout=NODE_LOST_SECONDS, fetch_local=False)
+
+
+def _answer() -> None:
+    """Be there."""
 
 
 def _missing(group: PlacementGroup) -> str:
