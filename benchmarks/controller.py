@@ -38,7 +38,7 @@ from rlctl import memory
 from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from, stages_of
 from rlctl.plan import make_plan
-from rlctl.runtime import build
+from rlctl.runtime import build, materials
 from rlctl.runtime.events import Events
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.profiling.usage import CallLog, Watch
@@ -210,8 +210,8 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[Mapping[str, Simulat
 
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
-    materials = replace(build.read_materials(stage, plan, events), tokenizer=tokenizer())
-    made = build._stage_run(stage, plan, materials, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
+    read = replace(materials.read_materials(stage, plan, events), tokenizer=tokenizer())
+    made = build._stage_run(stage, plan, read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
     run_stage(made)
     events.close()
     return groups, own

@@ -119,7 +119,7 @@ def temperature(config: Config) -> Any:
 
 
 def clock(config: Config) -> Any:
-    from rlctl.runtime.build import make_clock
+    from rlctl.runtime.materials import make_clock
 
     return make_clock(config, ROWS)
 
@@ -132,7 +132,7 @@ def environment(config: Config) -> Any:
 
 def learning_rates(config: Config) -> Any:
     """The learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.build import make_clock, total_ticks
+    from rlctl.runtime.materials import make_clock, total_ticks
     from rlctl.runtime.train.schedule import curve_of
 
     stage = make_plan(config, rows=ROWS).stages[0]
@@ -173,7 +173,7 @@ def critic_micro_batches(config: Config) -> Any:
 
 def critic_learning_rates(config: Config) -> Any:
     """The critic's learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.build import critic_ticks, make_clock
+    from rlctl.runtime.materials import critic_ticks, make_clock
     from rlctl.runtime.train.schedule import curve_of
 
     assert config.critic is not None

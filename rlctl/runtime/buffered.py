@@ -33,14 +33,40 @@ KEPT_WEIGHTS = 2
 
 
 @dataclass
-class Buffered(WorksWhenAsked):
-    """Groups that pass through a buffer between exploring and training in one run (online)."""
+class _IntoBuffer(WorksWhenAsked):
+    """Groups that an explorer puts into a buffer."""
 
     config: Config
     explorer: GroupSource
     buffer: Buffer
+    _saved: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def state(self) -> dict[str, Any]:
+        self._saved = self.buffer.state()
+        return {"explorer": self.explorer.state(), "buffer": self._saved}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.explorer.restore(state["explorer"])
+        self.buffer.restore(state["buffer"])
+
+    def saved(self) -> None:
+        self.explorer.saved()
+        self.buffer.acknowledge(self._saved)
+
+    def finished(self) -> None:
+        self.explorer.finished()
+        self.buffer.end_writing()
+
+    def close(self) -> None:
+        self.explorer.close()
+        self.buffer.close()
+
+
+@dataclass
+class Buffered(_IntoBuffer):
+    """Groups that pass through a buffer between exploring and training in one run (online)."""
+
     _version: int = 0
-    _saved: dict[str, Any] = field(default_factory=dict)
 
     def take(self, step: int, phase: Phase) -> Explored:
         explored = self.explorer.take(step, phase)
@@ -59,31 +85,11 @@ class Buffered(WorksWhenAsked):
         self._version = version
         return self.explorer.new_weights(step, version, phase)
 
-    def state(self) -> dict[str, Any]:
-        self._saved = self.buffer.state()
-        return {"explorer": self.explorer.state(), "buffer": self._saved}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.explorer.restore(state["explorer"])
-        self.buffer.restore(state["buffer"])
-
-    def saved(self) -> None:
-        self.buffer.acknowledge(self._saved)
-
-    def finished(self) -> None:
-        self.buffer.end_writing()
-
-    def close(self) -> None:
-        self.explorer.close()
-        self.buffer.close()
-
 
 @dataclass
-class Filling(WorksWhenAsked):
+class Filling(_IntoBuffer):
     """Groups that go into a buffer, and are trained on elsewhere (explore_only)."""
 
-    config: Config
-    explorer: GroupSource
     buffer: SharedBuffer
     rollout: RolloutEngines
     _version: int = -1
@@ -107,20 +113,6 @@ class Filling(WorksWhenAsked):
             version, weights = read_weights(found, self.buffer.announced)
             self.rollout.load_weights(weights, version)
             self._version = version
-
-    def state(self) -> dict[str, Any]:
-        return {"explorer": self.explorer.state(), "buffer": self.buffer.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.explorer.restore(state["explorer"])
-        self.buffer.restore(state["buffer"])
-
-    def finished(self) -> None:
-        self.buffer.end_writing()
-
-    def close(self) -> None:
-        self.explorer.close()
-        self.buffer.close()
 
 
 @dataclass

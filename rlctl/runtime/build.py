@@ -1,204 +1,55 @@
-"""Puts a stage together: data, workers, roles, evaluation, trackers. What is refused is refused before a worker starts."""
+"""Puts a stage together on what was read for it (``materials``): workers, roles, where groups come from, evaluation, trackers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlctl import arithmetic, pace
 from rlctl.config import Config, Stage
-from rlctl.config.sections.rewards import FunctionReward, ModelReward
-from rlctl.config.sections.rollout import TransformersEngine
-from rlctl.errors import PlanError
+from rlctl.config.sections.rewards import ModelReward
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.buffered import Buffered, Drained, Filling
-from rlctl.runtime.buffers.make import check_buffer, make_buffer, passes, shared_buffer
+from rlctl.runtime.buffers.make import make_buffer, passes, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.calls import Calls, WorkerLost, together
-from rlctl.runtime.checkpoint import Checkpoints, check_contents, place_of
-from rlctl.runtime.data.experts import check_experts_last
-from rlctl.runtime.data.open import (
-    PairStream,
-    PromptStream,
-    SftStream,
-    open_experts,
-    open_pair_stream,
-    open_prompt_stream,
-    open_sft_stream,
-)
-from rlctl.runtime.data.rowset import SetReport
-from rlctl.runtime.data.tokenizer import load_tokenizer
-from rlctl.runtime.evaluation import HeldOut
+from rlctl.runtime.checkpoint import Checkpoints, place_of
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import training_sampling
 from rlctl.runtime.explore import Explorer, GroupSource
 from rlctl.runtime.gather import DataGather, ExploreGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Again, Group, RayGroup, Replicas
-from rlctl.runtime.held_out import make_evaluator, open_held_out
+from rlctl.runtime.held_out import make_evaluator
 from rlctl.runtime.keeping import JsonLines
+from rlctl.runtime.materials import Materials, critic_ticks, total_ticks
 from rlctl.runtime.placement import Placement
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote_checkpoints import copies_of
-from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
-from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
 from rlctl.runtime.selection import corrects
 from rlctl.runtime.shaping import Shaping
-from rlctl.runtime.skipping import check_skips, with_skips
+from rlctl.runtime.skipping import with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import variables_by_role, worker_environment
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
-from rlctl.runtime.train.preflight import check_section, check_training, check_vision
 from rlctl.runtime.value_model import ValueModel
-from rlctl.runtime.workers.critic import Critic, check_critic, section_of, told_of_critic
+from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.reference import Reference
-from rlctl.runtime.workers.reward import RewardWorker, scorer_of
+from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.reward_model import RewardModels
 from rlctl.runtime.workers.rollout import RolloutWorker
-from rlctl.runtime.workers.trainer import Place, Trainer, make_loss
-from rlctl.support import refusals
+from rlctl.runtime.workers.trainer import Place, Trainer
 
 Groups = Mapping[str, RayGroup]
-ENDLESS = 1_000_000_000
-"""Steps of a run that ends when its buffer does."""
 SCORED_AGAIN = 2
 """How often a call of a reward worker is made again by another, where its process is lost."""
-
-
-@dataclass(frozen=True)
-class Materials:
-    """What a stage works on: read before any worker starts, so that a bad file ends the run at once."""
-
-    tokenizer: Any
-    stop_token_ids: tuple[int, ...]
-    stream: PromptStream | SftStream | PairStream | None
-    held_out: list[HeldOut]
-    clock: Clock
-    experts: SftStream | None = None
-    """Of mix."""
-
-
-def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
-    """Load the tokenizer and open the data.
-
-    Raises:
-        RunError: something cannot be read.
-        PlanError: the stage has no end, or nothing computes its algorithm.
-    """
-    config = stage.config
-    if plan.role("reward"):
-        _check_rewards(config)
-    rollout = plan.role("rollout")
-    if rollout is not None:
-        _check_engine(config, rollout.engine)
-    check_vision(config, rollout=rollout.engine if rollout is not None else None)
-    if plan.role("policy"):
-        make_loss(config)
-        if plan.objective in ("rl", "mix"):
-            Shaping.of(config)
-    if plan.role("critic"):
-        check_critic(config)
-    copies_of(stage, Path())
-    check_contents(config)
-    check_skips(config)
-    if config.run.skip.rollout == "replay":
-        events.emit("advisory", message="responses are replayed from disk, not drawn (run.skip.rollout)", hint="")
-    check_buffer(config)
-    tokenizer = _tokenizer(config)
-    stop_token_ids = _stop_tokens(tokenizer)
-    stream, reports = _open_stream(config, plan, tokenizer)
-    held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
-    drawn = stream is not None or arithmetic.drains_buffer(config)
-    experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
-    for report in (*reports, *expert_reports, *more):
-        events.emit("advisory", message=str(report), hint="")
-    clock = make_clock(config, stream.rows if stream else 0)
-    if plan.role("policy"):
-        check_training(config, total_ticks=total_ticks(config, plan, clock))
-    if plan.role("critic"):
-        with told_of_critic():
-            check_section(section_of(config), total_ticks=critic_ticks(config, clock))
-    if experts is not None:
-        check_experts_last(config, experts, clock.total_steps)
-    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)
-
-
-def _check_engine(config: Config, engine: str) -> None:
-    """Refuse what the engine that the plan chose does not do: where the config says auto, only the plan knows it."""
-    if engine == "vllm":
-        check_vllm(config)
-        return
-    chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
-    for refusal in refusals(chosen):
-        if refusal.numbers and refusal.key[:2] == ("rollout", "memory"):
-            raise PlanError(f"'{'.'.join(map(str, refusal.key))}': {refusal.reason}", hint="set rollout.engine=vllm")
-
-
-def _check_rewards(config: Config) -> None:
-    """Refuse a reward that cannot be computed here, before a worker that needs it is started."""
-    for reward in config.rewards:
-        if isinstance(reward, FunctionReward) and not reward.path.startswith(PACKAGE):
-            file_of(reward.path)
-        if not isinstance(reward, ModelReward):
-            scorer_of(reward)
-
-
-def _open_stream(
-    config: Config, plan: StagePlan, tokenizer: Any
-) -> tuple[PromptStream | SftStream | PairStream | None, list[SetReport]]:
-    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config) or arithmetic.drains_buffer(config):
-        return None, []
-    if plan.objective == "sft":
-        return open_sft_stream(config, tokenizer)
-    if plan.objective == "dpo":
-        return open_pair_stream(config, tokenizer)
-    return open_prompt_stream(config, tokenizer)
-
-
-def make_clock(config: Config, rows: int) -> Clock:
-    """When things happen, now that the number of rows is known.
-
-    Raises:
-        PlanError: the config names no end.
-    """
-    schedule = config.schedule
-    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config):
-        return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
-    total = _drained_steps(config) if arithmetic.drains_buffer(config) else arithmetic.total_steps(config, rows)
-    if total is None:
-        raise PlanError("the run has no end", hint="set schedule.total_steps or schedule.total_epochs")
-    return Clock(
-        total_steps=total,
-        evaluate_every=arithmetic.interval_in_steps(schedule.evaluate_every, config, rows),
-        save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
-        evaluate_first=schedule.evaluate_first,
-        evaluate_last=schedule.evaluate_last,
-        save_last=config.checkpoint.last,
-    )
-
-
-def _drained_steps(config: Config) -> int:
-    """Steps of a run that trains on a buffer, at most: it ends with the buffer too.
-
-    Raises:
-        PlanError: the learning rate needs an end, and there is none.
-    """
-    schedule, rate = config.schedule, config.train.learning_rate_schedule
-    total = arithmetic.total_steps(replace(config, schedule=replace(schedule, total_epochs=None)), None)
-    if total is None and rate.name != "constant" and rate.total_ticks is None:
-        raise PlanError(
-            f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",
-            hint="set schedule.total_steps, or train.learning_rate_schedule.total_ticks",
-        )
-    return ENDLESS if total is None else total
 
 
 @contextmanager
@@ -293,22 +144,6 @@ def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Cal
     return group.build(RewardModels, [arguments] * len(group))
 
 
-def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
-    """Ticks of the learning-rate schedule over the whole stage."""
-    schedule = config.train.learning_rate_schedule
-    if schedule.total_ticks is not None:
-        return schedule.total_ticks
-    return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.tick == "optimizer_step" else 1)
-
-
-def critic_ticks(config: Config, clock: Clock) -> int:
-    """Ticks of the critic's learning-rate schedule over the whole stage."""
-    schedule = section_of(config).learning_rate_schedule
-    if schedule.total_ticks is not None:
-        return schedule.total_ticks
-    return clock.total_steps * (arithmetic.critic_steps_per_step(config) if schedule.tick == "optimizer_step" else 1)
-
-
 def critic_path(config: Config, model_path: str) -> str:
     """The critic's first weights: its own, or those that the policy starts from."""
     model = section_of(config).model
@@ -335,8 +170,7 @@ def _stage_run(
 
     def renew(engine: int) -> None:
         if policy is not None:
-            version = run.progress.weight_version
-            groups["rollout"].one(engine, RolloutWorker.load_weights, policy.weights(), version)
+            groups["rollout"].one(engine, RolloutWorker.load_weights, *run.weights_now())
 
     again = Again(config.rollout.timeouts.retries, lost, renew)
     rollout = RolloutEngines(groups["rollout"], again) if "rollout" in groups else None
@@ -503,16 +337,3 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     taught = teaching is not None and teaching.policy_gradient
     read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught
     return algorithm.old_log_probs == "recompute" and single and not read_before
-
-
-def _tokenizer(config: Config) -> Any:
-    """The policy's tokenizer; None in a run that scores recorded responses and names no model."""
-    if not (config.model.path or config.model.tokenizer) and not arithmetic.needs_rollout(config):
-        return None
-    return load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
-
-
-def _stop_tokens(tokenizer: Any) -> tuple[int, ...]:
-    """Tokens that end a response: the tokenizer's end token."""
-    end = None if tokenizer is None else tokenizer.eos_token_id
-    return () if end is None else (int(end),)

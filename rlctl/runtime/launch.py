@@ -34,7 +34,7 @@ from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import copies_of_logs, import_plugins
 
 if TYPE_CHECKING:
-    from rlctl.runtime.build import Materials
+    from rlctl.runtime.materials import Materials
 
 Status = Literal["finished", "stopped", "failed"]
 
@@ -100,7 +100,7 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
 
 def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> dict[str, Materials]:
     """What every stage works on, by name: a bad file of the last one ends the run before anything is trained."""
-    from rlctl.runtime.build import read_materials
+    from rlctl.runtime.materials import read_materials
 
     materials: dict[str, Materials] = {}
     for stage, stage_plan in zip(resolved_stages(config, plan.device), plan.stages, strict=True):
@@ -116,7 +116,8 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
 def _run_stages(
     plan: Plan, config: Config, folder: Path, materials: Mapping[str, Materials], events: Events, stop: StopSwitch
 ) -> Outcome:
-    from rlctl.runtime.build import build_stage, read_materials
+    from rlctl.runtime.build import build_stage
+    from rlctl.runtime.materials import read_materials
     from rlctl.runtime.placement import reserve
 
     restarts = itertools.count(1)

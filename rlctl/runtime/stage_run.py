@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -98,6 +99,8 @@ class StageRun:
     """What ``source`` takes its groups from, where it takes any."""
     rollout_version: int | None = None
     """Of the weights that the rollout engines have."""
+    _updating: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the policy's weights are not those of ``progress.weight_version``."""
     progress: Progress = field(default_factory=Progress)
     finished: bool = False
 
@@ -186,9 +189,10 @@ class StageRun:
             with self.phase("train_critic"):
                 metrics |= self.critic.train(samples, step=step)
         if self.policy is not None and step > self.config.schedule.critic_warmup_steps:
-            with self.phase("train"):
-                metrics |= self.policy.train(samples, step=step, old_is_current=self.old_is_current)
-            self.progress.weight_version += 1
+            with self._updating:
+                with self.phase("train"):
+                    metrics |= self.policy.train(samples, step=step, old_is_current=self.old_is_current)
+                self.progress.weight_version += 1
             if self.groups is not None:
                 self.groups.trained(self.progress.weight_version)
         self.progress.tokens += sum(len(sample) for sample in samples)
@@ -206,9 +210,15 @@ class StageRun:
         version = self.progress.weight_version
         changing = self.groups.new_weights(step, version, self.phase) if self.groups is not None else nullcontext()
         with changing, self.phase("sync"):
-            self.rollout.load_weights(self.policy.weights(), version)
+            self.rollout.load_weights(*self.weights_now())
             self.rollout_version = version
         self.events.emit("sync", step=self.progress.step, version=version)
+
+    def weights_now(self) -> tuple[Any, int]:
+        """A handle on the policy's weights, and their version; an update that is under way in another thread is waited for."""
+        assert self.policy is not None, "there are weights where something is trained"
+        with self._updating:
+            return self.policy.weights(), self.progress.weight_version
 
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
         """The step is over: its metrics go to the event log and the trackers."""

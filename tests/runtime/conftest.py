@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from rlctl import runs
 from rlctl.config import Config, Loaded, combine, config_from, to_plain
 from tests.runtime.told import numbers_of
+from tests.runtime.train.processes import Workers
 
 DRIVER = Path(__file__).with_name("drive.py")
 REWARD = """
@@ -209,3 +210,19 @@ def session(tmp_path: Path) -> Callable[..., Session]:
         return found
 
     return go
+
+
+@pytest.fixture(scope="session")
+def one() -> Iterator[Workers]:
+    """One gloo process that does what tests of the session give it."""
+    workers = Workers(1)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[Workers]:
+    """Two of them, in one process group."""
+    workers = Workers(2)
+    yield workers
+    workers.close()

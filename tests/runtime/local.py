@@ -16,7 +16,7 @@ from unittest.mock import patch
 from rlctl import runs
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.plan import Plan, make_plan
-from rlctl.runtime import build, launch, placement
+from rlctl.runtime import build, launch, materials, placement
 from rlctl.runtime.events import Events
 from rlctl.runtime.group import LocalGroup, _address
 from rlctl.runtime.loop import run_stage
@@ -45,11 +45,11 @@ def run_here(
         watch(event)
 
     events = Events(folder / "events.jsonl", observe)
-    materials = build.read_materials(stage, plan, events)
-    makers = _makers(stage.config, plan, stage.config.model.path, materials.clock, folder)
+    read = materials.read_materials(stage, plan, events)
+    makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
-        run = build._stage_run(stage, plan, materials, groups, folder, events, list(trackers), StopSwitch(folder))
+        run = build._stage_run(stage, plan, read, groups, folder, events, list(trackers), StopSwitch(folder))
         with closing(run):
             run_stage(run)
     finally:
@@ -93,7 +93,7 @@ def _start_workers(
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
     place = Place(0, 1, *_address())
     return {
-        "policy": lambda: Trainer(config, path, place, build.total_ticks(config, plan, clock)),
+        "policy": lambda: Trainer(config, path, place, materials.total_ticks(config, plan, clock)),
         "reference": lambda: Reference(config, path, place),
         "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
         "reward": lambda: RewardWorker(config.rewards, logs),

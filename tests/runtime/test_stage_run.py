@@ -1,10 +1,16 @@
-"""A stage evaluates and saves when its clock says so, at its end where that is asked for, and never otherwise."""
+"""A stage evaluates and saves when its clock says so, and weights have the version that they are given out with."""
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from rlctl.runtime.stage_run import Clock
+from rlctl.config import config_from
+from rlctl.runtime.stage_run import Clock, Progress, StageRun
 
 
 def clock(*, every: int | None, last: bool) -> Clock:
@@ -28,3 +34,43 @@ def test_when_a_stage_evaluates_and_saves(
     steps = range(1, made.total_steps + 1)
     assert [step for step in steps if made.evaluation_due(step)] == evaluations
     assert [step for step in steps if made.save_due(step)] == saves
+
+
+def test_weights_asked_for_while_the_policy_is_trained_are_the_new_ones_with_their_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An engine that is lost meanwhile is replaced by one with these."""
+    half_way, asked = threading.Event(), threading.Event()
+
+    class Policy:
+        state = "old"
+
+        def train(self, samples: Any, *, step: int, old_is_current: bool) -> dict[str, float]:
+            self.state = "neither"
+            half_way.set()
+            assert not asked.wait(0.3), "weights are given out only when they are whole"
+            self.state = "new"
+            return {}
+
+        def weights(self) -> str:
+            return self.state
+
+    config = config_from({"schedule": {"total_steps": 1}})
+    run = StageRun(
+        config, SimpleNamespace(), clock(every=None, last=False), SimpleNamespace(), Policy(), *[None] * 6,  # type: ignore[arg-type]
+        export_folder=None, meter=None, old_is_current=True,  # type: ignore[arg-type]
+    )  # fmt: skip
+    monkeypatch.setattr(StageRun, "phase", lambda run, name: nullcontext())
+    found: list[tuple[str, int]] = []
+
+    def ask() -> None:
+        half_way.wait()
+        found.append(run.weights_now())
+        asked.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    run.train(1, [])
+    asking.join(10)
+    assert found == [("new", 1)]
+    assert run.progress == Progress(weight_version=1)

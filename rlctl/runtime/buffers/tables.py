@@ -33,6 +33,7 @@ DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg",
 
 METADATA = sa.MetaData()
 NAME = sa.String(255)
+SERIAL = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts up plain integers only
 BUFFERS = sa.Table(
     "rlctl_buffers",
     METADATA,
@@ -42,7 +43,7 @@ BUFFERS = sa.Table(
 GROUPS = sa.Table(
     "rlctl_groups",
     METADATA,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
     sa.Column("label", NAME, nullable=False),
     sa.Column("writer", NAME, nullable=False),
     sa.Column("number", sa.BigInteger, nullable=False),
@@ -58,7 +59,7 @@ GROUPS = sa.Table(
 CLAIMS = sa.Table(
     "rlctl_claims",
     METADATA,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
     sa.Column("label", NAME, nullable=False),
     sa.Column("reader", NAME, nullable=False),
     sa.Column("number", sa.BigInteger, nullable=False),

@@ -206,7 +206,10 @@ class VllmEngine:
             if request.inputs:
                 raise RunError(f"request {index} has images; rlctl hands vLLM token ids only")
             if request.sampling.stop and model.skip_tokenizer_init:
-                raise RunError("texts that end a response need a tokenizer", hint="set rollout.sampling.stop")
+                raise RunError(
+                    "texts that end a response need a tokenizer",
+                    hint="set model.tokenizer, or leave rollout.sampling.stop out",
+                )
 
     def _add(self, request: Request, index: int, ticket: int | None) -> str:
         name = str(next(self._names))

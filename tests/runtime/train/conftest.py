@@ -1,15 +1,12 @@
-"""Tiny models, and groups of one and two workers that all tests of a session share."""
+"""Tiny models that all tests of a session share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
-
-from tests.runtime.train.processes import Workers
 
 SIZES = {
     "vocab_size": 64,
@@ -43,19 +40,3 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         folders[kind] = tmp_path_factory.mktemp(kind)
         AutoModelForCausalLM.from_config(config).save_pretrained(folders[kind])
     return folders
-
-
-@pytest.fixture(scope="session")
-def one() -> Iterator[Workers]:
-    """One worker."""
-    workers = Workers(1)
-    yield workers
-    workers.close()
-
-
-@pytest.fixture(scope="session")
-def two() -> Iterator[Workers]:
-    """Two workers."""
-    workers = Workers(2)
-    yield workers
-    workers.close()

@@ -1,15 +1,12 @@
-"""A tiny model, and gloo processes that hold workers of it."""
+"""A tiny model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
-
-from tests.runtime.train.processes import Workers
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +20,3 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[Workers]:
-    """One worker."""
-    workers = Workers(1)
-    yield workers
-    workers.close()
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Workers]:
-    """Two workers."""
-    workers = Workers(2)
-    yield workers
-    workers.close()
