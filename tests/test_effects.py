@@ -225,6 +225,7 @@ def policy_steps(config: Config) -> Any:
         progress=Progress(),
         groups=None,
         phase=lambda name: nullcontext(),
+        _updating=nullcontext(),
     )
     for step in range(1, 5):
         StageRun.train(stage, step, [])
