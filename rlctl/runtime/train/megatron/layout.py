@@ -1,0 +1,103 @@
+"""How the workers of one model share it: Megatron-core's process groups, and which of them this process is in.
+
+Ranks are counted as Megatron-core counts them, tensor first and pipeline last (``tp-cp-ep-dp-pp``): the workers that share a
+layer are neighbours, and the pipeline stages of a replica are far from each other, on other machines where there are any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+
+from rlctl.config.sections.train import Megatron
+from rlctl.errors import PlanError
+from rlctl.runtime.train.megatron import cpu_shim
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The sizes of a model's process groups."""
+
+    tensor: int
+    pipeline: int
+    virtual_pipeline: int | None
+    context: int
+    expert: int
+    expert_tensor: int
+    world: int
+
+    @classmethod
+    def of(cls, engine: Megatron, world: int) -> Layout:
+        """Read the sizes from ``train.engine``.
+
+        Raises:
+            PlanError: the workers do not divide into replicas, or into groups of experts.
+        """
+        each = engine.tensor * engine.pipeline * engine.context
+        if world % each:
+            raise PlanError(
+                f"train.engine shares a model over {each} workers (tensor {engine.tensor} * pipeline {engine.pipeline} * "
+                f"context {engine.context}), and there are {world}; they do not divide into replicas",
+                hint="change the parallel sizes of train.engine, or the devices of the policy",
+            )
+        expert_tensor = engine.expert_tensor or engine.tensor
+        experts = engine.expert * expert_tensor * engine.pipeline
+        if world % experts:
+            raise PlanError(
+                f"train.engine shares experts over {experts} workers (expert {engine.expert} * expert_tensor "
+                f"{expert_tensor} * pipeline {engine.pipeline}), and there are {world}; they do not divide",
+                hint="change train.engine.expert or train.engine.expert_tensor",
+            )
+        chunks = engine.virtual_pipeline if engine.virtual_pipeline != 1 else None
+        return cls(engine.tensor, engine.pipeline, chunks, engine.context, engine.expert, expert_tensor, world)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of layers that each worker holds."""
+        return self.virtual_pipeline or 1
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model."""
+        return self.world // (self.tensor * self.pipeline * self.context)
+
+
+_entered: Layout | None = None
+
+
+def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
+    """Meet the other workers in Megatron-core's process groups; the process must have joined its group.
+
+    The same layout again changes nothing; another one ends the groups, and all models, of the one before.
+
+    Args:
+        engine: section ``train.engine``.
+        seed: of dropout, which differs between the workers that share a layer.
+
+    Raises:
+        PlanError: the workers do not divide.
+    """
+    global _entered
+    if not torch.cuda.is_available():
+        cpu_shim.install()
+    layout = Layout.of(engine, dist.get_world_size())
+    if _entered == layout and parallel_state.model_parallel_is_initialized():
+        return layout
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.destroy_model_parallel()
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=layout.tensor,
+        pipeline_model_parallel_size=layout.pipeline,
+        virtual_pipeline_model_parallel_size=layout.virtual_pipeline,
+        context_parallel_size=layout.context,
+        expert_model_parallel_size=layout.expert,
+        expert_tensor_parallel_size=layout.expert_tensor,
+        create_gloo_process_groups=False,
+    )
+    model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
+    _entered = layout
+    return layout
