@@ -1,0 +1,320 @@
+"""Megatron-core's own configs from section ``train`` and a model's ``config.json``: one table for each, overrides last.
+
+    transformer_config   TransformerConfig               sizes of the model, parallel sizes, precision, recomputation, MoE
+    gpt_arguments        what GPTModel takes beside it   vocabulary, rotary embedding, tied weights
+    ddp_config           DistributedDataParallelConfig   how gradients are reduced
+    optimizer_config     OptimizerConfig                 the optimizer; rates and weight decay come from ``schedule``
+
+Megatron-core checks what it is given; what it refuses becomes a ``PlanError``. Names and types of overrides are checked by
+``rlctl.megatron.options``, which needs no import of Megatron-core.
+"""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from megatron.core.distributed import DistributedDataParallelConfig
+from megatron.core.optimizer import OptimizerConfig
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.enums import AttnBackend
+from transformers import PretrainedConfig
+
+from rlctl.config.sections.train import Megatron, Optimizer, Train
+from rlctl.errors import PlanError, nearest
+from rlctl.megatron import options
+
+Made = TypeVar("Made", TransformerConfig, DistributedDataParallelConfig, OptimizerConfig)
+
+FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe")
+"""Values of ``model_type`` whose weights and layers are known."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
+    "adamw": {"optimizer": "adam", "decoupled_weight_decay": True},
+    "adam": {"optimizer": "adam", "decoupled_weight_decay": False},
+    "sgd": {"optimizer": "sgd"},
+}
+"""What Megatron-core calls ``train.optimizer.name``."""
+
+
+def transformer_config(train: Train, hf_config: PretrainedConfig, *, device: str = "cpu") -> TransformerConfig:
+    """Return the config of a model's layers, spread as ``train.engine`` says.
+
+    Raises:
+        PlanError: a model that is not known here, or settings that Megatron-core refuses.
+    """
+    engine = _engine(train)
+    values = {
+        **_model(hf_config),
+        **_experts(engine, hf_config),
+        **_layout(engine),
+        **_precision(train),
+        **_recompute(engine),
+        "use_cpu_initialization": device == "cpu",
+    }
+    return _make(TransformerConfig, values, engine, "transformer")
+
+
+def gpt_arguments(hf_config: PretrainedConfig, *, tensor: int) -> dict[str, Any]:
+    """Return what ``GPTModel`` takes beside a ``TransformerConfig``.
+
+    Raises:
+        PlanError: a kind of rotary embedding that Megatron-core does not compute.
+    """
+    rope = dict(hf_config.rope_parameters or {})
+    kind = rope.get("rope_type", "default")
+    if kind not in ("default", "llama3"):
+        raise PlanError(
+            f"the model has {kind} rotary embeddings; the Megatron engine computes default and llama3",
+            hint="set train.engine to fsdp2",
+        )
+    llama3 = {"rope_scaling": True, "rope_scaling_factor": rope["factor"]} if kind == "llama3" else {}
+    standard = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    other = {name: rope[name] for name, value in standard.items() if llama3 and rope.get(name, value) != value}
+    if other:
+        raise PlanError(
+            f"the model's llama3 rotary embedding has {other}; Megatron-core computes it with {standard}",
+            hint="set train.engine to fsdp2",
+        )
+    return {
+        "vocab_size": padded_vocabulary(hf_config.vocab_size, tensor),
+        "max_sequence_length": hf_config.max_position_embeddings,
+        "position_embedding_type": "rope",
+        "rotary_base": rope.get("rope_theta", 10000.0),
+        "rotary_percent": rope.get("partial_rotary_factor", 1.0),
+        "share_embeddings_and_output_weights": bool(hf_config.tie_word_embeddings),
+        **llama3,
+    }
+
+
+def padded_vocabulary(size: int, tensor: int) -> int:
+    """Return the rows that the embedding has in Megatron: the next multiple of the tensor size."""
+    return -(-size // tensor) * tensor
+
+
+def ddp_config(train: Train) -> DistributedDataParallelConfig:
+    """Return how gradients are reduced over replicas.
+
+    Raises:
+        PlanError: settings that Megatron-core refuses.
+    """
+    engine = _engine(train)
+    values = {
+        "grad_reduce_in_fp32": train.precision.reduce == "float32",
+        "use_distributed_optimizer": engine.distributed_optimizer,
+        "overlap_grad_reduce": engine.overlap_gradient_reduce,
+        "overlap_param_gather": engine.overlap_parameter_gather,
+    }
+    return _make(DistributedDataParallelConfig, values, engine, "ddp")
+
+
+def optimizer_config(train: Train) -> OptimizerConfig:
+    """Return the optimizer. Rates and weight decay are of the first step; the engine sets them anew for each.
+
+    Raises:
+        PlanError: an optimizer that Megatron-core does not have, or settings that it refuses.
+    """
+    engine, settings, compute = _engine(train), train.optimizer, train.precision.compute
+    values = {
+        **_optimizer(settings),
+        "lr": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "clip_grad": settings.max_grad_norm or 0.0,
+        "bf16": compute == "bfloat16",
+        "fp16": compute == "float16",
+        "params_dtype": getattr(torch, compute),
+        "use_distributed_optimizer": engine.distributed_optimizer,
+        "overlap_param_gather": engine.overlap_parameter_gather,
+    }
+    return _make(OptimizerConfig, values, engine, "optimizer_overrides")
+
+
+def _engine(train: Train) -> Megatron:
+    if not isinstance(train.engine, Megatron):
+        raise PlanError(f"the Megatron engine was given train.engine {train.engine.choice}; expected megatron")
+    return train.engine
+
+
+def _model(hf: PretrainedConfig) -> dict[str, Any]:
+    """Sizes and kinds of layers; dropout as the model has it, which is none in these families."""
+    _check_model(hf)
+    heads = hf.num_attention_heads
+    return {
+        "num_layers": hf.num_hidden_layers,
+        "hidden_size": hf.hidden_size,
+        "num_attention_heads": heads,
+        "num_query_groups": hf.num_key_value_heads or heads,
+        "kv_channels": getattr(hf, "head_dim", None) or hf.hidden_size // heads,
+        "ffn_hidden_size": hf.intermediate_size,
+        "attention_dropout": hf.attention_dropout,
+        "hidden_dropout": 0.0,
+        "layernorm_epsilon": hf.rms_norm_eps,
+        "normalization": "RMSNorm",
+        "activation_func": F.silu,
+        "gated_linear_unit": True,
+        "add_bias_linear": False,
+        "add_qkv_bias": hf.model_type == "qwen2",
+        "qk_layernorm": hf.model_type in ("qwen3", "qwen3_moe"),
+        "init_method_std": hf.initializer_range,
+    }
+
+
+def _check_model(hf: PretrainedConfig) -> None:
+    if hf.model_type not in FAMILIES:
+        raise PlanError(
+            f"the Megatron engine has no layers for {hf.model_type} models; it has {', '.join(FAMILIES)}",
+            hint="set train.engine to fsdp2",
+        )
+    unlike = {
+        "hidden_act": (getattr(hf, "hidden_act", "silu"), "silu"),
+        "attention_bias": (bool(getattr(hf, "attention_bias", False)), False),
+        "mlp_bias": (bool(getattr(hf, "mlp_bias", False)), False),
+        "use_sliding_window": (bool(getattr(hf, "use_sliding_window", False)), False),
+    }
+    for name, (got, expected) in unlike.items():
+        if got != expected:
+            raise PlanError(
+                f"the model's {name} is {got}; the Megatron engine computes {hf.model_type} models with {expected}",
+                hint="set train.engine to fsdp2",
+            )
+
+
+def _experts(engine: Megatron, hf: PretrainedConfig) -> dict[str, Any]:
+    """Experts. No loss balances them, as in verl: the policy's own loss is all there is."""
+    dispatcher = {"moe_token_dispatcher_type": engine.moe.dispatcher or "alltoall"}
+    if hf.model_type != "qwen3_moe":
+        return dispatcher
+    moe, layers = engine.moe, range(hf.num_hidden_layers)
+    dense = [layer in (hf.mlp_only_layers or ()) or (layer + 1) % hf.decoder_sparse_step != 0 for layer in layers]
+    return {
+        **dispatcher,
+        "num_moe_experts": hf.num_experts,
+        "moe_ffn_hidden_size": hf.moe_intermediate_size,
+        "moe_layer_freq": [0 if is_dense else 1 for is_dense in dense],
+        "moe_router_topk": hf.num_experts_per_tok,
+        "moe_router_pre_softmax": not hf.norm_topk_prob,
+        "moe_router_score_function": "softmax",
+        "moe_router_load_balancing_type": "none",
+        "moe_aux_loss_coeff": 0.0,
+        "moe_grouped_gemm": moe.grouped_gemm,
+        "moe_shared_expert_overlap": moe.shared_expert_overlap,
+        "moe_layer_recompute": moe.layer_recompute,
+    }
+
+
+def _layout(engine: Megatron) -> dict[str, Any]:
+    return {
+        "tensor_model_parallel_size": engine.tensor,
+        "pipeline_model_parallel_size": engine.pipeline,
+        "virtual_pipeline_model_parallel_size": _chunks(engine),
+        "context_parallel_size": engine.context,
+        "expert_model_parallel_size": engine.expert,
+        "expert_tensor_parallel_size": engine.expert_tensor,
+        "sequence_parallel": engine.sequence_parallel and engine.tensor > 1,
+        "variable_seq_lengths": engine.pipeline > 1,  # micro-batches are as long as their sequences
+        "batch_p2p_comm": False,
+        "overlap_p2p_comm": _chunks(engine) is not None,
+    }
+
+
+def _chunks(engine: Megatron) -> int | None:
+    """Chunks of layers on a stage, where there is more than one."""
+    chunks = engine.virtual_pipeline
+    return chunks if chunks is not None and chunks > 1 else None
+
+
+def _precision(train: Train) -> dict[str, Any]:
+    compute = train.precision.compute
+    dtype = getattr(torch, compute)
+    return {
+        "bf16": compute == "bfloat16",
+        "fp16": compute == "float16",
+        "params_dtype": dtype,
+        "pipeline_dtype": dtype,
+    }
+
+
+def _recompute(engine: Megatron) -> dict[str, Any]:
+    """Full recomputation of every layer by itself, where nothing more is said."""
+    granularity = engine.recompute_granularity
+    if granularity == "none":
+        return {}
+    full = granularity == "full"
+    return {
+        "recompute_granularity": granularity,
+        "recompute_method": engine.recompute_method or ("uniform" if full else None),
+        "recompute_num_layers": (engine.recompute_layers or 1) if full else None,
+        "recompute_modules": list(engine.recompute_modules) or None,
+    }
+
+
+def _optimizer(settings: Optimizer) -> dict[str, Any]:
+    kind = OPTIMIZERS.get(settings.name.lower())
+    if kind is None or settings.module is not None:
+        raise PlanError(
+            f"train.optimizer.name is {settings.name}"
+            + (f" of {settings.module}" if settings.module else "")
+            + f"; the Megatron engine has {', '.join(OPTIMIZERS)}",
+            hint=nearest(settings.name, OPTIMIZERS) or "set it to adamw, and leave train.optimizer.module out",
+        )
+    if kind["optimizer"] == "adam":
+        taken: dict[str, Any] = {
+            "adam_beta1": settings.betas[0],
+            "adam_beta2": settings.betas[1],
+            "adam_eps": settings.epsilon,
+        }
+        arguments = {}
+    else:
+        taken, arguments = {"sgd_momentum": 0.0}, {"momentum": "sgd_momentum"}
+    for name, value in settings.args.items():
+        if name not in arguments:
+            raise PlanError(
+                f"train.optimizer.args has {name}, which Megatron-core's {kind['optimizer']} does not take",
+                hint="set train.engine.optimizer_overrides, which is put over its OptimizerConfig",
+            )
+        taken[arguments[name]] = value
+    return {**kind, **taken}
+
+
+def _make(made: type[Made], values: dict[str, Any], engine: Megatron, key: str) -> Made:
+    """An instance with the overrides of ``train.engine`` over it.
+
+    Raises:
+        PlanError: an override that does not fit, or what the class itself refuses.
+    """
+    wrong = next((misfit for misfit in options.misfits(engine) if misfit.key == key), None)
+    if wrong is not None:
+        raise PlanError(f"train.engine.{key}: {wrong.message}", hint=wrong.hint)
+    overrides = {name: _as_megatron_has(name, value) for name, value in getattr(engine, key).items()}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice to users of Transformer Engine, and of old names
+            return made(**{**values, **overrides})
+    except (ValueError, AssertionError, TypeError, NotImplementedError, ImportError) as error:
+        raise PlanError(
+            f"Megatron-core's {made.__name__} refuses its settings: {' '.join(str(error).split())}",
+            hint=f"change train.engine, or train.engine.{key}",
+        ) from error
+
+
+def _as_megatron_has(name: str, value: Any) -> Any:
+    """A value of a config as Megatron-core takes it: number types and the attention backend are not text there."""
+    if name == "attention_backend":
+        return _member(AttnBackend, value)
+    if name.endswith("_dtype") and name != "moe_router_dtype":
+        text = str(value).removeprefix("torch.")
+        return DTYPES.get(text) or getattr(torch, text)
+    return value
+
+
+def _member(kind: type[enum.Enum], value: str) -> enum.Enum:
+    if value not in kind.__members__:
+        raise PlanError(
+            f"train.engine.transformer.attention_backend is {value}; expected one of {', '.join(kind.__members__)}",
+            hint=nearest(value, kind.__members__),
+        )
+    return kind[value]
