@@ -16,6 +16,7 @@ from rlctl.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from rlctl.monitor.watching import RunView
     from rlctl.runs import RunInfo
 
 app = group(
@@ -58,7 +59,7 @@ def list_runs(*, folder: Folder = RUNS, address: jobs.OfCluster = None, json: ar
 
 @command(app)
 def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> None:
-    """Show one run: how far it is, what it learned, where its time went, why it failed.
+    """Show one run: how far it is, what it learned, where its time went, what looks wrong, why it failed.
 
     [bold]Examples[/bold]
 
@@ -66,14 +67,22 @@ def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> 
 
     [cyan]rlctl runs show runs/gsm8k-grpo --json[/cyan]
     """
-    from rlctl import runs
+    import time
+    from dataclasses import asdict
 
-    info = runs.find(name, folder)
-    stages = _stages(info)
+    from rlctl import runs
+    from rlctl.monitor.watching import RunView
+
+    info, now = runs.find(name, folder), time.time()
+    view = RunView(info.folder).read_whole()
+    stages, at = _stages(view), _now(view, now) if info.status == "running" else {}
+    advice = view.advice(now if at else 0.0)
     if json:
-        output.data(as_data(info) | {"stages": stages})
+        output.data(as_data(info) | {"stages": stages, "now": at, "advice": [asdict(item) for item in advice]})
         return
-    output.show(*_description(info), *([summary.table(stages)] if stages else []))
+    output.show(*_description(info), *([_now_line(at)] if at else []), *([summary.table(stages)] if stages else []))
+    for item in advice:
+        diagnostics.note(f"{item.message}\n  {item.remedy}")
     for line in summary.next_steps(info.status, info.folder)[1:]:
         diagnostics.note(line)
 
@@ -262,18 +271,33 @@ def _description(info: RunInfo) -> list[str]:
     return [*lines, f"  cause    {escape(info.cause)}"] if info.cause else lines
 
 
-def _stages(info: RunInfo) -> dict[str, dict[str, Any]]:
+def _stages(view: RunView) -> dict[str, dict[str, Any]]:
     """What is known of each stage: its summary where it ended, else what its last events say."""
-    from rlctl import runs
-
     stages: dict[str, dict[str, Any]] = {}
-    for event in runs.events(info):
-        stage = stages.setdefault(str(event.get("stage", "")), {})
-        if event.get("kind") == "step":
-            stage["steps"] = event.get("step")
-        elif event.get("kind") == "evaluation":
-            stage.setdefault("evaluated", {}).setdefault("first", event.get("metrics", {}))
-            stage["evaluated"]["last"] = event.get("metrics", {})
-        elif event.get("kind") == "stage_ended":
-            stage |= {key: event[key] for key in ("evaluated", "seconds", "tokens") if key in event}
-    return {name: stage for name, stage in stages.items() if name and stage}
+    for name, stage in view.stages.items():
+        found = stages[name] = {"steps": stage.steps.steps[-1]} if len(stage.steps) else {}
+        if len(stage.evaluations):
+            found["evaluated"] = {"first": stage.evaluations.row(0), "last": stage.evaluations.row(-1)}
+        found |= {key: stage.ended[key] for key in ("evaluated", "seconds", "tokens") if key in stage.ended}
+    return {name: stage for name, stage in stages.items() if stage}
+
+
+def _now(view: RunView, now: float) -> dict[str, Any]:
+    """What a run is at."""
+    phase = view.phase
+    if phase is None:
+        return {}
+    return {
+        "phase": phase.name,
+        "seconds": phase.elapsed(now),
+        "usual_seconds": phase.usual,
+        "seconds_left": view.seconds_left,
+    }
+
+
+def _now_line(at: dict[str, Any]) -> str:
+    usual, left = at["usual_seconds"], at["seconds_left"]
+    parts = [f"{at['phase']} for {progress.duration(at['seconds'])}"]
+    parts += [f"usually {progress.duration(usual)}"] if usual is not None else []
+    parts += [f"about {progress.duration(left)} left"] if left is not None else []
+    return f"  now      {', '.join(parts)}"

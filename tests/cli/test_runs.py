@@ -136,3 +136,27 @@ def test_a_damaged_record_does_not_hide_other_runs(rlctl: Any, folder: Path, con
     shown = rlctl("runs", "list", "--folder", str(folder))
     assert shown.code == 0
     assert "broken" in shown.out
+
+
+def test_a_run_tells_what_it_is_at_and_what_looks_wrong(rlctl: Any, tmp_path: Path) -> None:
+    run = alive(tmp_path, "now")
+    with (run / "events.jsonl").open("a") as file:
+        for step in range(3, 6):
+            metrics = {"group/equal_share": 0.75, "time/rollout": 8.0, "time/step": 10.0}
+            told = {"kind": "step", "stage": "main", "step": step, "total_steps": 8, "metrics": metrics}
+            file.write(json.dumps({"time": time.time(), **told}) + "\n")
+        file.write(json.dumps({"time": time.time() - 3, "kind": "phase", "stage": "main", "name": "rollout"}) + "\n")
+        file.write(
+            json.dumps({"time": time.time(), "kind": "stage_started", "stage": "main", "total_steps": 8, "step": 5})
+            + "\n"
+        )
+    shown = rlctl("runs", "show", "now", "--folder", str(tmp_path))
+    assert "rollout for" in shown.out
+    assert "usually 8s" in shown.out
+    assert "about 30s left" in shown.out
+    assert "75% of the groups have one reward" in shown.err
+    assert "algorithm.filters" in shown.err
+    found = json.loads(rlctl("runs", "show", "now", "--folder", str(tmp_path), "--json").out)
+    assert found["now"]["phase"] == "rollout"
+    assert found["now"]["seconds_left"] == 30.0
+    assert [item["code"] for item in found["advice"]] == ["equal-groups"]

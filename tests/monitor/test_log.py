@@ -1,0 +1,64 @@
+"""A log is read as it grows: every whole line once, whatever else happens to the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rlctl.monitor.log import EventLog
+
+
+def line(kind: str, **data: Any) -> str:
+    return json.dumps({"time": 1.5, "kind": kind, **data}) + "\n"
+
+
+def kinds(log: EventLog, **how: Any) -> list[str]:
+    events = [read.event() for read in log.read(**how)]
+    return [event["kind"] for event in events if event is not None]
+
+
+def test_a_line_comes_once_and_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    assert kinds(log) == []
+    path.write_text(line("run_started") + line("step")[:20])
+    assert kinds(log) == ["run_started"]
+    with path.open("a") as file:
+        file.write(line("step")[20:])
+    assert kinds(log) == ["step"]
+    assert kinds(log) == []
+    assert log.position == log.size
+
+
+def test_a_line_longer_than_what_is_read_at_a_time_comes_whole(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(line("samples", samples="x" * 5000) + line("step"))
+    log = EventLog(path)
+    assert kinds(log, most=100) == ["samples"]
+    assert kinds(log, most=100) == ["step"]
+
+
+def test_what_is_damaged_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"time": 1\n\xff\xfe\n[1]\n{"kind": 3}\n' + line("step").encode())
+    assert kinds(EventLog(path)) == ["step"]
+
+
+def test_a_log_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(line("run_started") + line("step"))
+    log = EventLog(path)
+    assert not log.begun_anew()
+    assert kinds(log) == ["run_started", "step"]
+    path.write_text(line("failure"))
+    assert log.begun_anew()
+    assert kinds(log) == ["failure"]
+    assert not log.begun_anew()
+
+
+def test_one_kind_can_be_passed_over_up_to_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(line("phase") + line("step") + line("phase"))
+    assert kinds(EventLog(path), passing_over="phase", before=10) == ["step", "phase"]
+    assert kinds(EventLog(path), passing_over="phase", before=10**6) == ["step"]

@@ -1,0 +1,78 @@
+"""Columns of metrics hold what was told, and a thinned or smoothed one shows what the whole one would."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlctl.monitor.metrics import Series, StepTable, names_matching
+
+rows = st.lists(st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.floats(-1e6, 1e6))), max_size=30)
+
+
+@given(rows)
+def test_a_column_is_what_the_steps_said(told: list[dict[str, float | None]]) -> None:
+    table = StepTable()
+    for step, metrics in enumerate(told, 1):
+        table.add(step, metrics)
+    for name in "abc":
+        found = table.series(name)
+        expected = [(step, row[name]) for step, row in enumerate(told, 1) if row.get(name) is not None]
+        assert list(zip(found.steps, found.values, strict=True)) == expected
+    assert table.last("a") == (told[-1].get("a") if told else None)
+
+
+def test_a_step_told_again_replaces_itself_and_what_came_after() -> None:
+    table = StepTable()
+    for step in range(1, 6):
+        table.add(step, {"x": float(step)})
+    table.add(3, {"x": 30.0, "y": 1.0})
+    table.add(4, {"x": 40.0, "y": 2.0})
+    assert list(table.series("x").values) == [1.0, 2.0, 30.0, 40.0]
+    assert list(table.series("y").steps) == [3, 4]
+
+
+def test_a_peak_of_one_step_is_seen_in_a_long_series() -> None:
+    values = [math.sin(step / 500) for step in range(50_000)]
+    values[31_415] = 9.0
+    values[27_182] = -9.0
+    thin = Series(range(50_000), values).thinned(200)
+    assert len(thin) <= 200
+    assert (max(thin.values), min(thin.values)) == (9.0, -9.0)
+    assert list(thin.steps) == sorted(thin.steps)
+    assert all(values[step] == value for step, value in zip(thin.steps, thin.values, strict=True))
+
+
+def test_a_short_series_is_not_thinned() -> None:
+    series = Series([1, 2, 3], [1.0, 5.0, 2.0])
+    assert series.thinned(4) is series
+
+
+def test_smoothing_by_hand() -> None:
+    """w = 0.5 over 2, 4, 8: means 1, 2.5, 5.25 over 0.5, 0.75, 0.875."""
+    smooth = Series([1, 2, 3], [2.0, 4.0, 8.0]).smoothed(0.5)
+    assert list(smooth.values) == pytest.approx([2.0, 2.5 / 0.75, 5.25 / 0.875])
+    assert list(Series([1, 2], [3.0, 3.0]).smoothed(0.99).values) == pytest.approx([3.0, 3.0])
+
+
+def test_a_cursor_and_a_zoom() -> None:
+    series = Series([2, 4, 6], [20.0, 40.0, 60.0])
+    assert [series.at(step) for step in (1, 2, 5, 9)] == [None, 20.0, 40.0, 60.0]
+    assert list(series.between(3, 6).values) == [40.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("reward", ["reward/max", "reward/mean"]),
+        ("^p.*kl", ["policy/kl"]),
+        ("rwmn", ["reward/mean"]),
+        ("KL", ["policy/kl"]),
+        ("(", []),
+    ],
+)
+def test_metrics_are_asked_for_by_expression_or_by_letters(pattern: str, found: list[str]) -> None:
+    assert names_matching(["reward/mean", "policy/kl", "reward/max"], pattern) == found
