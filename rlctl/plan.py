@@ -20,6 +20,7 @@ from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
+from rlctl.support import not_used
 
 __all__ = [
     "PLAN_VERSION",
@@ -97,6 +98,8 @@ class StagePlan:
     schedule: SchedulePlan
     notes: tuple[str, ...] = ()
     """What a reader should know: defaults that were resolved, engines that stand in for others."""
+    not_used: tuple[str, ...] = ()
+    """Keys that are set and not used, with the reason; no number hangs on them."""
     memory: tuple[MemoryEstimate, ...] = ()
     """Of each role on one of its devices; empty where the size of the model is not known."""
     cost: StepCost | None = None
@@ -146,6 +149,7 @@ def _stage_from(data: Mapping[str, Any]) -> StagePlan:
             "batch": BatchPlan(**data["batch"]),
             "schedule": SchedulePlan(**data["schedule"]),
             "notes": tuple(data["notes"]),
+            "not_used": tuple(data.get("not_used", ())),
             "memory": tuple(_memory_from(estimate) for estimate in data["memory"]),
             "cost": None if data["cost"] is None else StepCost(**data["cost"]),
         }
@@ -239,6 +243,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
             save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
         ),
         notes=tuple(notes),
+        not_used=tuple(not_used(config, device)),
         memory=memory_of(config, device=device),
         cost=cost_of(config, cluster=cluster),
     )

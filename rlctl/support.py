@@ -1,13 +1,16 @@
-"""Which canonical keys the runtime honours and which it refuses, and why: data only.
+"""Which canonical keys the runtime honours, which it does not use and which it refuses, and why: data only.
 
-    HONOURED      a run does what the key says; some only where vLLM generates, and are refused where another engine does
+    HONOURED      a run does what the key says; some only where an engine generates that has such a setting
     DESCRIPTIVE   names, labels and notes: recorded with the run, they change no number in it
     FRONT_END     acts before a run starts, or around it: the runtime itself never reads it
+    NOTED         not used, and no number hangs on it: speed, memory, or what is kept beside the numbers. A run that sets it
+                  starts, and is told so before: by check, by the plan, in events.jsonl
     REFUSED       a run that sets it to anything but its default does not start; the reason says what is missing
 
 Every key pattern of the schema that holds a value, and every option of a choice (``algorithm.advantage<rloo>``), is in
 exactly one row of ``TABLE``; a test enumerates the schema. In a row, names follow ``under``, ``name*`` is a key with all
-that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` are values of keys that are otherwise honoured.
+that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` and ``NOTED_VALUES`` are values of keys that are
+otherwise honoured.
 
 To add a key: put it in a row. To make the runtime honour a key: move it, with a test that shows it to matter.
 """
@@ -24,7 +27,7 @@ from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
-from rlctl.documents.paths import KeyPath
+from rlctl.documents.paths import KeyPath, dotted
 
 
 class Status(StrEnum):
@@ -33,6 +36,7 @@ class Status(StrEnum):
     HONOURED = "honoured"
     DESCRIPTIVE = "descriptive"
     FRONT_END = "front_end"
+    NOTED = "noted"
     REFUSED = "refused"
 
 
@@ -45,22 +49,22 @@ class Row:
     names: str
     """Separated by spaces."""
     reason: str = ""
-    """For a refused key: what is missing."""
-    numbers: bool = True
-    """Whether it changes what is computed; else it changes speed, memory or what is kept beside the numbers."""
-    vllm: bool = False
-    """Honoured where vLLM generates, refused for the reason where another engine does."""
+    """For a key that is refused or not used: why."""
+    engines: tuple[str, ...] = ()
+    """The rollout engines that honour it; empty where all do."""
+    elsewhere: Status | None = None
+    """What holds, for the reason, where another of them generates."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Unhonoured:
     """A key that is set to something the runtime does not do."""
 
     key: KeyPath
     value: Any
     reason: str
-    numbers: bool
-    """Whether the key changes what is computed."""
+    status: Status
+    """REFUSED, or NOTED where no number hangs on it."""
 
 
 def honoured(under: str, names: str) -> Row:
@@ -79,13 +83,12 @@ def refused(under: str, names: str, reason: str) -> Row:
     return Row(Status.REFUSED, under, names, reason)
 
 
-def refused_speed(under: str, names: str, reason: str) -> Row:
-    """A refused key that changes no number: where only a dialect's own default sets it, a note is enough."""
-    return Row(Status.REFUSED, under, names, reason, numbers=False)
+def noted(under: str, names: str, reason: str) -> Row:
+    return Row(Status.NOTED, under, names, reason)
 
 
-def on_vllm(under: str, names: str, *, numbers: bool = False) -> Row:
-    return Row(Status.HONOURED, under, names, BUILT_IN, numbers, vllm=True)
+def on_vllm(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
+    return Row(Status.HONOURED, under, names, BUILT_IN, ("vllm",), elsewhere)
 
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
@@ -100,6 +103,7 @@ MULTIMODAL = "images are read beside text, audio and video are not"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
+RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
 SERVER = "the engine is not served over HTTP yet"
 BUILT_IN = "only vLLM has such a setting"
 
@@ -118,9 +122,9 @@ TABLE: tuple[Row, ...] = (
     honoured("model", "overrides rope.theta rope.scaling import_modules freeze lora"),
     honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
     descriptive("model.lora", "name"),
-    refused_speed("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
+    noted("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
     refused("model", "tinker*", "no remote training service is called"),
-    refused_speed("model", "stage_in_shared_memory", "weights are read from where they are"),
+    noted("model", "stage_in_shared_memory", "weights are read from where they are"),
     honoured("model", "modality"),
     refused("model", "multi_token_prediction", FURTHER_HEADS),
     # data
@@ -147,19 +151,21 @@ TABLE: tuple[Row, ...] = (
     descriptive("data.train[]", "name"),
     honoured("data.train[]", "chosen_key rejected_key"),
     refused("data.train[]", "workflow workflow_args", AGENTS),
-    refused("data.eval[]", "weight", "held-out sources do not mix"),
+    noted("data.eval[]", "weight", "held-out sources are answered whole, each by itself"),
     refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
     refused("data.eval[]", "workflow workflow_args", AGENTS),
-    refused_speed("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
+    noted("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
     refused("data", "task_pipeline*", OPERATORS),
-    refused_speed("data", "stage_in_shared_memory", "data files are read from where they are"),
+    noted("data", "stage_in_shared_memory", "data files are read from where they are"),
     # batch and schedule
     honoured(
         "batch",
         "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro.by micro.per_replica log_prob_micro"
         " log_prob_micro.by log_prob_micro.per_replica shuffle shuffle_seed balance",
     ),
-    refused_speed("batch", "round_tokens_to", "micro-batches are not padded"),
+    noted(
+        "batch", "round_tokens_to", "no kernel here is faster at a multiple: a micro-batch is as long as its tokens are"
+    ),
     honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
     honoured("schedule", "critic_warmup_steps"),
     # algorithm
@@ -197,7 +203,7 @@ TABLE: tuple[Row, ...] = (
         " use_policy_gradient",
     ),
     honoured("algorithm", "rollout_correction"),
-    refused(
+    noted(
         "algorithm.rollout_correction",
         "detach",
         "weights carry no gradient, in ROLL neither: they are of log-probs that are constants",
@@ -209,8 +215,8 @@ TABLE: tuple[Row, ...] = (
         "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty advantage_clip"
         " whiten_advantages group_by",
     ),
-    refused("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
-    refused(
+    noted("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
+    noted(
         "algorithm.reward_shaping",
         "token_reward",
         "every reward scores a whole response; in ROLL, whose key it is, nothing reads it",
@@ -221,7 +227,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.filters[]<difficulty_mask>", "low high"),
     honoured("algorithm.filters[]<error_length>", "max_tokens"),
     honoured("algorithm.loss_weights", "rl difficulty length"),
-    refused("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
+    noted("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
     honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
     honoured("algorithm", "distillation"),
     honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
@@ -244,22 +250,22 @@ TABLE: tuple[Row, ...] = (
     refused(
         "rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"
     ),
-    refused(
-        "rollout.sampling", "log_probs", "the log-prob of each drawn token is always reported, and no alternatives"
+    noted(
+        "rollout.sampling",
+        "log_probs",
+        "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
     ),
     honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
     on_vllm("rollout.parallel", "tensor pipeline expert"),
-    refused_speed(
-        "rollout", "parallel.data", "an engine has one data-parallel rank; parallel.replicas are more engines"
-    ),
+    noted("rollout", "parallel.data", "an engine has one data-parallel rank; parallel.replicas are more engines"),
     honoured("rollout.memory", "sleep"),
     on_vllm(
         "rollout.memory",
         "gpu_fraction max_batched_tokens block_size prefix_caching chunked_prefill eager sleep_level load_format"
         " log_statistics",
     ),
-    on_vllm("rollout.memory", "kv_cache_dtype quantization", numbers=True),
-    refused_speed("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
+    on_vllm("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
+    noted("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
     honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
     honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),
     honoured("rollout.over_rollout", "ratio wait_after_minimum additional_prompts"),
@@ -271,14 +277,14 @@ TABLE: tuple[Row, ...] = (
         " tool_config interaction_config use_inference_template sanity_check turn_mode",
         AGENTS,
     ),
-    refused_speed("rollout.agent", "workers", AGENTS),
+    noted("rollout.agent", "workers", AGENTS),
     refused("rollout.agent", "default config server_path server_class args", AGENTS),
     refused("rollout", "environments* evaluation_environments*", AGENTS),
     refused("rollout", "auxiliary_models*", SERVER),
     refused(
         "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
     ),
-    refused_speed("rollout", "runners_per_engine report_every", AGENTS),
+    noted("rollout", "runners_per_engine report_every", RUNNERS),
     honoured("rollout", "log_responses log_evaluation_responses"),
     honoured("rollout", "responses_folder evaluation_folder"),
     # train
@@ -289,7 +295,7 @@ TABLE: tuple[Row, ...] = (
         " offload sequence_parallel",
     ),
     descriptive("train.engine<fsdp2>", "source source_args"),
-    refused_speed("train.engine<fsdp2>", "expert_parallel", EXPERTS),
+    noted("train.engine<fsdp2>", "expert_parallel", EXPERTS),
     refused("train", "engine<megatron>*", MEGATRON),
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
@@ -305,11 +311,11 @@ TABLE: tuple[Row, ...] = (
         "a resumed run goes on with the schedule of its config",
     ),
     honoured("train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache"),
-    refused_speed("train.memory", "remove_padding", "padding is never computed"),
-    refused_speed("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
+    noted("train.memory", "remove_padding", "padding is never computed"),
+    noted("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
     honoured("train.fused_kernels", "enabled liger"),
-    refused_speed("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
-    refused_speed("train.fused_kernels", "prefix_grouping", "each response is computed with its prompt"),
+    noted("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
+    noted("train.fused_kernels", "prefix_grouping", "each response is computed with its prompt"),
     honoured("train", "compile seed"),
     # critic: what it shares with train follows below
     honoured("", "critic"),
@@ -317,7 +323,7 @@ TABLE: tuple[Row, ...] = (
     honoured("critic.value_loss", "clip coefficient aggregation"),
     honoured("critic", "mini_batch_responses ppo_epochs shuffle shuffle_seed"),
     honoured("critic", "micro micro.by micro.per_replica forward_micro forward_micro.by forward_micro.per_replica"),
-    refused(
+    noted(
         "critic.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality stage_in_shared_memory",
         "the critic reads the policy's tokens",
@@ -330,7 +336,7 @@ TABLE: tuple[Row, ...] = (
     honoured("critic.model", "overrides rope.theta rope.scaling import_modules freeze lora"),
     honoured("critic.model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
     descriptive("critic.model.lora", "name"),
-    refused_speed("critic.model.lora", "merge_for_rollout", "a critic is never sent to rollout"),
+    noted("critic.model.lora", "merge_for_rollout", "a critic is never sent to rollout"),
     # reference
     honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
     honoured(
@@ -341,14 +347,14 @@ TABLE: tuple[Row, ...] = (
     descriptive("reference.engine<fsdp2>", "source source_args"),
     honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
     honoured("reference", "micro micro.by micro.per_replica"),
-    refused_speed("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
+    noted("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
     refused("reference", "engine<megatron>*", MEGATRON),
     refused("reference", "engine<other>*", OTHER),
     honoured("reference", "compile"),
-    refused(
+    noted(
         "reference.model",
         "tokenizer chat_template chat_template_args max_context_tokens modality freeze stage_in_shared_memory",
-        "the reference reads the policy's tokens",
+        "the reference reads the policy's tokens, and is never trained",
     ),
     honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
     refused("reference.model", "multi_token_prediction", FURTHER_HEADS),
@@ -370,7 +376,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
     descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
-    refused_speed("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
+    noted("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
     honoured("rewards[]<sandbox>", "url max_concurrent memory_limit_mb continuous"),
     refused(
         "",
@@ -381,8 +387,8 @@ TABLE: tuple[Row, ...] = (
     honoured("reward_loop", "overlap_with_rollout max_queued"),
     # sync, placement, buffer, service
     honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
-    refused_speed("sync", "method", "weights travel in memory, through checkpoints where runs explore and train apart"),
-    refused_speed("sync", "bucket_mib timeout args", "weights travel in memory, at once"),
+    noted("sync", "method", "weights travel in memory, through checkpoints where runs explore and train apart"),
+    noted("sync", "bucket_mib timeout args", "weights travel in memory, at once"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),
@@ -398,7 +404,7 @@ TABLE: tuple[Row, ...] = (
     honoured("buffer<sql>", "url"),
     honoured("buffer<file>", "path"),
     descriptive("buffer<file>", "label"),
-    refused_speed("buffer<file>", "capacity", FILES_ONCE),
+    noted("buffer<file>", "capacity", FILES_ONCE),
     refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
     refused("service", "data_juicer*", OPERATORS),
     # checkpoint, tracking, profiling, environment
@@ -409,7 +415,7 @@ TABLE: tuple[Row, ...] = (
     honoured("tracking[]<swanlab>", "mode folder api_key"),
     honoured("tracking[]<wandb>", "mode base_url api_key args"),
     honoured("tracking[]<mlflow>", "uri username password"),
-    refused("", "tracking[]<other>*", OTHER),
+    noted("", "tracking[]<other>*", "this tracker is of one framework; what it would show is in events.jsonl"),
     honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
     honoured("profiling", "ray_timeline"),
     honoured("rollout", "environment"),
@@ -420,10 +426,6 @@ TABLE: tuple[Row, ...] = (
 
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
-    "profiling.tool": {
-        "nsys": "Nsight Systems has to start the worker processes, and is not connected; torch records kernels too",
-        "npu": "there are no NPUs here",
-    },
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.advantage<other>.kind": {
         **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
@@ -447,6 +449,14 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     **{
         f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
         for kind in ("memory", "sql", "file")
+    },
+}
+
+NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "profiling.tool": {
+        "nsys": "Nsight Systems has to start the worker processes, and is not connected: nothing is profiled; torch records "
+        "kernels too",
+        "npu": "there are no NPUs here: nothing is profiled",
     },
 }
 
@@ -536,36 +546,61 @@ def _cuts(pattern: str) -> list[int]:
     return [match.start() for match in re.finditer(r"[.<\[{]|$", pattern)]
 
 
-def refusals(config: Config) -> list[Refusal]:
+def refusals(config: Config) -> list[Unhonoured]:
     """Every key of a config that is set to something the runtime does not do; a refused section is named once."""
-    found: list[Refusal] = []
-    vllm = _generates_with_vllm(config)
+    return [each for each in unhonoured(config) if each.status is Status.REFUSED]
+
+
+def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
+    """Every key of a config that is set and refused or not used; a section is named once.
+
+    Args:
+        config: the canonical config of one stage.
+        device: what the run is for, ``cuda`` or ``cpu``; None where the config says auto and the machines are not known.
+    """
+    found: list[Unhonoured] = []
+    engine = _generating(config, device)
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
-        reason = _reason(setting, vllm)
+        status, reason = _judged(setting, engine)
         if reason:
-            found.append(Refusal(setting.path, setting.value, reason, status_of(setting.pattern).numbers))
+            found.append(Unhonoured(setting.path, setting.value, reason, status))
     return found
 
 
-def _generates_with_vllm(config: Config) -> bool:
-    """Whether vLLM generates, or may: auto is known by the plan only."""
+def not_used(config: Config, device: str | None = None) -> list[str]:
+    """What a run is told that it does not use: a line for each reason, with its keys."""
+    keys: dict[str, list[str]] = {}
+    for each in unhonoured(config, device):
+        if each.status is Status.NOTED:
+            keys.setdefault(each.reason, []).append(dotted(each.key))
+    return [f"{', '.join(named)}: {reason}" for reason, named in keys.items()]
+
+
+def _generating(config: Config, device: str | None) -> str:
+    """The engine that generates; auto is vLLM wherever it may be."""
     chosen = config.rollout.engine.choice
-    return chosen == "vllm" or (chosen == "auto" and config.placement.device != "cpu")
+    if chosen != "auto":
+        return chosen
+    resolved = config.placement.device if config.placement.device != "auto" else device
+    return "transformers" if resolved == "cpu" else "vllm"
 
 
-def _reason(setting: Setting, vllm: bool) -> str:
+def _judged(setting: Setting, engine: str) -> tuple[Status, str]:
+    """What the runtime does with a key as it is set, and why; without a reason, what it says."""
+    row, kept = status_of(setting.pattern), (Status.HONOURED, "")
     if setting.value == setting.default:
-        return ""
+        return kept
     switch = OFF_WITHOUT.get(setting.pattern)
     if switch is not None and not setting.value.get(switch):
-        return ""
-    row = status_of(setting.pattern)
-    if row.status is Status.REFUSED or (row.vllm and not vllm):
-        return row.reason
-    if not isinstance(setting.value, str):
-        return ""
+        return kept
+    if row.elsewhere is not None:
+        return kept if engine in row.engines else (row.elsewhere, row.reason)
+    if row.reason or not isinstance(setting.value, str):
+        return row.status, row.reason
+    if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):
+        return Status.NOTED, noted
     own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
     known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
-    return reason if not own and known and setting.value.lower() not in known else own
+    return Status.REFUSED, reason if not own and known and setting.value.lower() not in known else own

@@ -1,4 +1,4 @@
-"""The reference page of what a run honours and what it refuses, printed from the table of ``rlctl/support.py``.
+"""The reference page of what a run honours, what it does not use and what it refuses, from ``rlctl/support.py``.
 
 python -m rlctl.support_page > docs/reference/support.md
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.support import ONLY_VALUES, REFUSED_VALUES, TABLE, Row, Status
+from rlctl.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, Row, Status
 
 _MEANINGS = {
     Status.HONOURED: "honoured",
     Status.DESCRIPTIVE: "recorded; it changes no number",
     Status.FRONT_END: "acts before the run starts",
+    Status.NOTED: "not used",
+    Status.REFUSED: "refused",
 }
 
 
@@ -24,8 +26,13 @@ def support_page() -> str:
 def _head() -> Iterator[str]:
     yield "# What a run honours"
     yield ""
-    yield "Every canonical key is in one row. `rlctl launch` refuses a config that sets a refused key to anything but its"
-    yield "default, before it starts, and says why. All keys are translated between dialects, also those that no run honours."
+    yield "Every canonical key is in one row. All keys are translated between dialects, also those that no run honours."
+    yield ""
+    yield "- *refused*: `rlctl launch` does not start a run that sets it to anything but its default, and says why."
+    yield "- *not used*: no number hangs on it, only speed, memory, or what is kept beside the numbers. The run starts; `rlctl"
+    yield "  check` and `launch` warn before, where you wrote it, `plan.json` and `events.jsonl` list it, and `--strict` does not"
+    yield "  start. Where only a dialect's own default sets it, it is a note."
+    yield ""
     yield "A name that ends in `*` stands for the key and all below it, `<a|b>` for options of a choice."
     yield "Printed from `rlctl/support.py`."
 
@@ -46,25 +53,26 @@ def _names(row: Row) -> str:
 
 
 def _meaning(row: Row) -> str:
-    if row.vllm:
-        return f"honoured where vLLM generates; refused where another engine does: {row.reason}"
-    if row.status is not Status.REFUSED:
-        return _MEANINGS[row.status]
-    return (
-        f"refused: {row.reason}"
-        if row.numbers
-        else f"refused where you write it, noted where a dialect's default sets it: {row.reason}"
-    )
+    if row.elsewhere is not None:
+        told = f"{_MEANINGS[row.elsewhere]} where another engine does: {row.reason}"
+        return f"honoured where {' or '.join(row.engines)} generates; {told}"
+    return f"{_MEANINGS[row.status]}: {row.reason}" if row.reason else _MEANINGS[row.status]
 
 
 def _values() -> Iterator[str]:
-    yield from ("", "## Values of keys that are otherwise honoured", "", "| key | value | why it is refused |")
-    yield "| --- | --- | --- |"
-    for key, values in REFUSED_VALUES.items():
-        for value, reason in values.items():
-            yield f"| `{key}` | `{value}` | {reason} |"
+    yield from (
+        "",
+        "## Values of keys that are otherwise honoured",
+        "",
+        "| key | value | in a run |",
+        "| --- | --- | --- |",
+    )
+    for status, table in ((Status.NOTED, NOTED_VALUES), (Status.REFUSED, REFUSED_VALUES)):
+        for key, values in table.items():
+            for value, reason in values.items():
+                yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {reason} |"
     for key, (known, reason) in ONLY_VALUES.items():
-        yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | {reason} |"
+        yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {reason} |"
 
 
 if __name__ == "__main__":

@@ -26,14 +26,14 @@ def test_every_row_names_keys_that_the_schema_has() -> None:
     assert named - known == set()
 
 
-def test_every_refused_row_says_why_and_no_other_row_does() -> None:
+def test_every_row_of_what_is_not_done_says_why_and_no_other_row_does() -> None:
     for row in support.TABLE:
-        assert bool(row.reason) == (row.status is Status.REFUSED or row.vllm), row
+        assert bool(row.reason) == (row.status in (Status.REFUSED, Status.NOTED) or row.elsewhere is not None), row
 
 
 def test_refused_values_are_values_that_their_key_can_take() -> None:
     keys = {key.pattern: key for key in walk(Config)}
-    for pattern, values in support.REFUSED_VALUES.items():
+    for pattern, values in (*support.REFUSED_VALUES.items(), *support.NOTED_VALUES.items()):
         assert support.status_of(pattern).status is Status.HONOURED
         assert not sections_in(keys[pattern].info.type)
         if keys[pattern].info.type is str:
@@ -57,15 +57,12 @@ def test_a_config_of_defaults_is_not_refused() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
-    ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
     ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
     ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
-    ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
     ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
-    ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     (
@@ -76,10 +73,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
         "rollout.memory.kv_cache_dtype",
     ),
-    (
-        {"rollout": {"engine": "auto", "parallel": {"tensor": 2}}, "placement": {"device": "cpu"}},
-        "rollout.parallel.tensor",
-    ),
+]
+NOTED: list[tuple[dict[str, Any], str]] = [
+    ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
+    ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
+    ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
+    ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
+    ({"rollout": {"engine": "transformers", "memory": {"eager": True}}}, "rollout.memory.eager"),
+    ({"rollout": {"parallel": {"tensor": 2}}, "placement": {"device": "cpu"}}, "rollout.parallel.tensor"),
 ]
 
 
@@ -88,6 +89,28 @@ def test_what_is_not_run_is_refused_once_under_its_key(values: dict[str, Any], k
     (refusal,) = support.refusals(config_from(values))
     assert dotted(refusal.key) == key
     assert refusal.reason
+
+
+@pytest.mark.parametrize(("values", "key"), NOTED, ids=[key for _, key in NOTED])
+def test_what_no_number_hangs_on_is_told_and_not_refused(values: dict[str, Any], key: str) -> None:
+    config = config_from(values)
+    (told,) = support.unhonoured(config)
+    assert (dotted(told.key), told.status) == (key, Status.NOTED)
+    assert support.refusals(config) == []
+    assert support.not_used(config) == [f"{key}: {told.reason}"]
+
+
+def test_what_is_not_used_is_named_once_for_each_reason() -> None:
+    config = config_from({"rollout": {"engine": "transformers", "memory": {"eager": True, "gpu_fraction": 0.5}}})
+    assert support.not_used(config) == [
+        "rollout.memory.gpu_fraction, rollout.memory.eager: only vLLM has such a setting"
+    ]
+
+
+@pytest.mark.parametrize(("device", "told"), [("cuda", 0), ("cpu", 1), (None, 0)])
+def test_an_engine_that_the_machines_decide_is_the_one_of_their_device(device: str | None, told: int) -> None:
+    config = config_from({"rollout": {"memory": {"eager": True}}})
+    assert len(support.not_used(config, device)) == told
 
 
 def test_what_only_vllm_has_is_honoured_where_it_generates() -> None:

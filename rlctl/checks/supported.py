@@ -10,20 +10,23 @@ from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.documents.paths import dotted
-from rlctl.support import refusals
+from rlctl.support import Status, unhonoured
 
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """Every key that is set is one the runtime honours; a dialect's own default that changes no number is told."""
+    """Every key that is set is one the runtime honours; one that no number hangs on is told."""
     apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
-    for refusal in refusals(config):
-        if apart and (refusal.key, refusal.value) == (("sync", "method"), "checkpoint"):
+    known = surroundings.cluster
+    for each in unhonoured(config, known.device if known is not None else None):
+        if apart and (each.key, each.value) == (("sync", "method"), "checkpoint"):
             continue
-        message = f"'{dotted(refusal.key)}': {refusal.reason}"
-        if not refusal.numbers and surroundings.is_silent(refusal.key):
-            yield Problem("not-applied", refusal.key, message)
+        message = f"'{dotted(each.key)}': {each.reason}"
+        if each.status is Status.REFUSED:
+            yield Problem("not-supported", each.key, message, "set it back, or remove it")
+        elif surroundings.is_silent(each.key):
+            yield Problem("not-applied", each.key, message)
         else:
-            yield Problem("not-supported", refusal.key, message, "set it back, or remove it")
+            yield Problem("not-used", each.key, message, "no number hangs on it; remove it, or leave it")
 
 
 def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -60,6 +60,9 @@ def launch(
         list[str],
         typer.Option("--pass", metavar="NAME", help="Give a job this variable of this environment; may be repeated."),
     ] = [],  # noqa: B006
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Do not start where a check warns, such as of a key that is not used.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -94,14 +97,14 @@ def launch(
         loaded = _traced(loaded, trace_steps)
     where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None
     if where is not None and where.jobs is not None:
-        checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE)
+        checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, strict=strict)
         flags = [flag for flag, wanted in (("--new", new), ("--baseline", baseline), ("--quiet", quiet)) if wanted]
         jobs.submit(loaded, where, flags=flags, passed=passed, plan_file=plan_file, detach=detach, json=json)
         return
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     cluster = runs.local_cluster() if where is None else None
-    checked(loaded, report.findings, cluster=cluster)
+    checked(loaded, report.findings, cluster=cluster, strict=strict)
     if baseline:
         loaded = with_baseline(loaded)
     made = _plan(loaded, plan_file, cluster)
@@ -144,9 +147,14 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
 
 
 def checked(
-    loaded: Loaded, found: Sequence[Finding], *, cluster: Cluster | None, codes_left_out: Collection[str] = ()
+    loaded: Loaded,
+    found: Sequence[Finding],
+    *,
+    cluster: Cluster | None,
+    codes_left_out: Collection[str] = (),
+    strict: bool = False,
 ) -> None:
-    """Show what reading and checking found; ends the command where something cannot run."""
+    """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise."""
     from rlctl.checks import check
     from rlctl.report import Level
 
@@ -157,7 +165,7 @@ def checked(
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]
     diagnostics.findings(found)
-    if any(finding.level is Level.ERROR for finding in found):
+    if any(finding.level is Level.ERROR or (strict and finding.level is Level.WARNING) for finding in found):
         diagnostics.note("nothing was started")
         arguments.finish(ExitCode.FAILED)
 

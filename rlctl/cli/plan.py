@@ -111,7 +111,8 @@ def _stage(stage: StagePlan) -> list[RenderableType]:
     parts += [f"  {'memory' if not index else '':<8}  {line}" for index, line in enumerate(memory_lines(stage.memory))]
     if stage.cost is not None:
         parts.append(f"  cost      {cost_line(stage.cost)}")
-    return parts + [f"  note      {_escaped(note)}" for note in stage.notes]
+    parts += [f"  note      {_escaped(note)}" for note in stage.notes]
+    return parts + [f"  not used  {_escaped(line)}" for line in stage.not_used]
 
 
 def _roles(stage: StagePlan) -> Table:

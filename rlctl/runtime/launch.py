@@ -74,7 +74,13 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         events.emit("advisory", message=message, hint="")
 
     try:
-        events.emit("run_started", folder=str(folder), run=plan.run, stages=[stage.name for stage in plan.stages])
+        events.emit(
+            "run_started",
+            folder=str(folder),
+            run=plan.run,
+            stages=[stage.name for stage in plan.stages],
+            not_used=list(dict.fromkeys(line for stage in plan.stages for line in stage.not_used)),
+        )
         config = with_files_here(config, tell)
         import_plugins(config.environment.plugins)
         materials = _read_stages(plan, config, folder, events, stop)

@@ -110,7 +110,7 @@ def _check_engine(config: Config, engine: str) -> None:
         return
     chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
     for refusal in refusals(chosen):
-        if refusal.numbers and refusal.key[:2] == ("rollout", "memory"):
+        if refusal.key[:2] == ("rollout", "memory"):
             raise PlanError(f"'{'.'.join(map(str, refusal.key))}': {refusal.reason}", hint="set rollout.engine=vllm")
 
 

@@ -83,7 +83,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "which buffer to train on",
     ),
     (
-        "not-supported",
+        "not-used",
         {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "nccl"}},
         "sync.method",
         "weights travel in memory, through checkpoints where",
@@ -311,7 +311,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("not-supported", {"rollout": {"engine": "sglang"}}, "rollout.engine", "SGLang engine is not connected"),
     (
-        "not-supported",
+        "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",
         "only vLLM has such a setting",
@@ -412,13 +412,13 @@ def test_the_page_of_codes_is_up_to_date() -> None:
     )
 
 
-def test_a_dialects_default_that_changes_no_number_is_told_and_what_was_written_is_refused(
+def test_a_dialects_default_that_changes_no_number_is_a_note_and_what_was_written_a_warning(
     good: dict[str, Any],
 ) -> None:
     change = {"data": {"stage_in_shared_memory": True}}
     written = [finding.code for finding in found(good, change)]
     silent = [finding.code for finding in found(good, change, silent={("data", "stage_in_shared_memory")})]
-    assert (written, silent) == (["not-supported"], ["not-applied"])
+    assert (written, silent) == (["not-used"], ["not-applied"])
 
 
 def test_a_dialects_default_that_changes_numbers_is_refused_all_the_same(good: dict[str, Any]) -> None:

@@ -22,10 +22,13 @@ from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, wor
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.tools import Order, Tool, WorkerProfile
 from rlctl.runtime.profiling.usage import Call, CallLog
+from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.types import Sample
 
 TIMELINE, CONTROLLER = "timeline", "controller"
 TOOLS = {"torch", "torch_memory", "nsys", "npu"}
+RECORDED = (TIMELINE, "torch", "torch_memory")
+"""Tools that are started; of another nothing is recorded, which the run is told before it starts."""
 MODELS = ("policy", "critic", "reference", "rollout", "reward_model")
 """Roles that are profiled where the config names none."""
 
@@ -54,7 +57,7 @@ class StepProfiles:
 
     def profiled(self, step: int) -> bool:
         """Whether a step is one of those that the config names."""
-        return self._profiling.tool is not None and step in self._profiling.steps
+        return self._profiling.tool in RECORDED and step in self._profiling.steps
 
     def begin(self, step: int) -> None:
         """Start what records, before a step that is profiled."""
@@ -175,7 +178,7 @@ class Meter:
         times = phase_times(self._phases, began, seconds)
         self.profiles.note(self._phases, calls)
         self._phases = []
-        trained = sum(int(sample.mask.sum()) for sample in samples)
+        trained = sum(counted_tokens(samples))
         lengths = [len(sample) for sample in samples]
         speed = self.speed.metrics(lengths, trained, metrics.get("response/tokens", 0.0), times, calls)
         return {**speed, **times, **worker_metrics(calls, seconds)}
