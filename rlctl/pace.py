@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rlctl import arithmetic
 from rlctl.config import Config
 
-UNBOUNDED = ("trainer_driven", "fully_async")
+UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 """Styles in which rollout does not wait for training, only for room in the buffer."""
 
 
