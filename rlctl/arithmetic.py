@@ -167,7 +167,8 @@ def devices_of(config: Config, role: str) -> tuple[int, ...]:
         own = placement.rollout_devices or len(all_devices) // 2
         return all_devices[:own] if role == "rollout" else all_devices[own:]
     if placement.layout == "explicit":
-        names = (role,) if role in ("policy", "rollout") else (role, "policy")
+        instead = {"policy": (), "rollout": (), "judge": ("reward", "policy")}
+        names = (role, *instead.get(role, ("policy",)))
         return next((placement.roles[name].devices for name in names if name in placement.roles), all_devices)
     return all_devices
 
@@ -202,18 +203,41 @@ def train_replicas(config: Config) -> int:
     Raises:
         PlanError: the devices do not divide into whole replicas, or there are none.
     """
-    total, each = train_devices(config), devices_per_replica(config.train.engine)
+    return replicas_of(config, "policy")
+
+
+def replicas_of(config: Config, role: str) -> int:
+    """Data-parallel ranks of a role that is trained, or of the reference.
+
+    Raises:
+        PlanError: its devices do not divide into whole replicas, or there are none.
+    """
+    section, engine = engine_of(config, role)
+    total, each = len(devices_of(config, role)), devices_per_replica(engine)
     if total < 1:
         raise PlanError(
             f"rollout takes {rollout_devices(config)} of {devices(config)} devices; training has none",
             hint="lower placement.rollout_devices, or give the policy devices of its own",
         )
     if total % each:
+        who = "training devices" if role == "policy" else f"devices of the {role}"
+        shared = ""
+        if isinstance(engine, Megatron):
+            shared = f"tensor {engine.tensor} * pipeline {engine.pipeline} * context {engine.context} = {each}; "
         raise PlanError(
-            f"{total} training devices do not divide into replicas of {each} devices ({total} / {each} = {total / each:g})",
-            hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of train.engine",
+            f"{total} {who} do not divide into replicas of {each} devices ({shared}{total} / {each} = {total / each:g})",
+            hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of {section}.engine",
         )
     return total // each
+
+
+def engine_of(config: Config, role: str) -> tuple[str, TrainEngine]:
+    """The engine of a role that is trained, or of the reference, and the section that says so."""
+    if role == "critic" and config.critic is not None:
+        return "critic", config.critic.engine
+    if role == "reference" and config.reference.engine is not None:
+        return "reference", config.reference.engine
+    return "train", config.train.engine
 
 
 def devices_per_rollout_engine(config: Config) -> int:

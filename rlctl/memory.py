@@ -5,9 +5,9 @@ Bytes on one device, N parameters, S devices that share them, T tokens of a micr
     fsdp2      parameters p N/S, gradients p N/S, AdamW 2 p N/S      p: bytes of train.precision.parameters
                adapters: parameters p N/S; theirs, their gradients and AdamW in 4 bytes, r (in + out) numbers a linear layer
                gathered: 2 of the largest layers (or embeddings)     in train.precision.compute
-    megatron   parameters 2, gradients 4, optimizer 12 bytes a parameter, over tensor x pipeline devices, experts over
-               expert x expert_tensor x pipeline, the optimizer over replicas too (Megatron-LM's table of its distributed
-               optimizer: 6 + 12 / d)
+    megatron   what a worker holds is in ``megatron.sizes``: parameters in train.precision.compute, gradients in
+               train.precision.reduce, the optimizer 12 bytes a parameter (8 at float32, which needs no masters), also over
+               replicas where it is distributed (Megatron-LM's table of its distributed optimizer: 6 + 12 / d)
     activations   34 h T bytes a layer at 16 bit; recomputed: 2 h T a layer and one layer whole (Korthikanti et al.,
                   arXiv:2205.05198, equation 2 without the attention matrix, which flash attention never holds)
     logits        T x vocabulary and their gradient, in the compute type; a chunk of them in 4 bytes where they are never
@@ -30,6 +30,7 @@ from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.model import Lora
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, Train
+from rlctl.megatron import sizes
 from rlctl.model_shape import ModelShape, read_shape
 
 GIB = 2**30
@@ -173,19 +174,16 @@ def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> Memo
     if not critic:
         split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
         whole = 2 * compute * tokens * shape.vocabulary / split
-        chunks = 2 * _chunk_bytes(tokens, shape) + 4 * shape.vocabulary * shape.hidden
-        parts.append(("logits", min(whole, chunks) if train.fused_kernels.enabled else whole))
+        chunks = (2 * _chunk_bytes(tokens, shape) + 4 * shape.vocabulary * shape.hidden) / split
+        chunked = train.fused_kernels.enabled or isinstance(train.engine, Megatron)
+        parts.append(("logits", min(whole, chunks) if chunked else whole))
     return _estimate(role, parts)
 
 
 def _states(config: Config, train: Train, shape: ModelShape) -> list[tuple[str, float]]:
     engine, count = train.engine, shape.parameters
     if isinstance(engine, Megatron):
-        experts = shape.expert_parameters / (engine.expert * (engine.expert_tensor or engine.tensor))
-        held = (experts + (count - shape.expert_parameters) / engine.tensor) / engine.pipeline
-        replicas = max(1, arithmetic.train_devices(config) // arithmetic.devices_per_replica(engine))
-        over = replicas * engine.context if engine.distributed_optimizer else 1
-        return [("parameters", 2 * held), ("gradients", 4 * held), ("optimizer", 12 * held / over)]
+        return _megatron_states(config, train, engine, shape)
     if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
         return [("gathered", _gathered(train, shape))]
     shared = _shared_by(config, train)
@@ -196,6 +194,21 @@ def _states(config: Config, train: Train, shape: ModelShape) -> list[tuple[str, 
         adapted = [("parameters", each + trained), ("gradients", trained), ("optimizer", 2 * trained)]
         return [*adapted, ("gathered", _gathered(train, shape))]
     return [("parameters", each), ("gradients", each), ("optimizer", 2 * each), ("gathered", _gathered(train, shape))]
+
+
+def _megatron_states(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:
+    role = "critic" if isinstance(train, Critic) else "policy"
+    held = sizes.held(engine, shape, value_head=role == "critic")
+    dense, experts = sizes.optimizer_shares(engine, len(arithmetic.devices_of(config, role)))
+    compute = BYTES[train.precision.compute]
+    moments = 8 if train.optimizer.name != "sgd" else 4 if train.optimizer.args.get("momentum") else 0
+    each = moments + (4 if compute < 4 else 0)
+    reduced = max(BYTES[train.precision.reduce], compute)
+    return [
+        ("parameters", compute * held.all),
+        ("gradients", reduced * held.all),
+        ("optimizer", each * (held.dense / dense + held.experts / experts)),
+    ]
 
 
 def adapter_parameters(lora: Lora, shape: ModelShape) -> int:
@@ -228,32 +241,29 @@ def _gathered(train: Train, shape: ModelShape) -> float:
 
 
 def _activations(train: Train, shape: ModelShape, tokens: float, compute: int) -> float:
-    one_layer = 17 * compute * shape.hidden * tokens
     engine = train.engine
     if isinstance(engine, Megatron):
-        layers = shape.layers / engine.pipeline
-        recomputed = engine.recompute_granularity == "full"
-        one_layer /= engine.tensor
-    else:
-        layers, recomputed = shape.layers, train.memory.recompute_activations
+        return sizes.activation_bytes(engine, shape, tokens) * compute / 2
+    one_layer = 17 * compute * shape.hidden * tokens
     if train.memory.offload_activations:
         return one_layer
-    return one_layer + compute * shape.hidden * tokens * layers if recomputed else one_layer * layers
+    recomputed = train.memory.recompute_activations
+    return one_layer + compute * shape.hidden * tokens * shape.layers if recomputed else one_layer * shape.layers
 
 
 def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
     precision = config.reference.precision or config.train.precision
+    _, engine = arithmetic.engine_of(config, "reference")
     compute = BYTES[precision.compute]
     tokens = micro_tokens(config, config.reference.micro or config.batch.log_prob_micro or config.batch.micro)
-    tokens_each = tokens / arithmetic.devices_per_sequence(config.train.engine)
+    tokens_each = tokens / arithmetic.devices_per_sequence(engine)
+    logits = min(compute * tokens_each * shape.vocabulary, 2 * _chunk_bytes(tokens_each, shape))
+    if isinstance(engine, Megatron):
+        held = compute * sizes.held(engine, shape).all
+        return _estimate("reference", [("parameters", held), ("logits", logits / engine.tensor)])
     held = BYTES[precision.parameters] * shape.parameters / _shared_by(config, config.train)
     return _estimate(
-        "reference",
-        [
-            ("parameters", held),
-            ("gathered", _gathered(config.train, shape)),
-            ("logits", min(compute * tokens_each * shape.vocabulary, 2 * _chunk_bytes(tokens_each, shape))),
-        ],
+        "reference", [("parameters", held), ("gathered", _gathered(config.train, shape)), ("logits", logits)]
     )
 
 

@@ -59,8 +59,12 @@ class ModelShape:
         if self.family == "qwen2":
             return weights + self.attention_width + 2 * kv
         bias = self.attention_width + 2 * kv + self.hidden if self.attention_bias else 0
-        norms = 2 * self.head_dim if self.family in ("qwen3", "qwen3_moe") else 0
-        return weights + bias + norms
+        return weights + bias + self._head_norms
+
+    @property
+    def _head_norms(self) -> int:
+        """Of queries and keys, in one layer."""
+        return 2 * self.head_dim if self.family in ("qwen3", "qwen3_moe") else 0
 
     def _block(self, mlps: int, width: int) -> int:
         bias = 2 * width + self.hidden if self.mlp_bias else 0
@@ -93,6 +97,16 @@ class ModelShape:
     def expert_parameters(self) -> int:
         """Parameters of all experts of all layers."""
         return (self.layers - self.dense_layers) * self.experts * 3 * self.hidden * self.expert_intermediate
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of the norms of all layers; the final one is not in a layer."""
+        return self.layers * (2 * self.hidden + self._head_norms)
+
+    @property
+    def router_parameters(self) -> int:
+        """Parameters that choose experts, of all layers."""
+        return (self.layers - self.dense_layers) * self.hidden * self.experts
 
     def _layers(self, experts: int) -> int:
         dense = self.dense_layers * self._block(1, self.intermediate)

@@ -300,19 +300,30 @@ def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
 
 
 def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
-    engine = config.train.engine
-    if role == "reference" and config.reference.engine is not None:
-        engine = config.reference.engine
-    if role == "critic" and config.critic is not None:
-        engine = config.critic.engine
+    _, engine = arithmetic.engine_of(config, role)
     if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
         notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here{_zero(engine)}")
     if role == "policy" and config.model.attention != "auto":
         notes.append(f"policy: {config.model.attention} attention computes padded rows; auto lays sequences end to end")
+    if isinstance(engine, Megatron):
+        notes.append(f"{role}: {_layout(engine)}")
     devices = arithmetic.devices_of(config, role)
-    count = len(devices)
-    each = arithmetic.devices_per_replica(engine) if isinstance(engine, (Fsdp2, Megatron)) else 1
-    return RolePlan(role, engine.choice, count, count // each, devices, config.placement.cpus_per_worker)
+    replicas = arithmetic.replicas_of(config, role)
+    return RolePlan(role, engine.choice, len(devices), replicas, devices, config.placement.cpus_per_worker)
+
+
+def _layout(engine: Megatron) -> str:
+    """How Megatron shares a model, in words."""
+    sizes = {
+        "tensor": engine.tensor,
+        "pipeline": engine.pipeline,
+        "virtual_pipeline": engine.virtual_pipeline or 1,
+        "context": engine.context,
+        "expert": engine.expert,
+        "expert_tensor": engine.expert_tensor or engine.tensor,
+    }
+    shared = ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    return f"Megatron-core shares the model by {shared}" if shared else "Megatron-core holds the model whole"
 
 
 def _zero(engine: Fsdp2) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from rlctl.arithmetic import Cluster
-from rlctl.checks import algorithm, batch, output, placement, profiling, schedule, sources, supported
+from rlctl.checks import algorithm, batch, megatron, output, placement, profiling, schedule, sources, supported
 from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
 from rlctl.config import Config, resolve_stages
 from rlctl.documents.paths import KeyPath, dotted
@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *batch.RULES,
     *algorithm.RULES,
     *placement.RULES,
+    *megatron.RULES,
     *schedule.RULES,
     *output.RULES,
     *profiling.RULES,

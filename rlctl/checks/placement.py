@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
-from rlctl.config.sections.train import Megatron
 from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, known_gpu, memory_of
@@ -16,8 +16,12 @@ ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model")
 
 
 def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """Devices divide into training replicas and rollout engines."""
+    """Devices divide into replicas of what is trained, and into rollout engines."""
     tests: list[tuple[Callable[[Config], int], KeyPath]] = [(arithmetic.train_replicas, ("train", "engine"))]
+    if arithmetic.needs_critic(config):
+        tests.append((partial(arithmetic.replicas_of, role="critic"), ("critic", "engine")))
+    if arithmetic.needs_reference(config) and config.reference.engine is not None:
+        tests.append((partial(arithmetic.replicas_of, role="reference"), ("reference", "engine")))
     if arithmetic.needs_rollout(config):
         tests.append((arithmetic.rollout_engines, ("rollout", "parallel")))
     for compute, key in tests:
@@ -37,14 +41,6 @@ def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             ("rollout", "parallel", "tensor"),
             f"engines of {tensor} devices on nodes of {per_node}: some would span nodes",
             f"set rollout.parallel.tensor to a divisor of {per_node}",
-        )
-    engine = config.train.engine
-    if isinstance(engine, Megatron) and engine.tensor > per_node:
-        yield Problem(
-            "tensor-over-node",
-            ("train", "engine", "tensor"),
-            f"layers split over {engine.tensor} devices on nodes of {per_node}",
-            f"set train.engine.tensor to {per_node} or less, and pipeline higher",
         )
 
 

@@ -173,6 +173,63 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "16 devices on nodes of 8",
     ),
     (
+        "devices-not-divisible",
+        {"train": {"engine": {"name": "megatron", "tensor": 2, "pipeline": 2, "context": 4}}},
+        "train.engine",
+        r"tensor 2 \* pipeline 2 \* context 4 = 16; 8 / 16 = 0.5",
+    ),
+    (
+        "devices-not-divisible",
+        {
+            "critic": {"engine": {"name": "megatron", "tensor": 3}},
+            "algorithm": {"advantage": "gae"},
+        },
+        "critic.engine",
+        "8 devices of the critic",
+    ),
+    *[
+        ("megatron-layout", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
+        for key, engine, words in (
+            ("tensor", {"tensor": 8}, "policy: 4 heads do not divide by tensor 8"),
+            ("context", {"tensor": 4, "context": 2}, "4 heads / tensor 4 = 1, .* context 2"),
+            ("pipeline", {"pipeline": 8}, "4 layers do not divide by 8 pipeline"),
+            ("virtual_pipeline", {"pipeline": 2, "virtual_pipeline": 4}, "2 pipeline . 4 virtual_pipeline = 8"),
+            ("virtual_pipeline", {"virtual_pipeline": 2}, "2 chunks of layers .* one stage"),
+            ("expert", {"expert": 8}, "8 devices, and the model has none"),
+            ("expert", {"expert": 3}, r"expert 3 \* expert_tensor 1 \* pipeline 1 = 3, .* 8 devices"),
+            ("moe.dispatcher", {"pipeline": 2, "moe": {"dispatcher": "allgather"}}, "one length"),
+            ("overlap_parameter_gather", {"overlap_parameter_gather": True}, "gradients are reduced"),
+            (
+                "moe.layer_recompute",
+                {"moe": {"layer_recompute": True}, "recompute_granularity": "full"},
+                "whole layers",
+            ),
+        )
+    ],
+    *[
+        ("not-supported", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
+        for key, engine, words in (
+            ("transformer", {"transformer": {"num_layer": 3}}, "TransformerConfig has no num_layer"),
+            ("transformer", {"transformer": {"moe_z_loss_coeff": "big"}}, "is 'big'; .* Optional.float."),
+            ("transformer", {"transformer": {"recompute_method": "block"}}, "a key of its own"),
+            ("ddp", {"ddp": {"bucket_sise": 3}}, "DistributedDataParallelConfig has no bucket_sise"),
+            ("optimizer_overrides", {"optimizer_overrides": {"adam_eps": True}}, "takes float"),
+        )
+    ],
+    *[
+        ("not-supported", over({"train": {"engine": {"name": "megatron"}}}, change), key, words)
+        for key, change, words in (
+            ("model.lora", {"model": {"lora": {}}}, "Transformers models only"),
+            ("model.modality", {"model": {"modality": "vision"}}, "read text"),
+            ("model.attention", {"model": {"attention": "sdpa"}}, "attention of its own"),
+            ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
+            ("train.precision.reduce", {"train": {"precision": {"reduce": "float16"}}}, "reduces gradients"),
+            ("train.memory.offload_activations", {"train": {"memory": {"offload_activations": True}}}, "stay"),
+            ("train.fused_kernels.liger", {"train": {"fused_kernels": {"liger": True}}}, "Transformers models"),
+            ("train.optimizer.module", {"train": {"optimizer": {"module": "torchao.optim"}}}, "Megatron-core"),
+        )
+    ],
+    (
         "role-devices",
         {"placement": {"layout": "split", "rollout_devices": 8}},
         "placement.rollout_devices",

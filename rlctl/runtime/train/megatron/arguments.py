@@ -1,7 +1,6 @@
 """Megatron-core's own configs from section ``train`` and a model's ``config.json``: one table for each, overrides last.
 
     transformer_config   TransformerConfig               sizes of the model, parallel sizes, precision, recomputation, MoE
-    gpt_arguments        what GPTModel takes beside it   vocabulary, rotary embedding, tied weights
     ddp_config           DistributedDataParallelConfig   how gradients are reduced
     optimizer_config     OptimizerConfig                 the optimizer; rates and weight decay come from ``schedule``
 
@@ -27,6 +26,9 @@ from transformers import PretrainedConfig
 from rlctl.config.sections.train import Megatron, Optimizer, Train
 from rlctl.errors import PlanError, nearest
 from rlctl.megatron import options
+from rlctl.megatron.sizes import padded_vocabulary
+
+__all__ = ["FAMILIES", "ddp_config", "optimizer_config", "padded_vocabulary", "transformer_config"]
 
 Made = TypeVar("Made", TransformerConfig, DistributedDataParallelConfig, OptimizerConfig)
 
@@ -57,43 +59,6 @@ def transformer_config(train: Train, hf_config: PretrainedConfig, *, device: str
         "use_cpu_initialization": device == "cpu",
     }
     return _make(TransformerConfig, values, engine, "transformer")
-
-
-def gpt_arguments(hf_config: PretrainedConfig, *, tensor: int) -> dict[str, Any]:
-    """Return what ``GPTModel`` takes beside a ``TransformerConfig``.
-
-    Raises:
-        PlanError: a kind of rotary embedding that Megatron-core does not compute.
-    """
-    rope = dict(hf_config.rope_parameters or {})
-    kind = rope.get("rope_type", "default")
-    if kind not in ("default", "llama3"):
-        raise PlanError(
-            f"the model has {kind} rotary embeddings; the Megatron engine computes default and llama3",
-            hint="set train.engine to fsdp2",
-        )
-    llama3 = {"rope_scaling": True, "rope_scaling_factor": rope["factor"]} if kind == "llama3" else {}
-    standard = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-    other = {name: rope[name] for name, value in standard.items() if llama3 and rope.get(name, value) != value}
-    if other:
-        raise PlanError(
-            f"the model's llama3 rotary embedding has {other}; Megatron-core computes it with {standard}",
-            hint="set train.engine to fsdp2",
-        )
-    return {
-        "vocab_size": padded_vocabulary(hf_config.vocab_size, tensor),
-        "max_sequence_length": hf_config.max_position_embeddings,
-        "position_embedding_type": "rope",
-        "rotary_base": rope.get("rope_theta", 10000.0),
-        "rotary_percent": rope.get("partial_rotary_factor", 1.0),
-        "share_embeddings_and_output_weights": bool(hf_config.tie_word_embeddings),
-        **llama3,
-    }
-
-
-def padded_vocabulary(size: int, tensor: int) -> int:
-    """Return the rows that the embedding has in Megatron: the next multiple of the tensor size."""
-    return -(-size // tensor) * tensor
 
 
 def ddp_config(train: Train) -> DistributedDataParallelConfig:
@@ -200,7 +165,6 @@ def _experts(engine: Megatron, hf: PretrainedConfig) -> dict[str, Any]:
         "moe_router_score_function": "softmax",
         "moe_router_load_balancing_type": "none",
         "moe_aux_loss_coeff": 0.0,
-        "moe_grouped_gemm": moe.grouped_gemm,
         "moe_shared_expert_overlap": moe.shared_expert_overlap,
         "moe_layer_recompute": moe.layer_recompute,
     }

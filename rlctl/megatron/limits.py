@@ -1,0 +1,147 @@
+"""What the roles of a run ask of the Megatron engine, and what it does not do: one row each, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rlctl import arithmetic
+from rlctl.config import Config
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Critic, Megatron, Train
+from rlctl.megatron.options import misfits
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a role asks of the engine."""
+
+    role: Literal["policy", "critic", "reference"]
+    engine: Megatron
+    train: Train
+    """Section ``train`` as the role has it."""
+    model: Model
+    section: str
+    """Where its engine is in the config: ``train``, ``critic`` or ``reference``."""
+    model_section: str
+    """Where its model is."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is an optimizer."""
+        return self.role != "reference"
+
+
+def asked_of(config: Config) -> Iterator[Asked]:
+    """The roles that Megatron computes, each with what it asks."""
+    train, reference, critic = config.train, config.reference, config.critic or Critic()
+    if arithmetic.trains(config) and isinstance(train.engine, Megatron):
+        yield Asked("policy", train.engine, train, config.model, "train", "model")
+    if arithmetic.needs_critic(config) and isinstance(critic.engine, Megatron):
+        own = "model" if critic.model is None else "critic.model"
+        yield Asked("critic", critic.engine, critic, critic.model or config.model, "critic", own)
+    if not arithmetic.needs_reference(config) or arithmetic.reference_is_base(config):
+        return
+    section, engine = arithmetic.engine_of(config, "reference")
+    if isinstance(engine, Megatron):
+        alike = replace(train, engine=engine, precision=reference.precision or train.precision)
+        own = "model" if reference.model is None else "reference.model"
+        yield Asked("reference", engine, alike, reference.model or config.model, section, own)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A key that asks for more than there is."""
+
+    key: str
+    """Dotted, of the config."""
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One limit."""
+
+    key: str
+    """``@`` stands for the role's section, ``@model`` for its model's."""
+    asks: Callable[[Asked], Any]
+    """What is asked for; false where nothing is."""
+    reason: str
+    hint: str
+
+
+def _masters(asked: Asked) -> str:
+    kept = asked.train.precision.parameters
+    return kept if asked.trains and kept != "float32" else ""
+
+
+def _reduce(asked: Asked) -> str:
+    reduce, compute = asked.train.precision.reduce, asked.train.precision.compute
+    return reduce if asked.trains and reduce not in ("float32", compute) else ""
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "@model.lora",
+        lambda asked: asked.trains and asked.model.lora,
+        "low-rank adapters are put into Transformers models only",
+        "set train.engine to fsdp2",
+    ),
+    Row(
+        "@model.modality",
+        lambda asked: asked.model.modality if asked.model.modality != "text" else "",
+        "its models read text",
+        "set train.engine to fsdp2",
+    ),
+    Row(
+        "@model.attention",
+        lambda asked: asked.model.attention if asked.model.attention != "auto" else "",
+        "Megatron has attention of its own",
+        "set @.engine.transformer.attention_backend instead, to flash, fused, unfused or local",
+    ),
+    Row(
+        "@.precision.parameters",
+        _masters,
+        "Megatron keeps weights and optimizer state in float32, beside the weights that it computes with",
+        "set @.precision.parameters to float32",
+    ),
+    Row(
+        "@.precision.reduce",
+        _reduce,
+        "Megatron reduces gradients in float32 or in the type that it computes in",
+        "set @.precision.reduce to float32",
+    ),
+    Row(
+        "@.memory.offload_activations",
+        lambda asked: asked.trains and asked.train.memory.offload_activations,
+        "activations stay where they are",
+        "set @.engine.recompute_granularity to full",
+    ),
+    Row(
+        "@.fused_kernels.liger",
+        lambda asked: asked.train.fused_kernels.liger,
+        "Liger's kernels are for Transformers models",
+        "set @.fused_kernels.liger to false",
+    ),
+    Row(
+        "@.optimizer.module",
+        lambda asked: asked.trains and asked.train.optimizer.module,
+        "it has the optimizers of Megatron-core",
+        "leave @.optimizer.module out",
+    ),
+)
+
+
+def limits(asked: Asked) -> Iterator[Limit]:
+    """What a role asks of the Megatron engine and is not there."""
+    for row in ROWS:
+        value = row.asks(asked)
+        if value:
+            key = row.key.replace("@model", asked.model_section).replace("@", asked.section)
+            shown = f" {value}" if isinstance(value, str) else ""
+            yield Limit(key, f"{key}{shown} on the Megatron engine: {row.reason}", row.hint.replace("@", asked.section))
+    for each in misfits(asked.engine):
+        key = f"{asked.section}.engine.{each.key}"
+        yield Limit(key, f"{key}: {each.message}", each.hint.replace("train.", f"{asked.section}."))
