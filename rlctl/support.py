@@ -10,7 +10,7 @@
 Every key pattern of the schema that holds a value, and every option of a choice (``algorithm.advantage<rloo>``), is in
 exactly one row of ``TABLE``; a test enumerates the schema. In a row, names follow ``under``, ``name*`` is a key with all
 that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` and ``NOTED_VALUES`` are values of keys that are
-otherwise honoured.
+otherwise honoured; ``IDLE`` says in which configs such a key has nothing to act on.
 
 To add a key: put it in a row. To make the runtime honour a key: move it, with a test that shows it to matter.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -27,6 +27,7 @@ from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
+from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
 
 
@@ -94,6 +95,7 @@ def on_vllm(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 LISTED = "the devices of a role are listed by number; those of one engine follow from its parallel sizes"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
+END_TO_END = "workers that share sequences lay them end to end"
 EXPERTS = "experts are spread over all workers, as any weights are"
 FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
@@ -310,8 +312,9 @@ TABLE: tuple[Row, ...] = (
         "restore_from_checkpoint",
         "a resumed run goes on with the schedule of its config",
     ),
-    honoured("train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache"),
-    noted("train.memory", "remove_padding", "padding is never computed"),
+    honoured(
+        "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
+    ),
     noted("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
     honoured("train.fused_kernels", "enabled liger"),
     noted("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
@@ -370,7 +373,8 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<rule|function|judge|sandbox>", "timeout"),
     descriptive("rewards[]<model>", "timeout"),
     honoured("rewards[]<rule|function>", "workers args"),
-    descriptive("rewards[]<model|judge|sandbox>", "workers"),
+    honoured("rewards[]<sandbox>", "workers"),
+    descriptive("rewards[]<model|judge>", "workers"),
     honoured("rewards[]<rule>", "rule score_right score_wrong"),
     honoured("rewards[]<function>", "path function signature"),
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
@@ -459,6 +463,20 @@ NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "npu": "there are no NPUs here: nothing is profiled",
     },
 }
+
+
+def _shares_sequences(train: Train) -> bool:
+    return isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1
+
+
+IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "train.memory.remove_padding": (lambda config: _shares_sequences(config.train), END_TO_END),
+    "critic.memory.remove_padding": (
+        lambda config: config.critic is not None and _shares_sequences(config.critic),
+        END_TO_END,
+    ),
+}
+"""Configs in which a key of no number has nothing to act on, and why."""
 
 OFF_WITHOUT: Mapping[str, str] = {
     "model.multi_token_prediction": "enable",
@@ -563,7 +581,7 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
-        status, reason = _judged(setting, engine)
+        status, reason = _judged(setting, engine, config)
         if reason:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
     return found
@@ -587,7 +605,7 @@ def _generating(config: Config, device: str | None) -> str:
     return "transformers" if resolved == "cpu" else "vllm"
 
 
-def _judged(setting: Setting, engine: str) -> tuple[Status, str]:
+def _judged(setting: Setting, engine: str, config: Config) -> tuple[Status, str]:
     """What the runtime does with a key as it is set, and why; without a reason, what it says."""
     row, kept = status_of(setting.pattern), (Status.HONOURED, "")
     if setting.value == setting.default:
@@ -597,6 +615,9 @@ def _judged(setting: Setting, engine: str) -> tuple[Status, str]:
         return kept
     if row.elsewhere is not None:
         return kept if engine in row.engines else (row.elsewhere, row.reason)
+    idle, why = IDLE.get(setting.pattern, (None, ""))
+    if idle is not None and idle(config):
+        return Status.NOTED, why
     if row.reason or not isinstance(setting.value, str):
         return row.status, row.reason
     if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):

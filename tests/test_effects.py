@@ -436,6 +436,27 @@ def trained_weights(config: Config) -> Any:
     return trained, told
 
 
+def fed(config: Config) -> Any:
+    """The shape in which responses of different lengths are fed to a small model."""
+    import tempfile
+
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from rlctl.runtime.train.microbatch import collate
+    from rlctl.runtime.train.model import load, pads
+    from rlctl.runtime.types import Sample
+
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        LlamaForCausalLM(LlamaConfig(vocab_size=16, **sizes)).save_pretrained(folder)
+        model = load(
+            replace(config.model, path=folder), config.train.memory, dtype=torch.float32, train=True, value_head=False
+        )
+    samples = [Sample(torch.arange(size), torch.arange(size) > 0, {}) for size in (3, 6)]
+    return collate(samples, (), padded=pads(model), device=torch.device("cpu")).inputs["input_ids"].shape
+
+
 def micro_batches(config: Config) -> Any:
     from rlctl.runtime.train.microbatch import split
 
@@ -460,6 +481,14 @@ def scorer(config: Config) -> Any:
     return scorer_of(config.rewards[0])
 
 
+def pools(config: Config) -> Any:
+    """How many processes score for the first reward."""
+    from rlctl.runtime.workers.reward import RewardWorker
+
+    with RewardWorker(config.rewards) as worker:
+        return len(worker._pools[0].pids)
+
+
 BASE: dict[str, Any] = {
     "data": {"train": [{"path": "a.parquet"}], "eval": [{"path": "b.parquet"}]},
     "batch": {"prompts_per_step": 10, "responses_per_prompt": 4, "mini_batch_responses": 20},
@@ -476,6 +505,7 @@ WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
 SANDBOX = {"rewards": [{"type": "sandbox", "url": "http://a/run_code"}]}
+HERE = {"rewards": [{"type": "sandbox", "isolation": "limits"}]}
 FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
 SUM_NORM = "seq_mean_token_sum_norm"
 TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importance_weight": "truncated_ratio"}}}
@@ -678,6 +708,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("train.optimizer.start_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.optimizer.end_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.engine<fsdp2>.sequence_parallel", 2, plan, {}),
+    ("train.memory.remove_padding", False, fed, {}),
     ("critic.engine<fsdp2>.sequence_parallel", 2, plan, GAE),
     ("model.overrides", {"hidden_act": "gelu"}, model_config, {}),
     ("model.rope.theta", 5.0, model_config, {}),
@@ -710,6 +741,9 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<judge>.scoring", "ruler", scorer, JUDGE),
     ("rewards[]<judge>.sampling", {"temperature": 0.0}, scorer, JUDGE),
     ("rewards[]<sandbox>.url", "http://b/run_code", scorer, SANDBOX),
+    ("rewards[]<sandbox>.isolation", "namespaces", scorer, HERE),
+    ("rewards[]<sandbox>.method", "roll", scorer, HERE),
+    ("rewards[]<sandbox>.workers", 2, pools, HERE),
     ("rewards[]<sandbox>.timeout", 9.0, scorer, SANDBOX),
     ("rewards[]<sandbox>.memory_limit_mb", 64, scorer, SANDBOX),
     ("rewards[]<sandbox>.continuous", True, scorer, SANDBOX),
@@ -819,6 +853,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.deterministic", True, environment, {}),
 ]
 OF_CRITIC = {
+    fed: lambda config: fed(replace(config, train=config.critic)),
     learning_rates: critic_learning_rates,
     optimizer: critic_optimizer,
     optimizer_class: critic_optimizer_class,

@@ -86,10 +86,12 @@ class FsdpEngine:
         self._train = train
         trained = role != "reference"
         check_kernels(train.fused_kernels, device)
+        shared = train.engine.sequence_parallel > 1  # such workers have slices of what lies end to end
+        memory = dataclasses.replace(train.memory, remove_padding=True) if shared else train.memory
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
         self.model = load(
             model,
-            train.memory,
+            memory,
             dtype=getattr(torch, train.precision.parameters),
             train=trained,
             value_head=role == "critic",
@@ -291,11 +293,14 @@ class FsdpEngine:
         yield from export.weights(self.model, self.adapters)
         self.offload()
 
-    def export_hf(self, folder: Path, *, tokenizer: str | None) -> None:
+    def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
         """See ``TrainEngine``."""
         self._bring(optimizer=False)
-        export.write(self.model, folder, tokenizer=tokenizer, adapters=self.adapters)
+        written = export.write(
+            self.model, folder, tokenizer=tokenizer, adapters=self.adapters, asynchronous=asynchronous
+        )
         self.offload()
+        return written
 
     def save(self, folder: Path, settings: Checkpoint = checkpoint.DEFAULTS) -> Future[None]:
         """See ``TrainEngine``."""
@@ -360,13 +365,8 @@ def shard_model(model: PreTrainedModel, engine: Fsdp2, precision: PrecisionSetti
     """Spread a model's parameters over the workers, one group of parameters a layer, and the rest.
 
     Raises:
-        PlanError: the engine asks for something that this one does not do, or that does not divide.
+        PlanError: the workers do not divide, or a layer that is named is not there.
     """
-    if engine.expert_parallel != 1:
-        raise PlanError(
-            f"train.engine.expert_parallel is {engine.expert_parallel}; experts are spread over all workers as any weights are",
-            hint="set train.engine.expert_parallel to 1",
-        )
     mesh = make_mesh(engine.shard if engine.shard == "all" else engine.shard * engine.sequence_parallel, device)
     policy: OffloadPolicy = CPUOffloadPolicy() if engine.cpu_offload_policy else OffloadPolicy()
     mixed = _mixed_precision(precision, model)

@@ -27,7 +27,7 @@ VALUE_HEAD = {"num_labels": 1, "classifier_dropout": 0.0, "hidden_dropout": 0.0,
 def load(
     model: Model, memory: MemorySettings, *, dtype: torch.dtype, train: bool, value_head: bool = False
 ) -> PreTrainedModel:
-    """Load weights in ``dtype`` on CPU.
+    """Load weights in ``dtype`` on CPU, with an attention that takes sequences end to end if ``memory.remove_padding``.
 
     With ``value_head`` the model says one number a token (``ForTokenClassification``); a head that the weights lack is
     drawn from torch's generator, so seed it alike on every worker.
@@ -50,7 +50,7 @@ def load(
         raise RunError(
             f"the model {model.path} could not be loaded: {error}", hint="check model.path and model.attention"
         ) from error
-    if wanted is None and _takes_any_attention(loaded):
+    if wanted is None and memory.remove_padding and _takes_any_attention(loaded):
         set_text_attention(loaded, attention.PACKED)
     if train and memory.recompute_activations:
         loaded.gradient_checkpointing_enable({"use_reentrant": memory.recompute_reentrant})

@@ -87,9 +87,14 @@ def gather_whole(tensors: Mapping[str, Tensor], spread: Collection[str], bucket_
 
 
 def log_probs(
-    folder: Path, samples: Sequence[Sample], micro: Micro, temperature: float, attention: str
+    folder: Path,
+    samples: Sequence[Sample],
+    micro: Micro,
+    temperature: float,
+    attention: str,
+    memory: MemorySettings = MemorySettings(),
 ) -> list[Tensor]:
-    engine = engine_of(folder, settings(), attention=attention)
+    engine = engine_of(folder, dataclasses.replace(settings(), memory=memory), attention=attention)
     return engine.log_probs(share(samples), temperature=temperature, micro=micro)
 
 
