@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.utils import _device
 
 MAKERS = ("arange", "empty", "empty_like", "full", "ones", "ones_like", "tensor", "zeros", "zeros_like")
 """Functions of torch that are told a device."""
@@ -37,6 +38,7 @@ def install() -> None:
     if _installed:
         return
     _installed = True
+    _device._device_constructors()  # what a "with torch.device" goes by: the functions as they were
     for name in MAKERS:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
     changes: list[tuple[Any, str, Any]] = [

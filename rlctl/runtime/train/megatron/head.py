@@ -1,0 +1,170 @@
+"""The last layer of a model whose vocabulary is shared by the tensor workers: log-probs and entropy, without whole logits.
+
+Each worker walks through its part of the vocabulary in chunks of rows, as ``algorithms.entropy`` does, and keeps three numbers
+a row: the logarithm of its sum, the log-prob of the token drawn where it has it, and the entropy of its part alone. One gather
+of these is all that the workers say to each other; the logits of a chunk are worked out again in the backward pass.
+
+    lse = logsumexp over the parts      log p = log p within its part + lse of the part - lse
+    H = lse - sum over parts of w (lse of the part - H of the part)      with w = exp(lse of the part - lse)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel.mappings import (
+    copy_to_tensor_model_parallel_region,
+    gather_from_sequence_parallel_region,
+)
+from megatron.core.transformer import TransformerConfig
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rlctl.runtime.algorithms.entropy import CPU_PRODUCT_ELEMENTS, LEAST_ROWS, PRODUCT_ELEMENTS
+
+NEVER = -1e30
+"""The logit of a row of the vocabulary that only fills it up: finite, so that a part of such rows alone has an entropy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is asked of the last layer."""
+
+    select: Tensor
+    """int64 [n]: places in this worker's tokens."""
+    targets: Tensor
+    """int64 [n]: the tokens drawn there."""
+    vocabulary: int
+    """Tokens that there are; the rows of the last layer behind them fill it up."""
+    temperature: float = 1.0
+    with_entropy: bool = True
+
+
+def read_logits(
+    layer: Any, config: TransformerConfig, hidden: Tensor, read: Read, shared: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropy [n] of what ``read`` selects of hidden states [tokens, 1, hidden].
+
+    ``shared``: the embedding, where it is the last layer too.
+    """
+    weight: Tensor = layer.weight if shared is None else shared
+    if config.sequence_parallel:
+        hidden = gather_from_sequence_parallel_region(hidden, tensor_parallel_output_grad=True)
+    chosen = hidden.flatten(0, 1).index_select(0, read.select)
+    if not config.sequence_parallel:
+        chosen = copy_to_tensor_model_parallel_region(chosen)
+    first = parallel_state.get_tensor_model_parallel_rank() * len(weight)
+    log_probs, entropy = _SharedLogProbs.apply(
+        chosen, weight, read, first, parallel_state.get_tensor_model_parallel_group()
+    )
+    return log_probs, entropy
+
+
+class ValueHead(torch.nn.Module):
+    """One number a token, in float32 at least. Every tensor worker has all of it, and computes all of it."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        device = None if config.use_cpu_initialization else torch.cuda.current_device()
+        self.weight = torch.nn.Parameter(torch.zeros(1, config.hidden_size, dtype=config.params_dtype, device=device))
+        self.bias = torch.nn.Parameter(torch.zeros(1, dtype=config.params_dtype, device=device))
+        self._gathers = config.sequence_parallel
+
+    def forward(self, hidden: Tensor, read: Read, shared: None = None) -> Tensor:
+        """Values [n] at the places that ``read`` selects."""
+        if self._gathers:
+            hidden = gather_from_sequence_parallel_region(hidden, tensor_parallel_output_grad=False)
+        values = F.linear(hidden.flatten(0, 1).index_select(0, read.select), self.weight, self.bias).squeeze(-1)
+        return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+class _SharedLogProbs(torch.autograd.Function):
+    """With p = softmax(z / T) over all parts: d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
+    ) -> tuple[Tensor, Tensor]:
+        rows, found = _rows(weight), []
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            log_p, lse = _part(hidden[part], weight, read, first)
+            drawn = log_p.gather(-1, _places(read.targets[part], first, weight)[:, None]).squeeze(-1)
+            entropy = -(log_p.exp() * log_p).sum(-1) if read.with_entropy else torch.zeros_like(lse)
+            found.append(torch.stack((lse, drawn + lse, entropy)))
+        mine = torch.cat(found, 1) if found else _scaled(hidden, weight, read).new_zeros(3, 0)
+        lse, drawn, entropy = _gather(mine, group).unbind(1)  # [parts, n] each
+        normalizers = lse.logsumexp(0)
+        shares = (lse - normalizers).exp()
+        owners = read.targets // len(weight)
+        log_probs = drawn.gather(0, owners[None]).squeeze(0) - normalizers
+        whole = normalizers - (shares * (lse - entropy)).sum(0) if read.with_entropy else torch.zeros_like(log_probs)
+        ctx.save_for_backward(hidden, weight, normalizers, whole)
+        ctx.read, ctx.first = read, first
+        return log_probs, whole
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, normalizers, entropy = ctx.saved_tensors
+        read, first, rows = ctx.read, ctx.first, _rows(weight)
+        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
+        grad_hidden = torch.zeros_like(hidden) if needs_hidden else None
+        grad_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if needs_weight else None
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            log_p = _scaled(hidden[part], weight, read, first).sub_(normalizers[part, None])
+            p = log_p.exp()
+            slope = -grad_log_probs[part, None] * p
+            targets = read.targets[part]
+            drawn = torch.where(_is_here(targets, first, weight), grad_log_probs[part], 0.0)
+            slope.scatter_add_(-1, _places(targets, first, weight)[:, None], drawn[:, None])
+            if read.with_entropy:
+                slope -= grad_entropy[part, None] * p * (log_p + entropy[part, None])
+            narrow = (slope / read.temperature).to(hidden.dtype)
+            if grad_hidden is not None:
+                grad_hidden[part] = narrow @ weight
+            if grad_weight is not None:
+                grad_weight += narrow.T @ hidden[part]
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None, None
+
+
+def _rows(weight: Tensor) -> int:
+    elements = CPU_PRODUCT_ELEMENTS if weight.device.type == "cpu" else PRODUCT_ELEMENTS
+    return max(LEAST_ROWS, elements // max(1, len(weight)))
+
+
+def _scaled(hidden: Tensor, weight: Tensor, read: Read, first: int = 0) -> Tensor:
+    """Logits over temperature of one part, [rows, V / parts], in float32 at least."""
+    logits = F.linear(hidden, weight)
+    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / read.temperature
+    scaled[:, max(0, read.vocabulary - first) :] = NEVER
+    return scaled
+
+
+def _part(hidden: Tensor, weight: Tensor, read: Read, first: int) -> tuple[Tensor, Tensor]:
+    """Log-probs within one part, and the logarithm of its sum."""
+    scaled = _scaled(hidden, weight, read, first)
+    lse = scaled.logsumexp(-1)
+    return scaled.sub_(lse[:, None]), lse
+
+
+def _places(targets: Tensor, first: int, weight: Tensor) -> Tensor:
+    """Where the tokens are in this part; some place where they are not."""
+    return (targets - first).clamp(0, len(weight) - 1)
+
+
+def _is_here(targets: Tensor, first: int, weight: Tensor) -> Tensor:
+    return (targets >= first) & (targets < first + len(weight))
+
+
+def _gather(mine: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """[3, n] of every part, [parts, 3, n]."""
+    parts = [torch.empty_like(mine) for _ in range(group.size())]
+    dist.all_gather(parts, mine.contiguous(), group=group)
+    return torch.stack(parts)
