@@ -1,0 +1,388 @@
+"""Hugging Face weights into a Megatron model and out of it, tensor by tensor, by the tables in ``names``.
+
+Loading, a worker reads the rows and columns of its own share from safetensors files. Exporting, the workers that share a
+weight gather it on the first of them, and the one of a later pipeline stage sends it to rank 0.
+
+Every tensor of the files is used, or told why not, or refused; every parameter of the model is filled, or refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state as mpu
+from megatron.core.utils import unwrap_model
+from safetensors import safe_open
+from torch import Tensor
+from transformers.utils import cached_file
+
+from rlctl.errors import RunError
+from rlctl.runtime.train.megatron.head import ValueHead
+from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, Rule
+
+logger = logging.getLogger(__name__)
+
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+
+ONE_BY_ONE = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.(.*)")
+"""An expert of a layer that computes them one after another."""
+NUMBERED = re.compile(r"mlp\.experts\.(linear_fc[12]\.\w+?)(\d+)$")
+"""An expert of a layer that computes them in one call of Transformer Engine."""
+TOGETHER = re.compile(r"mlp\.experts\.weight([12])$")
+"""All experts of a layer that computes them in one call without it; rows and columns are the other way round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """This worker's share of a weight, named as the tables name it; of an expert with its number in the whole model."""
+
+    name: str
+    tensor: Tensor
+    expert: int | None = None
+
+
+def parts(chunks: Sequence[torch.nn.Module]) -> Iterator[Part]:
+    """All weights that this worker has.
+
+    Raises:
+        RunError: a chunk keeps something besides its parameters.
+    """
+    for chunk in unwrap_model(list(chunks)):
+        parameters = dict(chunk.named_parameters())
+        kept = {name for name, value in chunk.state_dict().items() if isinstance(value, Tensor)}
+        if strange := sorted(kept - parameters.keys()):
+            raise RunError(
+                f"the Megatron engine's weight tables have parameters only, and the model keeps {strange[0]} too",
+                hint="take the setting that asks for it out of train.engine.transformer",
+            )
+        for name, parameter in parameters.items():
+            yield from _experts(_in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
+
+
+def _in_the_whole_model(name: str, chunk: Any) -> str:
+    """A name with the layer's number in the model, where the chunk counts its own."""
+    if name.startswith("output_layer.") and isinstance(chunk.output_layer, ValueHead):
+        return name.replace("output_layer", "value_head")
+    if not name.startswith(LAYER):
+        return name
+    own, _, rest = name.removeprefix(LAYER).partition(".")
+    return f"{LAYER}{chunk.decoder.layers[int(own)].layer_number - 1}.{rest}"
+
+
+def _experts(name: str, tensor: Tensor, config: Any) -> Iterator[Part]:
+    """One part, or one for each expert in it."""
+    if "mlp.experts." not in name:
+        yield Part(name, tensor)
+        return
+    before = name.partition("mlp.experts.")[0]
+    here = config.num_moe_experts // mpu.get_expert_model_parallel_world_size()
+    first = mpu.get_expert_model_parallel_rank() * here
+    if found := ONE_BY_ONE.search(name):
+        yield Part(f"{before}mlp.experts.*.{found[2]}", tensor, first + int(found[1]))
+    elif found := NUMBERED.search(name):
+        yield Part(f"{before}mlp.experts.*.{found[1]}", tensor, first + int(found[2]))
+    elif found := TOGETHER.search(name):
+        shape = (here, config.hidden_size, -1) if found[1] == "1" else (here, -1, config.hidden_size)
+        for number, each in enumerate(tensor.view(shape)):
+            yield Part(f"{before}mlp.experts.*.linear_fc{found[1]}.weight", each.t(), first + number)
+    else:
+        yield Part(name, tensor)
+
+
+def _sharing(rule: Rule) -> tuple[int, int]:
+    """This worker's rank among those that share a weight, and how many they are."""
+    if not rule.layout.shared:
+        return 0, 1
+    if rule.stacked:
+        return mpu.get_expert_tensor_parallel_rank(), mpu.get_expert_tensor_parallel_world_size()
+    return mpu.get_tensor_model_parallel_rank(), mpu.get_tensor_model_parallel_world_size()
+
+
+def _shapes(rule: Rule, share: torch.Size, sharing: int, names: Names) -> list[list[int]]:
+    """The shapes of a rule's Hugging Face tensors, of which ``sharing`` workers have shares of the shape ``share``."""
+    lengths = [0] * len(rule.hugging_face)
+    for rank in range(sharing):
+        for block in rule.layout.blocks(rank, share[rule.layout.dim], names.heads):
+            lengths[block.tensor] = max(lengths[block.tensor], block.stop)
+    dim = rule.layout.dim
+    return [[*share[:dim], length, *share[dim + 1 :]] for length in lengths]
+
+
+# Loading
+
+
+class _Files:
+    """The safetensors files of a model, opened when something of them is read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._of = _places(path)
+        self._opened = ExitStack()
+        self._files: dict[str, Any] = {}
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._of)
+
+    def tensor(self, name: str) -> Any:
+        """What can be sliced to read some rows and columns of a tensor."""
+        file = self._of[name]
+        if file not in self._files:
+            self._files[file] = self._opened.enter_context(safe_open(file, framework="pt"))
+        return self._files[file].get_slice(name)
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._opened.close()
+
+
+def _places(path: str) -> dict[str, str]:
+    """The file of every tensor of a model in a folder or on the hub."""
+    try:
+        index = cached_file(path, INDEX, _raise_exceptions_for_missing_entries=False)
+        if index is not None:
+            shards = json.loads(Path(index).read_text())["weight_map"]
+            files = {shard: str(cached_file(path, shard)) for shard in set(shards.values())}
+            return {name: files[shard] for name, shard in shards.items()}
+        single = cached_file(path, SINGLE, _raise_exceptions_for_missing_entries=False)
+        if single is not None:
+            with safe_open(single, framework="pt") as file:
+                return dict.fromkeys(file.keys(), str(single))
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(f"the weights of {path} cannot be read: {error}", hint="check model.path") from error
+    raise RunError(
+        f"{path} has neither {SINGLE} nor {INDEX}, which the Megatron engine reads",
+        hint="check model.path; save_pretrained of Transformers writes them from other formats",
+    )
+
+
+def load_weights(chunks: Sequence[torch.nn.Module], folder: Path | str, hf_config: Any) -> None:
+    """Fill the model of all workers from a folder or hub name; every worker calls it.
+
+    It is to come before the optimizer is made, which copies the weights. A value head that the files lack is drawn from
+    torch's generator, as Transformers draws it: seed it alike on every worker.
+
+    Raises:
+        RunError: a tensor is missing, unknown, or of another shape, on every worker where it concerns names.
+    """
+    names = Names(hf_config)
+    mine = list(parts(chunks))
+    with _Files(str(folder)) as files:
+        _account(_needed(mine, names, hf_config), files)
+        for part in mine:
+            rule = names.rule(part.name)
+            if rule.hugging_face[0] in files.names or not _drawn(rule):
+                _fill(part, rule, files, names)
+            else:
+                _draw(part, hf_config)
+
+
+def _needed(mine: Iterable[Part], names: Names, hf_config: Any) -> dict[str, str]:
+    """The Hugging Face tensors of the model of all workers, each with what it fills."""
+    own: dict[str, str] = {}
+    for part in mine:
+        for name in names.rule(part.name).hugging_face:
+            experts = [*range(hf_config.num_experts)] if part.expert is not None else [None]
+            own |= {_numbered(name, expert): part.name for expert in experts}
+    stages = mpu.get_pipeline_model_parallel_group()
+    found: list[dict[str, str]] = [{} for _ in range(stages.size())]
+    dist.all_gather_object(found, own, group=stages)
+    return {name: fills for each in found for name, fills in each.items()}
+
+
+def _numbered(name: str, expert: int | None) -> str:
+    return name if expert is None else name.replace("*", str(expert))
+
+
+def _drawn(rule: Rule) -> bool:
+    return rule in VALUE_HEAD
+
+
+def _account(needed: dict[str, str], files: _Files) -> None:
+    """Tell which tensors of the files are not used, and why."""
+    heads = {name for rule in VALUE_HEAD for name in rule.hugging_face}
+    missing = sorted(needed.keys() - files.names - heads)
+    if missing:
+        raise RunError(
+            f"{files.path} lacks {len(missing)} of the model's tensors, the first is {missing[0]}, for {needed[missing[0]]}",
+            hint="does config.json belong to these weights?",
+        )
+    for name in sorted(files.names - needed.keys()):
+        reason = next((why for end, why in UNUSED.items() if name.endswith(end)), None)
+        if reason is None:
+            raise RunError(
+                f"{files.path} has the tensor {name}, which the Megatron model has no place for",
+                hint="set train.engine.name to fsdp2, which trains what Transformers can",
+            )
+        if dist.get_rank() == 0:
+            logger.warning("%s of %s is not used: %s", name, files.path, reason)
+
+
+def _fill(part: Part, rule: Rule, files: _Files, names: Names) -> None:
+    rank, sharing = _sharing(rule)
+    dim, place = rule.layout.dim, 0
+    sources = [_numbered(name, part.expert) for name in rule.hugging_face]
+    for name, shape in zip(sources, _shapes(rule, part.tensor.shape, sharing, names), strict=True):
+        if (found := files.tensor(name).get_shape()) != shape:
+            raise RunError(
+                f"{name} in {files.path} has the shape {found}; expected {shape}",
+                hint="does config.json belong to these weights?",
+            )
+    with torch.no_grad():
+        for block in rule.layout.blocks(rank, part.tensor.shape[dim], names.heads):
+            length, source = block.stop - block.start, files.tensor(sources[block.tensor])
+            read = source[block.start : block.stop] if dim == 0 else source[:, block.start : block.stop]
+            part.tensor.narrow(dim, place, length).copy_(read)
+            place += length
+        part.tensor.narrow(dim, place, part.tensor.shape[dim] - place).zero_()
+
+
+def _draw(part: Part, hf_config: Any) -> None:
+    """As Transformers begins a linear layer."""
+    if part.name.endswith(".bias"):
+        part.tensor.zero_()
+        return
+    drawn = torch.empty(part.tensor.shape, dtype=part.tensor.dtype, device="cpu")
+    part.tensor.copy_(drawn.normal_(0.0, hf_config.initializer_range))
+
+
+# Exporting
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A weight that some pipeline stage has; of experts those of this worker, stacked."""
+
+    name: str
+    stage: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Before the layers, in a layer, after them."""
+        if self.name.startswith("embedding."):
+            return 0, 0
+        if self.name.startswith(LAYER):
+            return 1, int(self.name.removeprefix(LAYER).partition(".")[0])
+        return 2, 0
+
+
+def export_weights(chunks: Sequence[torch.nn.Module], hf_config: Any) -> Iterator[tuple[str, Tensor]]:
+    """See ``TrainEngine.export_weights``. Names are those of the parameters of the Transformers model.
+
+    Of a layer's experts all are together, as Transformers has them; else there is never more than one weight.
+    """
+    names = Names(hf_config)
+    mine: dict[str, list[Part]] = {}
+    for part in parts(chunks):
+        mine.setdefault(part.name, []).append(part)
+    for entry in _entries(mine):
+        rule = names.rule(entry.name)
+        if hf_config.tie_word_embeddings and entry.name == "output_layer.weight":
+            continue  # it is the embedding
+        if entry.stage == mpu.get_pipeline_model_parallel_rank():
+            own = sorted(mine[entry.name], key=lambda part: part.expert or 0)
+            shares = _gather(_together(own), rule)
+        else:
+            shares = None
+        shares = _to_first(shares, entry, rule, next(iter(mine.values()))[0].tensor.device)
+        if dist.get_rank() == 0:
+            assert shares is not None, "rank 0 is the first of every group"
+            yield from _joined(shares, rule, names)
+        del shares
+
+
+def _entries(mine: dict[str, list[Part]]) -> list[_Entry]:
+    """All weights of the model, in the order in which it computes."""
+    stages = mpu.get_pipeline_model_parallel_group()
+    own = []
+    for name, found in mine.items():
+        first = found[0].tensor
+        shape = tuple(first.shape) if found[0].expert is None else (len(found), *first.shape)
+        own.append(_Entry(name, mpu.get_pipeline_model_parallel_rank(), shape, first.dtype))
+    gathered: list[list[_Entry]] = [[] for _ in range(stages.size())]
+    dist.all_gather_object(gathered, own, group=stages)
+    return sorted((entry for each in gathered for entry in each), key=lambda entry: entry.order)
+
+
+def _together(own: list[Part]) -> Tensor:
+    return own[0].tensor if own[0].expert is None else torch.stack([part.tensor for part in own])
+
+
+def _groups(rule: Rule) -> list[dist.ProcessGroup]:
+    """Those that have a weight's shares, the innermost first; of replicas only the first takes part."""
+    if rule.stacked:
+        first = mpu.get_expert_data_parallel_rank() == 0
+        return [mpu.get_expert_tensor_parallel_group(), mpu.get_expert_model_parallel_group()] if first else []
+    first = mpu.get_data_parallel_rank(with_context_parallel=True) == 0
+    return [mpu.get_tensor_model_parallel_group()] if first and rule.layout.shared else []
+
+
+def _gather(tensor: Tensor, rule: Rule) -> Tensor | None:
+    """The shares of all workers of this stage, stacked, on the first of them."""
+    found: Tensor | None = tensor
+    for group in _groups(rule):
+        if found is not None:
+            found = _stacked(found, group)
+    return found if _groups(rule) else tensor[None]
+
+
+def _stacked(tensor: Tensor, group: dist.ProcessGroup) -> Tensor | None:
+    if group.size() == 1:
+        return tensor[None]
+    tensor = tensor.contiguous()
+    received = [torch.empty_like(tensor) for _ in range(group.size())] if group.rank() == 0 else None
+    dist.gather(tensor, received, group=group, group_dst=0)
+    return torch.stack(received) if received is not None else None
+
+
+def _to_first(shares: Tensor | None, entry: _Entry, rule: Rule, device: torch.device) -> Tensor | None:
+    """What the first worker of the stage has, on rank 0."""
+    stages = mpu.get_pipeline_model_parallel_group()
+    if entry.stage == 0 or 0 not in dist.get_process_group_ranks(stages):
+        return shares
+    if dist.get_rank() == 0:
+        sharing = [_sharing(rule)[1]]
+        if rule.stacked:
+            sharing.insert(0, mpu.get_expert_model_parallel_world_size())
+        shares = torch.empty((*sharing, *entry.shape), dtype=entry.dtype, device=device)
+        dist.recv(shares, group=stages, group_src=entry.stage)
+    elif stages.rank() == entry.stage:
+        assert shares is not None, "the first worker of a stage has gathered"
+        dist.send(shares.contiguous(), group=stages, group_dst=0)
+    return shares
+
+
+def _joined(shares: Tensor, rule: Rule, names: Names) -> Iterator[tuple[str, Tensor]]:
+    """The Hugging Face tensors of the shares of all workers."""
+    if not rule.stacked:
+        yield from zip(rule.hugging_face, _join(list(shares), rule, names), strict=True)
+        return
+    # shares: expert parallel, expert tensor parallel, local expert, rows, columns
+    experts = shares.transpose(1, 2).flatten(0, 1)
+    yield rule.stacked, torch.stack([torch.cat(_join(list(expert), rule, names)) for expert in experts])
+
+
+def _join(shares: list[Tensor], rule: Rule, names: Names) -> list[Tensor]:
+    dim, like = rule.layout.dim, shares[0]
+    whole = [like.new_empty(shape) for shape in _shapes(rule, like.shape, len(shares), names)]
+    for rank, share in enumerate(shares):
+        place = 0
+        for block in rule.layout.blocks(rank, like.shape[dim], names.heads):
+            length = block.stop - block.start
+            whole[block.tensor].narrow(dim, block.start, length).copy_(share.narrow(dim, place, length))
+            place += length
+    return whole
