@@ -305,12 +305,8 @@ TABLE: tuple[Row, ...] = (
     honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay"),
     honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
     honoured(
-        "train.learning_rate_schedule", "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay"
-    ),
-    refused(
         "train.learning_rate_schedule",
-        "restore_from_checkpoint",
-        "a resumed run goes on with the schedule of its config",
+        "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay restore_from_checkpoint",
     ),
     honoured(
         "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
@@ -380,8 +376,8 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
     descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
-    noted("rewards[]<judge>", "replicas tensor", JUDGE_ENGINE),
-    honoured("rewards[]<sandbox>", "url max_concurrent memory_limit_mb continuous"),
+    noted("rewards[]<judge>", "replicas tensor engine engine_args max_context_tokens", JUDGE_ENGINE),
+    honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mb continuous"),
     refused(
         "",
         "rewards[]<external>*",

@@ -980,7 +980,7 @@ model.import_modules model.lora.adapter_path train.engine<fsdp2>.offload train.m
 train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.compile
 reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
 reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.import_modules
-train.optimizer.max_grad_norm train.memory.recompute_activations train.memory.recompute_reentrant
+train.optimizer.max_grad_norm train.learning_rate_schedule.restore_from_checkpoint train.memory.recompute_activations train.memory.recompute_reentrant
 train.seed train.engine<fsdp2>
 reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
 reference.engine<fsdp2>.shard reference.engine<fsdp2>.cpu_offload_policy reference.engine<fsdp2>.reshard_after_forward

@@ -201,7 +201,8 @@ class LearningRateSchedule:
     total_ticks: Annotated[int, Unit("ticks"), Range(at_least=1)] | None = None
     """Length of the schedule; null is the run's."""
     restore_from_checkpoint: bool = True
-    """On resume, take the schedule from the checkpoint rather than from the config."""
+    """On resume, take the schedule from the checkpoint rather than from the config: its shape, length and peak. Where it
+    stands always comes from the checkpoint."""
 
 
 @section

@@ -4,7 +4,7 @@ Everything is a tensor under a flat name:
 
     model       model/<parameter>
     optimizer   optimizer/<parameter>/<state>
-    extra       progress: ticks, updates   random/<rank>, random_cuda/<rank>
+    extra       progress: ticks, updates   random/<rank>, random_cuda/<rank>   schedule: the learning rate's, as JSON
 
 ``checksums.json`` holds the CRC-32 of every file, and is written last. What of it is written and read, by whom and when, is
 said by the section ``checkpoint`` of the config.
@@ -12,6 +12,8 @@ said by the section ``checkpoint`` of the config.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -33,6 +35,7 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.errors import RunError
 from rlctl.runtime.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.train.schedule import Curve
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.fsdp import FsdpEngine
@@ -50,6 +53,7 @@ def state_of(engine: FsdpEngine, settings: Checkpoint = DEFAULTS) -> dict[str, T
             state[f"optimizer/{name}/{key}"] = value
     if "extra" in contents:
         state["progress"] = torch.tensor([engine.ticks, engine.updates])
+        state["schedule"] = _as_tensor(engine.curve)
         state[f"random/{dist.get_rank()}"] = torch.get_rng_state()
         if engine.device.type == "cuda":
             state[f"random_cuda/{dist.get_rank()}"] = torch.cuda.get_rng_state()
@@ -63,6 +67,11 @@ def _persistent(engine: FsdpEngine) -> dict[str, Tensor]:
     kept = engine.model.state_dict().keys()
     named = (*engine.model.named_parameters(), *engine.model.named_buffers())
     return {f"model/{name}": tensor.detach() for name, tensor in named if name in kept}
+
+
+def _as_tensor(curve: Curve | None) -> Tensor:
+    assert curve is not None, "what is saved has an optimizer"
+    return torch.tensor(list(json.dumps(dataclasses.asdict(curve)).encode()), dtype=torch.uint8)
 
 
 def save(state: Mapping[str, Tensor], folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
@@ -194,7 +203,7 @@ def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
                 continue
             like = parameter.detach() if stored.size == parameter.shape else torch.empty(stored.size)
             places[key] = torch.zeros_like(like, dtype=stored.properties.dtype)
-    for key in ("progress", f"random/{dist.get_rank()}", f"random_cuda/{dist.get_rank()}"):
+    for key in ("progress", "schedule", f"random/{dist.get_rank()}", f"random_cuda/{dist.get_rank()}"):
         if key in metadata:
             places[key] = torch.empty(metadata[key].size, dtype=metadata[key].properties.dtype)
     return places
@@ -219,6 +228,8 @@ def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:
     rank = dist.get_rank()
     if "progress" in state:
         engine.ticks, engine.updates = state["progress"].tolist()
+    if "schedule" in state and engine.takes_schedule:
+        engine.curve = Curve(**json.loads(bytes(state["schedule"].tolist())))
     for name, parameter in engine.model.named_parameters():
         prefix = f"optimizer/{name}/"
         found = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

@@ -119,6 +119,7 @@ class FsdpEngine:
             self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
             self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
+        self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._head = Head(self.model)
         self._padded = pads(self.model)

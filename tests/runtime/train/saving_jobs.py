@@ -19,7 +19,7 @@ from tests.runtime.train.jobs import ALL_AT_ONCE, engine_of, gathered_after, set
 
 
 def names_in(folder: Path) -> set[str]:
-    """The parts of what was saved: ``model``, ``optimizer``, ``progress``, ``random``."""
+    """The parts of what was saved: ``model``, ``optimizer``, ``progress``, ``random``, ``schedule``."""
     return {name.partition("/")[0] for name in FileSystemReader(folder).read_metadata().state_dict_metadata}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rlctl.config.sections.train import LearningRateSchedule, Train
 from rlctl.errors import RunError
 from rlctl.runtime.checksums import damage
 from rlctl.runtime.train.losses import SftLoss
+from rlctl.runtime.train.schedule import curve_of
 from tests.runtime.train import jobs, saving_jobs
 from tests.runtime.train.jobs import make_samples, settings
 from tests.runtime.train.processes import Workers
@@ -38,6 +40,21 @@ def test_resuming_gives_the_same_bits(two: Workers, models: dict[str, Path], tmp
     assert resumed[1] == straight[1]
     assert resumed[1][0]["learning_rate"] < train.optimizer.learning_rate
     assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_the_schedule_is_the_checkpoints_or_the_configs(
+    one: Workers, models: dict[str, Path], tmp_path: Path, restored: bool
+) -> None:
+    """Where it stands is the checkpoint's in both cases: the learning rate of the third tick."""
+    samples, train = make_samples(3), decaying()
+    [(_, straight)] = one.run(jobs.train_and_save, models["gpt2"], train, samples, SftLoss(), tmp_path / "c")
+    other = LearningRateSchedule(name="linear", total_ticks=20, restore_from_checkpoint=restored)
+    changed = dataclasses.replace(train, learning_rate_schedule=other)
+    [(_, resumed)] = one.run(jobs.load_and_train, models["gpt2"], changed, samples, SftLoss(), tmp_path / "c")
+    own = curve_of(other, peak=train.optimizer.learning_rate, total_ticks=None)
+    expected = [each["learning_rate"] for each in straight] if restored else [own.rate(2), own.rate(3)]
+    assert [each["learning_rate"] for each in resumed] == expected
 
 
 def test_a_checkpoint_of_two_workers_goes_on_with_one(
@@ -115,7 +132,7 @@ def test_contents_are_chosen_in_writing_and_in_reading(two: Workers, models: dic
         return two.run(saving_jobs.load_some, model, tmp_path / folder, Checkpoint(load_contents=contents))[0]
 
     assert saved("model") == {"model"}
-    assert saved("model", "optimizer", "extra") == {"model", "optimizer", "progress", "random"}
+    assert saved("model", "optimizer", "extra") == {"model", "optimizer", "progress", "random", "schedule"}
     everything = {"model": True, "optimizer": True, "extra": True}
     fresh = {"optimizer": False, "extra": False}
     assert taken("model-optimizer-extra", "model", "optimizer", "extra") == everything
