@@ -67,6 +67,14 @@ OWN: Mapping[str, Mapping[str, str]] = {
 }
 """Settings that a key of the config holds: said there, and nowhere else."""
 
+ACCELERATIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("apply_rope_fusion", "moe_permute_fusion", "moe_router_fusion", "tp_comm_overlap"), "transformer_engine"
+    ),
+    "gradient_accumulation_fusion": "fused_weight_gradient_mlp_cuda",
+}
+"""Settings of ``transformer`` that change no number and need a package on a GPU: left off where it is not installed."""
+
 DTYPES = ("float32", "bfloat16", "float16", "fp32", "bf16", "fp16")
 """What stands for a number type in a config."""
 PLAIN: Mapping[str, tuple[type, ...]] = {
@@ -124,6 +132,12 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
             elif not fits(known[name], value):
                 expected = ast.unparse(known[name])
                 yield Misfit(key, name, f"{name} is {value!r}; {kind} takes {expected}", f"write it as {expected}")
+
+
+def left_off(engine: Megatron) -> list[str]:
+    """The accelerations that are asked for and whose package is not installed here."""
+    wanted = [name for name in ACCELERATIONS if engine.transformer.get(name)]
+    return [name for name in wanted if importlib.util.find_spec(ACCELERATIONS[name]) is None]
 
 
 def fits(annotation: ast.expr, value: Any) -> bool:

@@ -35,7 +35,7 @@ from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.skipping import check_skips
 from rlctl.runtime.stage_run import Clock
-from rlctl.runtime.train.preflight import check_section, check_training, check_vision
+from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
 from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
 from rlctl.runtime.workers.reward import scorer_of
 from rlctl.runtime.workers.trainer import make_loss
@@ -95,6 +95,8 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     clock = make_clock(config, stream.rows if stream else 0)
     if plan.role("policy"):
         check_training(config, total_ticks=total_ticks(config, plan, clock))
+        for told in left_off(config):
+            events.emit("advisory", message=told, hint="")
     if plan.role("critic"):
         with told_of_critic():
             check_section(section_of(config), total_ticks=critic_ticks(config, clock))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 
+from transformers import AutoConfig, PreTrainedConfig
+
 from rlctl import arithmetic
 from rlctl.config import Config
-from rlctl.config.sections.train import Train
-from rlctl.errors import PlanError
-from rlctl.runtime.model_config import import_modules
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Megatron, Train
+from rlctl.errors import MissingDependency, PlanError, RunError
+from rlctl.megatron import options
+from rlctl.megatron.layout import broken
+from rlctl.megatron.limits import Asked, asked_of, limits
+from rlctl.model_shape import shape_of
+from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.train.model import check_liger
 from rlctl.runtime.train.optimizer import arguments
 from rlctl.runtime.train.schedule import decay_of
@@ -23,6 +30,7 @@ def check_training(config: Config, *, total_ticks: int) -> None:
     """
     import_modules(config.model)
     check_section(config.train, total_ticks=total_ticks)
+    check_megatron(config)
     if config.model.lora is not None and importlib.util.find_spec("peft") is None:
         raise PlanError("model.lora is set, and peft is not installed", hint="pip install peft")
 
@@ -62,7 +70,60 @@ def check_section(train: Train, *, total_ticks: int) -> None:
     Raises:
         PlanError: a package is missing, or an optimizer does not take its arguments.
     """
-    arguments(train.optimizer)
+    if not isinstance(train.engine, Megatron):
+        arguments(train.optimizer)
     decay_of(train.optimizer, total_ticks=total_ticks)
     if train.fused_kernels.liger:
         check_liger()
+
+
+def check_megatron(config: Config) -> None:
+    """Refuse what the roles ask of Megatron-core and it does not do, or does not do with these models.
+
+    Raises:
+        MissingDependency: it is not installed.
+        PlanError: a layout that does not divide, or settings that Megatron-core refuses.
+        RunError: a model's config cannot be read.
+    """
+    for asked in asked_of(config):
+        if options.installed() is None:
+            raise MissingDependency(
+                f"{asked.section}.engine is megatron, and megatron-core is not installed",
+                hint="pip install 'rlctl[megatron]' on every machine of the run",
+            )
+        beyond = next(limits(asked), None)
+        if beyond is not None:
+            raise PlanError(beyond.message, hint=beyond.hint)
+        _check_layout(config, asked, _model_config(asked.model, config.model))
+
+
+def _check_layout(config: Config, asked: Asked, hf_config: PreTrainedConfig) -> None:
+    from rlctl.runtime.train.megatron import arguments as made  # here, as Megatron-core takes long to load
+
+    made.transformer_config(asked.train, hf_config)
+    if asked.trains:
+        made.ddp_config(asked.train)
+        made.optimizer_config(asked.train)
+    devices, per_node = len(arithmetic.devices_of(config, asked.role)), config.placement.devices_per_node
+    shape = shape_of(hf_config.to_dict())
+    for each in broken(asked.engine, devices=devices, per_node=per_node, shape=shape, section=asked.section):
+        if not each.slow:
+            raise PlanError(f"{asked.section}.engine.{each.key}: {each.message}", hint=each.hint)
+
+
+def _model_config(model: Model, policy: Model) -> PreTrainedConfig:
+    path = model.path or policy.path
+    try:
+        changed = changed_config(model, path)
+        return changed or AutoConfig.from_pretrained(path, trust_remote_code=model.trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise RunError(f"the config of {path} cannot be read: {error}", hint="check model.path") from error
+
+
+def left_off(config: Config) -> list[str]:
+    """What is told of accelerations that are asked for, and whose packages are not installed here."""
+    return [
+        f"{asked.section}.engine.transformer.{name} is left off: {options.ACCELERATIONS[name]} is not installed"
+        for asked in asked_of(config)
+        for name in options.left_off(asked.engine)
+    ]

@@ -253,7 +253,10 @@ def _make(made: type[Made], values: dict[str, Any], engine: Megatron, key: str) 
     wrong = next((misfit for misfit in options.misfits(engine) if misfit.key == key), None)
     if wrong is not None:
         raise PlanError(f"train.engine.{key}: {wrong.message}", hint=wrong.hint)
-    overrides = {name: _as_megatron_has(name, value) for name, value in getattr(engine, key).items()}
+    absent = options.left_off(engine) if key == "transformer" else []
+    overrides = {
+        name: _as_megatron_has(name, value) for name, value in getattr(engine, key).items() if name not in absent
+    }
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to users of Transformer Engine, and of old names
