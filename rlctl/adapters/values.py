@@ -333,6 +333,11 @@ REWARD_FIELDS: tuple[str, ...] = (
     "sampling",
     "replicas",
     "tensor",
+    "engine",
+    "engine_args",
+    "max_context_tokens",
+    "isolation",
+    "method",
     "kind",
 )
 """What rewards of any type have."""

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 _REMOUNT, _READ_ONLY = 0x20, 0x1
 _SET_ATTRIBUTES, _HERE, _RECURSIVE = 442, -100, 0x8000
@@ -52,8 +52,8 @@ class _Attributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
 
 
-def _mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    done = _LIBC.mount(
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
+    done = LIBC.mount(
         *(os.fsencode(text) if text is not None else None for text in (source, target, kind)),
         ctypes.c_ulong(flags),
         data.encode() if data else None,
@@ -63,9 +63,9 @@ def _mount(source: str, target: str, kind: str | None = None, flags: int = 0, da
         raise OSError(number, os.strerror(number), str(target))
 
 
-def _read_only_root() -> None:
+def read_only_root() -> None:
     attributes = _Attributes(set=_READ_ONLY)
-    if _LIBC.syscall(
+    if LIBC.syscall(
         _SET_ATTRIBUTES, _HERE, b"/", _RECURSIVE, ctypes.byref(attributes), ctypes.c_size_t(ctypes.sizeof(attributes))
     ):
         _read_only_one_by_one()
@@ -79,7 +79,7 @@ def _read_only_one_by_one() -> None:
         if "ro" not in fields[5].split(","):
             target = fields[4].encode().decode("unicode_escape")
             with contextlib.suppress(OSError):
-                _mount("none", target, None, _REMOUNT | _BIND | _READ_ONLY | flags)
+                mount("none", target, None, _REMOUNT | _BIND | _READ_ONLY | flags)
 
 
 def _place(order: dict[str, Any]) -> Path:
@@ -123,9 +123,7 @@ def _writable_copies(order: dict[str, Any], work: Path) -> None:
         upper.mkdir()
         other.mkdir()
         with contextlib.suppress(OSError):
-            _mount(
-                "overlay", str(target), "overlay", 0, f"lowerdir={target},upperdir={upper},workdir={other},userxattr"
-            )
+            mount("overlay", str(target), "overlay", 0, f"lowerdir={target},upperdir={upper},workdir={other},userxattr")
             done.append(target)
 
 
@@ -146,19 +144,19 @@ def _stand_ins(work: Path) -> None:
             real = Path(folder_name) / name
             if name not in _TRIES and real.is_file():
                 with contextlib.suppress(OSError):
-                    _mount(str(folder / name), str(real.resolve()), None, _BIND)
+                    mount(str(folder / name), str(real.resolve()), None, _BIND)
 
 
 def _isolate(order: dict[str, Any]) -> Path:
-    _mount("none", "/", None, _REC | _PRIVATE)
+    mount("none", "/", None, _REC | _PRIVATE)
     place = _place(order)
-    _read_only_root()
-    _mount("tmpfs", str(place), "tmpfs", 0, "size=256m,mode=0755")
+    read_only_root()
+    mount("tmpfs", str(place), "tmpfs", 0, "size=256m,mode=0755")
     work = place / "rlctl"
     work.mkdir()
     _check_isolation(place)
     with contextlib.suppress(OSError):
-        _mount("proc", "/proc", "proc")
+        mount("proc", "/proc", "proc")
     _stand_ins(work)
     _writable_copies(order, work)
     return work

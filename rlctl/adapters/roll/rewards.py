@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rlctl import arithmetic
+from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import REWARD_FIELDS
@@ -26,6 +28,21 @@ RULES_OF: Mapping[str, tuple[str, dict[str, Any]]] = {
 CROSS_THINK_KEYS = {"reward_type": "scores", "response_length_penalty_coef": "length_weight"}
 JUDGED = "ROLL reads yes or no in the judge's answer, whatever it was asked"
 MATH_RULES = ("auto", "math", "boxed", "gsm8k", "number", "dapo_math")
+PROGRAM_SECONDS = 20.0
+"""ROLL's limit of one test case (``cal_local_test``)."""
+ENGINES = {"vllm": "vllm", "hf_infer": "transformers", "sglang": "auto"}
+"""What ROLL serves a judge with, and the engine here."""
+JUDGE_SAMPLING: Mapping[str, tuple[str, Any]] = {
+    "max_new_tokens": ("max_tokens", 8192),
+    "temperature": ("temperature", 0.95),
+    "top_p": ("top_p", 0.7),
+    "top_k": ("top_k", 50),
+    "repetition_penalty": ("repetition_penalty", 1.0),
+    "stop_strings": ("stop", None),
+}
+"""ROLL's ``GeneratingArguments``, the names of them in a judge's ``sampling``, and ROLL's defaults."""
+ENDPOINT_SAMPLING = {"max_tokens": 2048, "temperature": 1.0, "top_p": 1.0, "top_k": -1}
+"""What a judge that is served here draws by where its ``sampling`` is silent, and ROLL has other defaults."""
 SECRET = "judge_api_key"
 FALLBACK = "math_rule"
 """The domain of rows whose tag no reward names."""
@@ -48,11 +65,9 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
     to, place = ("rewards", index), (*view.path("rewards"), name)
     kind = settings.get("worker_cls")
     cls = (*place, "worker_cls")
-    asked = kind == JUDGE and settings.get("judge_model_type") == "api"
-    if kind in RULES_OF:
-        yield from _read_rule(to, place, str(kind), settings)
-    elif asked:
-        yield from _read_judge(to, place, settings)
+    reader = _reader(str(kind), settings)
+    if reader is not None:
+        yield from reader(to, place, settings)
     else:
         yield Flow((*to, "type"), "external", (cls,))
         yield Flow((*to, "kind"), str(kind or "roll"), (cls,), same=True)
@@ -65,13 +80,31 @@ def _read_one(view: Reading, index: int, name: str, settings: Mapping[str, Any])
     for key, value in settings.items():
         if key == "model_args" and value == {"model_name_or_path": view.get("pretrain")}:
             yield Flow((), None, ((*place, key),), "mapped", "the policy's tokenizer")
-        elif key not in taken and kind not in RULES_OF and not asked:
+        elif key not in taken and reader is None:
             yield Flow((*to, "args", key), value, ((*place, key),), same=True)
 
 
-def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], kind: str, settings: Mapping[str, Any]) -> Iterator[Flow]:
+_Reader = Callable[[tuple[Any, ...], tuple[Any, ...], Mapping[str, Any]], Iterator[Flow]]
+
+
+def _reader(kind: str, settings: Mapping[str, Any]) -> _Reader | None:
+    """What reads a worker; None for one that nothing here stands for."""
+    if kind in RULES_OF:
+        return _read_rule
+    if kind == SANDBOX and settings.get("use_local", True):
+        return _read_sandbox
+    if kind != JUDGE:
+        return None
+    if settings.get("judge_model_type") == "api":
+        return _read_judge
+    served = settings.get("judge_model_type") == "inference" and _judge_engine(settings) is not None
+    return _read_served_judge if served else None
+
+
+def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
     """A worker that a rule stands for; what it is placed and fed by has no meaning elsewhere."""
-    cls, (rule, args) = (*place, "worker_cls"), RULES_OF[kind]
+    kind, cls = settings["worker_cls"], (*place, "worker_cls")
+    rule, args = RULES_OF[kind]
     yield Flow((*to, "type"), "rule", (cls,))
     yield Flow((*to, "rule"), rule, (cls,))
     for name, value in args.items():
@@ -81,6 +114,16 @@ def _read_rule(to: tuple[Any, ...], place: tuple[Any, ...], kind: str, settings:
             yield Flow((*to, "args", name), settings[key], ((*place, key),), same=True)
 
 
+def _read_sandbox(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
+    """Programs that run where ROLL's worker is: here in a process with limits, which ROLL does not set."""
+    local = ((*place, "use_local"),) if "use_local" in settings else ()
+    yield Flow((*to, "type"), "sandbox", ((*place, "worker_cls"), *local))
+    yield Flow((*to, "method"), "roll", ((*place, "worker_cls"),), "derived", "ROLL's test cases, programs run here")
+    yield Flow((*to, "timeout"), PROGRAM_SECONDS, ((*place, "worker_cls"),), "derived", "ROLL's limit of one program")
+    if "code_url" in settings:
+        yield Flow((), None, ((*place, "code_url"),), "dead", "use_local is set: ROLL asks no service")
+
+
 def _read_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
     cls = (*place, "worker_cls")
     yield Flow((*to, "type"), "judge", (cls, (*place, "judge_model_type")))
@@ -88,9 +131,73 @@ def _read_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[s
     for key, name in (("judge_api_url", "base_url"), ("judge_model_name", "model")):
         if settings.get(key) is not None:
             yield Flow((*to, name), settings[key], ((*place, key),), same=True)
+    yield from _read_judge_prompt(place, settings)
+
+
+def _read_judge_prompt(place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
     if settings.get("judge_prompt") is not None:
         note = "a prompt of ROLL's by name; rlctl asks the same in words of its own: set 'prompt' to ask in others"
         yield Flow((), None, ((*place, "judge_prompt"),), "mapped", note)
+
+
+def _inside(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A block of a worker's settings; empty where there is none."""
+    for name in names:
+        found = settings.get(name)
+        settings = found if isinstance(found, Mapping) else {}
+    return settings
+
+
+def _judge_engine(settings: Mapping[str, Any]) -> str | None:
+    """The engine of a judge that ROLL serves itself; None where none is named that is here too."""
+    return ENGINES.get(str(_inside(settings, "strategy_args").get("strategy_name")))
+
+
+def _read_served_judge(to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any]) -> Iterator[Flow]:
+    """A judge that ROLL starts beside the policy, on devices of its own."""
+    cls, strategy = (*place, "worker_cls"), (*place, "strategy_args")
+    yield Flow((*to, "type"), "judge", (cls, (*place, "judge_model_type")))
+    yield Flow((*to, "scoring"), "yes_no", (cls,), "derived", JUDGED)
+    model = _inside(settings, "model_args").get("model_name_or_path")
+    if model is not None:
+        yield Flow((*to, "model"), model, ((*place, "model_args", "model_name_or_path"),), same=True)
+    yield Flow((*to, "engine"), _judge_engine(settings), ((*strategy, "strategy_name"),))
+    yield from _read_judge_prompt(place, settings)
+    config = _inside(settings, "strategy_args", "strategy_config")
+    tensor = config.get("tensor_parallel_size", 1)
+    tensor = tensor if isinstance(tensor, int) and tensor > 0 else 1
+    for key, value in config.items():
+        name = {"tensor_parallel_size": ("tensor",), "max_model_len": ("max_context_tokens",)}.get(
+            key, ("engine_args", key)
+        )
+        yield Flow((*to, *name), value, ((*strategy, "strategy_config", key),), same=True)
+    if "strategy_config" in _inside(settings, "strategy_args") and not config:
+        yield Flow((), None, ((*strategy, "strategy_config"),), "mapped", "says nothing")
+    yield from _read_judge_devices(to, place, settings, tensor)
+    yield from _read_judge_sampling(to, (*place, "generating_args"), _inside(settings, "generating_args"))
+
+
+def _read_judge_devices(
+    to: tuple[Any, ...], place: tuple[Any, ...], settings: Mapping[str, Any], tensor: int
+) -> Iterator[Flow]:
+    try:
+        count = len(parse_devices(settings.get("device_mapping") or "[]"))
+    except DevicesError:
+        return
+    used = ((*place, "device_mapping"),) if settings.get("device_mapping") is not None else ()
+    yield Flow((*to, "replicas"), max(1, count // tensor), used, "derived", f"{count} devices, {tensor} to an engine")
+
+
+def _read_judge_sampling(to: tuple[Any, ...], place: tuple[Any, ...], given: Mapping[str, Any]) -> Iterator[Flow]:
+    """ROLL's sampling of the judge, its own defaults included: an endpoint has others."""
+    for key, (name, usual) in JUDGE_SAMPLING.items():
+        used = ((*place, key),) if key in given else ()
+        value = given.get(key, usual)
+        if value is not None:
+            yield Flow((*to, "sampling", name), value, used)
+    for key in ("num_beams", "num_return_sequences"):
+        if given.get(key) == 1:
+            yield Flow((), None, ((*place, key),), "mapped", "one answer is drawn")
 
 
 def _write(view: Writing) -> Iterator[Out]:
@@ -125,12 +232,14 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         note = f"rows whose tag no domain names go to {FALLBACK}" if name == FALLBACK else ""
         yield Flow((*to, "tag_included"), [name], ((*place, "applies_to"),), "derived", note, always=True)
     yield Flow((*to, "world_size"), reward["workers"], ((*place, "workers"),), same=True, always=True)
-    if "model_args" not in reward.get("args", {}):
+    served = reward["type"] == "judge" and not reward["base_url"]
+    if "model_args" not in reward.get("args", {}) and not served:
         note = "its tokenizer reads responses"
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
     yield Flow((), None, ((*place, "name"),), "mapped", f"the domain {name}")
-    for field, usual in (("weight", 1.0), ("timeout", 30.0), ("on_error", "zero")):
+    own = PROGRAM_SECONDS if reward["type"] == "sandbox" and reward["url"] is None else 30.0
+    for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:
             yield Lost(((*place, field),), f"ROLL's rewards have no {field}; rows of a domain get its reward as it is")
     for field in ("score_right", "score_wrong"):
@@ -154,7 +263,7 @@ def _write_class(
     elif kind == "sandbox":
         yield from _write_sandbox(reward, place, to)
     elif kind == "judge":
-        yield from _write_judge(reward, place, to)
+        yield from _write_judge(view, reward, place, to)
     else:
         what = {"rule": f"the rule {reward.get('rule')}", "external": reward.get("kind")}.get(
             kind, f"a {kind} as it is"
@@ -210,33 +319,86 @@ def _write_rule(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any
 
 def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
     yield Flow((*to, "worker_cls"), SANDBOX, ((*place, "type"),), "derived", "ROLL's own sandbox worker", always=True)
-    yield Flow((*to, "use_local"), False, ((*place, "url"),), "derived", always=True)
-    yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
+    local = reward["url"] is None
+    yield Flow((*to, "use_local"), local, ((*place, "url"),), "derived", always=True)
+    if local and reward["method"] == "roll":
+        yield Flow((), None, ((*place, "method"),), "mapped", "ROLL's own test cases")
+    else:
+        yield Lost(((*place, "method"),), "ROLL reads the columns case_type, test_cases and test_case_function")
+    if local:
+        note = "ROLL runs programs with nothing taken from them"
+        yield Flow((), None, ((*place, "isolation"),), "mapped", note)
+    else:
+        yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
     for field, usual in (("max_concurrent", 64), ("memory_limit_mb", 1024), ("continuous", False)):
         if reward[field] != usual:
             yield Lost(((*place, field),), f"ROLL's sandbox worker takes no {field}")
 
 
-def _write_judge(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]) -> Iterator[Out]:
+def _write_judge(
+    view: Writing, reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]
+) -> Iterator[Out]:
     yield Flow((*to, "worker_cls"), JUDGE, ((*place, "type"),), "derived", "ROLL's own judge", always=True)
     kind = "api" if reward["base_url"] else "inference"
     yield Flow((*to, "judge_model_type"), kind, ((*place, "base_url"),), "derived", always=True)
-    if reward["scoring"] == "yes_no" and reward["base_url"]:
+    if reward["scoring"] == "yes_no":
         yield Flow((), None, ((*place, "scoring"),), "mapped", JUDGED)
     else:
         yield Lost(((*place, "scoring"),), JUDGED)
     if reward["prompt"]:
         yield Lost(((*place, "prompt"),), "ROLL's judge takes the name of a prompt in its code, not a text")
+    if reward["max_concurrent"] != 64:
+        yield Lost(((*place, "max_concurrent"),), "ROLL's judge answers one question after the other")
+    if not reward["base_url"]:
+        yield from _write_served_judge(view, reward, place, to)
+        return
     names = {"base_url": "judge_api_url", "model": "judge_model_name", "api_key": SECRET}
     for field, key in names.items():
         if reward[field]:
             yield Flow((*to, key), reward[field], ((*place, field),), "derived", always=True)
     for key, value in reward["sampling"].items():
         yield Flow((*to, "generating_args", key), value, ((*place, "sampling"),), "derived", always=True)
-    for field, usual in (("max_concurrent", 64), ("replicas", 1), ("tensor", 1)):
+    for field, usual in (
+        *(("replicas", 1), ("tensor", 1), ("engine", "auto"), ("engine_args", {}), ("max_context_tokens", None)),
+    ):
         if reward[field] != usual:
-            yield Lost(
-                ((*place, field),), f"ROLL places a judge by device_mapping and strategy_args; it takes no {field}"
+            yield Lost(((*place, field),), "the endpoint serves the judge")
+
+
+def _write_served_judge(
+    view: Writing, reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[Any, ...]
+) -> Iterator[Out]:
+    """A judge on devices of the run: those of the role ``judge`` or ``reward``, else the policy's."""
+    engine = "hf_infer" if reward["engine"] == "transformers" else "vllm"
+    strategy = (*to, "strategy_args")
+    named = reward["model"] or None
+    yield Flow((*to, "model_args", "model_name_or_path"), named, ((*place, "model"),), always=named is not None)
+    yield Flow((*strategy, "strategy_name"), engine, ((*place, "engine"),), "derived", always=True)
+    own = {"tensor_parallel_size": ("tensor", 1), "max_model_len": ("max_context_tokens", None)}
+    for key, (field, usual) in own.items():
+        if reward[field] != usual:
+            yield Flow((*strategy, "strategy_config", key), reward[field], ((*place, field),), always=True)
+    for key, value in reward["engine_args"].items():
+        at = ((*place, "engine_args", key), (*place, "engine_args"))
+        yield Flow((*strategy, "strategy_config", key), value, at, same=True, always=True)
+    if engine == "vllm" and not reward["engine_args"]:
+        yield Flow((), None, ((*place, "engine_args"),))
+    count = reward["replicas"] * reward["tensor"]
+    devices = arithmetic.devices_of(view.config, "judge")[:count]
+    note = f"{reward['replicas']} engines of {reward['tensor']} devices"
+    yield Flow((*to, "device_mapping"), print_devices(devices), ((*place, "replicas"),), "derived", note, always=True)
+    keys, whole = {name: key for key, (name, _) in JUDGE_SAMPLING.items()}, (*place, "sampling")
+    for name, value in reward["sampling"].items():
+        at = ((*whole, name), whole)
+        if name in keys:
+            yield Flow((*to, "generating_args", keys[name]), value, at, always=True)
+        else:
+            yield Lost(at, f"ROLL's judge takes no {name}")
+    for name, (key, usual) in ((name, (key, usual)) for key, (name, usual) in JUDGE_SAMPLING.items()):
+        if name not in reward["sampling"] and usual is not None and name in ENDPOINT_SAMPLING:
+            value = ENDPOINT_SAMPLING[name]
+            yield Flow(
+                (*to, "generating_args", key), value, (whole,), "derived", "what silence means here", always=True
             )
 
 

@@ -193,7 +193,14 @@ def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) ->
 
 
 def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]:
-    for name in ("url", "max_concurrent", "memory_limit_mb"):
+    if reward["url"] is None:
+        reason = "verl asks a service for programs; without one it runs them in its own process, by data source"
+        yield Lost(((*place, "type"), *((*place, name) for name in ("url", "memory_limit_mb", "isolation"))), reason)
+    if reward["method"] != "verl":
+        yield Lost(((*place, "method"),), "verl reads test cases of another form, from the answer")
+    else:
+        yield Flow((), None, ((*place, "method"),))
+    for name in ("url", "max_concurrent", "memory_limit_mb") if reward["url"] is not None else ():
         used = ((*place, name), (*place, "type"))[: 2 if name == "url" else 1]
         yield Flow(view.path(f"{root}.{name}"), reward[name], used, same=name != "url")
     if reward["continuous"]:

@@ -93,10 +93,10 @@ class ModelReward(Reward, name="model"):
 
 @section
 class JudgeReward(Reward, name="judge"):
-    """A language model scores the response over an OpenAI-compatible endpoint."""
+    """A language model scores the response: over an OpenAI-compatible endpoint, or by an engine of the run's own."""
 
     base_url: str | None = None
-    """Address of the endpoint; null starts an engine for ``model``."""
+    """Address of the endpoint; null starts engines for ``model``, on the devices of the role ``judge``."""
     model: str = ""
     """Name or path of the judge."""
     api_key: Annotated[str | None, Secret()] = None
@@ -110,19 +110,32 @@ class JudgeReward(Reward, name="judge"):
     sampling: dict[str, Any] = {}
     """Sampling settings of the judge, as the endpoint names them."""
     max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
-    """Calls in flight at once. Raised, scoring is faster until the endpoint is busy."""
+    """Calls in flight at once. Raised, scoring is faster until the endpoint or engine is busy."""
+    engine: Literal["auto", "vllm", "transformers"] = "auto"
+    """Engine that is started where there is no endpoint; auto is vllm on GPUs, transformers elsewhere."""
+    engine_args: dict[str, Any] = {}
+    """Arguments of vLLM for the judge, by vLLM's names."""
+    max_context_tokens: Count | None = None
+    """Longest question and answer of a judge that is served here, together; null is the model's limit."""
     replicas: Count = 1
-    """Engines started where there is no endpoint."""
+    """Engines started where there is no endpoint. Raised, scoring takes less time and more devices."""
     tensor: Count = 1
     """Devices of each of them."""
 
 
 @section
 class SandboxReward(Reward, name="sandbox"):
-    """Runs the response's code against test cases in a Sandbox Fusion service."""
+    """Runs the response's code against test cases: in a Sandbox Fusion service, or on this machine."""
 
-    url: str
-    """Address of the service."""
+    url: str | None = None
+    """Address of the service; null runs programs here, in processes with limits: ``timeout`` is of one program, ``workers``
+    run at once."""
+    isolation: Literal["namespaces", "limits"] = "namespaces"
+    """Of programs that run here: without network and files of this machine, and refused where Linux namespaces cannot be had; or
+    limits of time and memory alone, so that what a model writes can do what you can."""
+    method: Literal["verl", "roll"] = "verl"
+    """How programs and cases are read and compared: verl's, from the answer of the row; or ROLL's, from its columns
+    ``case_type``, ``test_cases`` and ``test_case_function``."""
     max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
     """Calls in flight at once. Raised, scoring is faster until the service is busy."""
     memory_limit_mb: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ANSWERS = ("reward_model.ground_truth", "ground_truth", "answer")
 """Where the ground truth is looked for, in this order, where ``answer_key`` is null."""
+REWARD_COLUMNS = ("case_type", "test_cases", "test_case_function")
+"""Columns that a reward reads beside the answer, where they are there: ROLL's tests of programs."""
 TASK_FIELDS = ("answer_key", "source_key", "tag_key", "extra_key")
 """Fields of a source that name columns which every kind of set reads."""
 
@@ -134,6 +136,9 @@ class RowSet(Sequence[Prompt]):
     def _extra(self, row: Mapping[str, Any]) -> dict[str, Any]:
         source = self.source
         extra: dict[str, Any] = {"extra_info": (row.get(source.extra_key) if source.extra_key else None) or {}}
+        columns = {name: row[name] for name in REWARD_COLUMNS if row.get(name) is not None}
+        if columns:
+            extra["columns"] = columns
         if source.tag_key is not None:
             extra["tag"] = row[source.tag_key]
         if source.sampling:

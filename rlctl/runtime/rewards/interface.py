@@ -31,6 +31,8 @@ class Call:
     """The row's tag."""
     group: int = 0
     """Number of the prompt among those scored together: its responses have the same."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns of the row, those that a reward of a dialect reads (``data/rowset.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

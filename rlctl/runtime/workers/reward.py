@@ -11,8 +11,10 @@ from typing import Self
 
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.errors import RunError
+from rlctl.runtime.records import Records
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
+from rlctl.runtime.rewards.local_sandbox import LocalSandbox
 from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.routing import Score, combine, rewards_for
@@ -26,7 +28,7 @@ SHOWN_CHARACTERS = 400
 BROKEN_AFTER = 8
 """Calls that fail before any gives an outcome: then the reward is broken, and no response is to blame."""
 
-Scorer = RuleScorer | FunctionScorer | Judge | Sandbox
+Scorer = RuleScorer | FunctionScorer | Judge | Sandbox | LocalSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class RewardItem:
             messages=self.prompt.messages,
             tag=str(extra["tag"]) if extra.get("tag") is not None else None,
             group=self.group,
+            columns=extra.get("columns", {}),
         )
 
 
@@ -83,10 +86,13 @@ class RewardWorker:
         self._pools: dict[int, CallPool] = {}
         try:
             for i, scorer in self._scorers.items():
-                if isinstance(scorer, FunctionScorer) or (isinstance(scorer, RuleScorer) and scorer.needs_process):
+                if isinstance(scorer, FunctionScorer | LocalSandbox) or (
+                    isinstance(scorer, RuleScorer) and scorer.needs_process
+                ):
                     reward = self._rewards[i]
                     log = log_folder / f"reward-{_file_name(reward.name)}.log" if log_folder else None
-                    self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=reward.timeout, log=log)
+                    timeout = scorer.call_seconds if isinstance(scorer, LocalSandbox) else reward.timeout
+                    self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=timeout, log=log)
         except BaseException:
             self.close()
             raise
@@ -101,7 +107,7 @@ class RewardWorker:
 
     def score(
         self, items: Sequence[RewardItem], modelled: Mapping[int, Sequence[Outcome | Failure]] | None = None
-    ) -> list[Score]:
+    ) -> Sequence[Score]:
         """Score responses, in their order; all rewards at the same time.
 
         Args:
@@ -128,7 +134,7 @@ class RewardWorker:
             _stop_at_failure(reward, [items[k] for k in chosen[i]], found[i])
             for k, outcome in zip(chosen[i], found[i], strict=True):
                 outcomes[k][i] = outcome
-        return [combine(outcome, self._rewards) for outcome in outcomes]
+        return Records(combine(outcome, self._rewards) for outcome in outcomes)
 
     def close(self) -> None:
         """End the child processes."""
@@ -145,6 +151,7 @@ class RewardWorker:
             score = scorer.load().one
             assert score is not None, "a rule scores responses one by one"
             return [attempt(score, call) for call in calls]
+        assert not isinstance(scorer, LocalSandbox), "it has a pool"
         assert isinstance(reward, JudgeReward | SandboxReward), "only these ask services"
         secret = (reward.api_key or "") if isinstance(reward, JudgeReward) else ""
         return score_by_service(
@@ -175,7 +182,19 @@ def scorer_of(reward: Reward) -> Scorer:
         return rule
     if isinstance(reward, FunctionReward):
         return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature, reward.timeout)
+    if isinstance(reward, SandboxReward) and reward.url is None:
+        local = LocalSandbox(
+            reward.timeout, reward.memory_limit_mb, reward.isolation, reward.method, continuous=reward.continuous
+        )
+        local.check()
+        return local
     if isinstance(reward, SandboxReward):
+        if reward.method != "verl":
+            raise RunError(
+                f"the sandbox service of the reward {reward.name!r} is asked in verl's way, not {reward.method}'s",
+                hint="leave out its url, and programs run here; or set its method to verl",
+            )
+        assert reward.url is not None, "the others run programs here"
         return Sandbox(reward.url, reward.timeout, reward.memory_limit_mb, reward.continuous)
     if isinstance(reward, JudgeReward):
         if not reward.base_url or not reward.model:

@@ -77,7 +77,8 @@ def test_workers_become_the_rules_they_compute() -> None:
         "big",
         "yes_no",
     )
-    assert found["code_sandbox"]["type"] == "external"
+    code = found["code_sandbox"]
+    assert (code["type"], code["url"], code["method"], code["timeout"]) == ("sandbox", None, "roll", 20.0)
     for reward in loaded.config.rewards[:-1]:
         assert scorer_of(reward) is not None
     assert make_plan(loaded.config).stages[0].role("reward") is not None

@@ -1,0 +1,57 @@
+"""Code rewards without a service: the program in a response runs on this machine, confined, once for each of its tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlctl.runtime.rewards.confinement import WAY_SECONDS, Isolation, Limits, check, run_programs
+from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
+from rlctl.runtime.rewards.sandbox import SHARED_CASES
+from rlctl.runtime.rewards.trials import trials_of
+
+ALL_SECONDS = 360.0
+"""Longest time of all tests of a response, as in ROLL; those that are not reached count as not passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSandbox:
+    """Runs programs here."""
+
+    seconds: float
+    """Of one program."""
+    memory_limit_mb: int = 1024
+    isolation: Isolation = "namespaces"
+    method: str = "verl"
+    continuous: bool = False
+    """Score the share of the first tests instead of all or nothing."""
+
+    @property
+    def call_seconds(self) -> float:
+        """Longest time that one response takes."""
+        return ALL_SECONDS + self.seconds + 2 * WAY_SECONDS
+
+    def check(self) -> None:
+        """Check what can be checked before the run.
+
+        Raises:
+            RunError: programs cannot be isolated here.
+        """
+        check(self.isolation)
+
+    def load(self) -> Loaded:
+        """Return what scores."""
+        return Loaded(one=self._score)
+
+    def _score(self, call: Call) -> Outcome:
+        trials = trials_of(call, self.method)
+        if trials is None:
+            return Outcome(0.0, correct=False)
+        trials = trials[:SHARED_CASES] if self.continuous else trials
+        limits = Limits(self.seconds, ALL_SECONDS, self.memory_limit_mb)
+        # Without a share to tell, the first program that fails to run decides.
+        stop_at = () if self.continuous else ("raised", "killed", "late")
+        ran = run_programs([trial.program for trial in trials], limits, self.isolation, stop_at=stop_at)
+        passed = [trial.passes(each) for trial, each in zip(trials, ran, strict=False)]
+        share = sum(passed) / len(trials)
+        score = share if self.continuous else float(share == 1.0)
+        return Outcome(score, share == 1.0, {"passed_share": share})
