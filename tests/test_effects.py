@@ -255,6 +255,17 @@ def loss_and_gradient(config: Config) -> Any:
     return loss.item(), log_probs.grad.tolist()
 
 
+def loss_of_two_parts(config: Config) -> Any:
+    """Of two responses, four tokens and two, each in a micro-batch of its own."""
+    import torch
+
+    from rlctl.runtime.algorithms.aggregation import Totals
+    from rlctl.runtime.train.losses import weights_of
+
+    weights = weights_of(config.algorithm, max_response_tokens=8)
+    return [weights.total(torch.ones(size), torch.tensor([size]), Totals(6, 2)).item() for size in (4, 2)]
+
+
 def objective_loss(config: Config) -> Any:
     """Loss and gradient of the config's objective in its third mini-batch, on a response rolled out and one of an expert,
     or on a pair: chosen and rejected."""
@@ -690,6 +701,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.weight_bound", 2.0, loss_and_gradient, TRUNCATED),
     ("algorithm.aggregation.mode", "seq_mean_token_mean", loss_and_gradient, {}),
+    ("algorithm.aggregation.follow_source", True, loss_of_two_parts, {}),
     ("algorithm.aggregation.scale_factor", 4.0, loss_and_gradient, {"algorithm.aggregation": {"mode": SUM_NORM}}),
     ("algorithm.kl_in_loss.estimator", "k1", loss_and_gradient, {"algorithm": {"kl_in_loss": {"coefficient": 0.1}}}),
     ("algorithm.entropy_coefficient", 0.1, loss_and_gradient, {}),

@@ -198,7 +198,8 @@ class Aggregation:
     scale_factor: Positive | None = None
     """The constant of seq_mean_token_sum_norm; null is the longest response allowed."""
     follow_source: bool = False
-    """Normalise as the source framework does where that depends on the micro-batch split (Trinity 0.5)."""
+    """Aggregate each micro-batch by itself, weighing as its share of the responses, as Trinity 0.5 does: the loss then
+    depends on how a mini-batch is split."""
 
 
 @section

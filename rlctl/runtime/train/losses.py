@@ -36,11 +36,18 @@ class Weights:
 
     mode: str
     scale_factor: float | None = None
+    by_micro_batch: bool = False
+    """Each micro-batch is aggregated by itself, and weighs as its share of the sequences, so that the loss depends on how a
+    mini-batch is split. Source: ``loss_scale`` in Trinity-RFT 0.5, trinity/trainer/verl/dp_actor.py."""
 
     def total(self, values: Tensor, lengths: Tensor, totals: Totals) -> Tensor:
         """Sum values [N] with each token's weight in the mini-batch. A scalar."""
-        weights = token_weights(self.mode, lengths, totals, scale_factor=self.scale_factor, dtype=values.dtype)
-        return aggregate(values, weights, lengths)
+        share, over = 1.0, totals
+        if self.by_micro_batch:
+            over = Totals.of(lengths)
+            share = over.sequences / max(totals.sequences, 1)
+        weights = token_weights(self.mode, lengths, over, scale_factor=self.scale_factor, dtype=values.dtype)
+        return share * aggregate(values, weights, lengths)
 
 
 WHOLE_KL = "whole_kl"
@@ -276,9 +283,10 @@ class CriticLoss:
 def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
     """How the per-token values of a config add up."""
     aggregation = algorithm.aggregation
-    if aggregation.mode != "seq_mean_token_sum_norm":
-        return Weights(aggregation.mode)
-    return Weights(aggregation.mode, aggregation.scale_factor or float(max_response_tokens))
+    scale = None
+    if aggregation.mode == "seq_mean_token_sum_norm":
+        scale = aggregation.scale_factor or float(max_response_tokens)
+    return Weights(aggregation.mode, scale, by_micro_batch=aggregation.follow_source)
 
 
 def totals_of(samples: Sequence[Sample]) -> Totals:
