@@ -120,6 +120,10 @@ class Calls:
     """Of the workers; without, they are not asked whether they are there."""
     limit: float = math.inf
     """Seconds that a call may take."""
+    overdue: str = "a call has not returned within {:g} s (environment.ray.rpc_timeout)"
+    """What is said of one that takes longer."""
+    beside: Calls | None = None
+    """Calls that these depend on: a failure among them is one of these, their values are not waited for."""
     again: Callable[[int, WorkerLost], Any] | None = None
     """Replaces a worker that is lost and makes its call again; raises where it does not. None ends the wait."""
 
@@ -135,16 +139,18 @@ class Calls:
         """
         import ray
 
-        values: list[Any] = [None] * len(self.calls)
-        pending = {call: index for index, call in enumerate(self.calls)}
+        own, every = len(self.calls), self if self.beside is None else together([self, self.beside])
+        values: list[Any] = [None] * len(every.calls)
+        pending = {call: index for index, call in enumerate(every.calls)}
         failed: WorkerFailed | None = None
-        deadline, began = 0.0, time.monotonic()
-        while pending:
+        deadline, began = 0.0, dict.fromkeys(every.calls, time.monotonic())
+        while any(index < own for index in pending.values()):
             done, _ = ray.wait(list(pending), timeout=0.5 if failed is None else max(0.0, deadline - time.monotonic()))
-            lost: dict[Any, WorkerLost] = {} if done else self._silent(pending, began)
+            lost: dict[Any, WorkerLost] = {} if done else every._silent(pending, began)
             for call in done:
                 try:
-                    values[pending[call]] = _value(self.names[pending[call]], call, self.over)
+                    index = pending[call]
+                    values[index] = _value(every.names[index], call, self.over if index < own else _noted_later)
                     del pending[call]
                 except WorkerLost as error:
                     lost[call] = error
@@ -157,7 +163,8 @@ class Calls:
                 if self.again is None:
                     raise gone
                 index = pending.pop(call)
-                pending[self.again(index, gone)] = index
+                again = self.again(index, gone)
+                pending[again], began[again] = index, time.monotonic()
             if failed is not None and time.monotonic() >= deadline:
                 break
             if self.stop_requested():
@@ -165,9 +172,9 @@ class Calls:
         if failed is not None:
             # nobody told why the connection is gone: most likely a process or a machine is
             raise WorkerLost(failed.message, actor=failed.actor, trace=failed.trace, hint=failed.hint)
-        return values
+        return values[:own]
 
-    def _silent(self, pending: dict[Any, int], began: float) -> dict[Any, WorkerLost]:
+    def _silent(self, pending: dict[Any, int], began: dict[Any, float]) -> dict[Any, WorkerLost]:
         """The calls whose workers do not answer, or that take too long."""
         lost = {}
         for call, index in pending.items():
@@ -177,9 +184,8 @@ class Calls:
                     f"its process has not answered for {self.pulses[index].limit:g} s: it hangs, or its machine is gone"
                 )
                 lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
-            elif time.monotonic() - began > self.limit:
-                why = f"a call has not returned within {self.limit:g} s (environment.ray.rpc_timeout)"
-                lost[call] = WorkerLost(f"{name}: {why}", actor=name, hint=hint)
+            elif time.monotonic() - began[call] > self.limit:
+                lost[call] = WorkerLost(f"{name}: {self.overdue.format(self.limit)}", actor=name, hint=hint)
         return lost
 
 
@@ -188,13 +194,19 @@ def together(parts: Sequence[Calls]) -> Calls:
     names = [name for part in parts for name in part.names]
     calls = [call for part in parts for call in part.calls]
     pulses = [pulse for part in parts for pulse in part.pulses]
+    tightest = min(parts, key=lambda part: part.limit, default=Calls((), (), lambda: False))
     return Calls(
         names,
         calls,
         parts[0].stop_requested if parts else lambda: False,
         pulses=pulses if len(pulses) == len(calls) else (),
-        limit=min((part.limit for part in parts), default=math.inf),
+        limit=tightest.limit,
+        overdue=tightest.overdue,
     )
+
+
+def _noted_later(worker: str, usage: Usage | None) -> None:
+    """Whoever waits for the call itself notes it."""
 
 
 def _value(name: str, call: Any, over: Callable[[str, Usage | None], None]) -> Any:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import gc
 import math
 import os
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -50,10 +52,8 @@ class Host:
         return _attempt(lambda: self._run(method, *args))
 
     def keep(self, method: str, *args: Any) -> Outcome:
-        """Call a method and keep its value here: the outcome holds a handle that other workers can be given."""
-        import ray
-
-        return _attempt(lambda: ray.put(self._run(method, *args)))
+        """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
+        return _attempt(lambda: _kept(self._run(method, *args)))
 
     def _run(self, method: str, *args: Any) -> Any:
         with self._profile.around(method):
@@ -77,6 +77,12 @@ class Host:
     def process(self) -> int:
         """The worker's process id; asked in another thread, whether the process answers at all."""
         return os.getpid()
+
+
+def _kept(value: Any) -> Any:
+    import ray
+
+    return None if value is None else ray.put(value)
 
 
 def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
@@ -123,12 +129,32 @@ class Again:
     """Brings a new worker to where the others are."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """How long a call may take."""
+
+    seconds: float = math.inf
+    told: str = ""
+    """What is said of one that takes longer."""
+
+
+class Waiting(Protocol):
+    """Calls that were begun."""
+
+    def wait(self) -> list[Any]:
+        """Their values, in order."""
+
+
 class Group(Protocol):
-    """Workers of one role."""
+    """Workers of one role. Calls of several threads come one after another, so that all workers get them in one order."""
 
     names: Sequence[str]
     log: CallLog
     """Gets every call of a method."""
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """Within, no other thread calls these workers."""
 
     def __len__(self) -> int: ...
 
@@ -142,6 +168,27 @@ class Group(Protocol):
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         """Call ``method`` on one worker."""
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        """Call ``method`` on workers by their index, and do not wait; with ``keep`` values are handles, as of ``fetch``.
+
+        ``beside`` are calls of this group that these depend on: a failure among them is one of these.
+        """
+
+    def processes_of(self) -> range:
+        """Indices for ``begin``: of all processes, also of those that are one to ``each``."""
+
+    def share(self, value: Any) -> Any:
+        """A handle on a value, which can be passed to many workers and crosses to each machine once."""
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """Call ``method`` on every worker with the same arguments."""
@@ -159,12 +206,23 @@ class Group(Protocol):
         """End the processes."""
 
 
+@dataclass(frozen=True)
+class _Later:
+    """A call in this process: it is made when it is waited for."""
+
+    call: Callable[[], list[Any]]
+
+    def wait(self) -> list[Any]:
+        return self.call()
+
+
 class LocalGroup:
     """One worker in this process."""
 
     def __init__(self, name: str, worker: Any) -> None:
         self.names: Sequence[str] = [name]
         self.log = CallLog()
+        self.turn: AbstractContextManager[Any] = threading.RLock()
         self._worker = worker
         self._profile = WorkerProfile()
 
@@ -175,13 +233,31 @@ class LocalGroup:
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
     ) -> list[Any]:
         watch = Watch()
-        with watch.around(), self._profile.around(method.__name__):
+        with self.turn, watch.around(), self._profile.around(method.__name__):
             value = method(self._worker, *arguments[0])
         self.log.add(self.names[0], method.__name__, watch.usage)
         return [value]
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         return self.each(method, [args])[index]
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        return _Later(lambda: self.each(method, list(arguments.values())) if arguments else [])
+
+    def processes_of(self) -> range:
+        return range(1)
+
+    def share(self, value: Any) -> Any:
+        return value
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self.each(method, [args])
@@ -229,6 +305,28 @@ class Replicas:
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         raise AssertionError("workers that share sequences are called together")
 
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        return self._group.turn
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        return self._group.begin(method, arguments, keep=keep, again=again, limit=limit, beside=beside)
+
+    def processes_of(self) -> range:
+        return self._group.processes_of()
+
+    def share(self, value: Any) -> Any:
+        return self._group.share(value)
+
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self._group.all(method, *args)[:: self._size]
 
@@ -269,6 +367,7 @@ class RayGroup:
         self._spawn = spawn
         self._stop_requested = stop_requested
         self._limit = limit
+        self.turn: AbstractContextManager[Any] = threading.RLock()
         self._actors = [spawn(index) for index in range(len(names))]
         self._pulses = [self._pulse(actor) for actor in self._actors]
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
@@ -281,7 +380,7 @@ class RayGroup:
         """Make every worker at the same time: those of one role meet in a process group."""
         self._made = factory, arguments
         calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        return self._calls(calls, "build", pulses=())
+        return Calls(self.names, calls, self._stop_requested, partial(self._note, "build"), limit=self._limit)
 
     def replace(self, index: int) -> None:
         """Put a new worker, made as it was, in the place of one that is lost.
@@ -299,9 +398,41 @@ class RayGroup:
         Calls([self.names[index]], [actor.build.remote(factory, *arguments[index])], self._stop_requested).wait()
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
-        call = self._actors[index].call.remote(method.__name__, *args)
-        noted = partial(self._note, method.__name__)
-        return Calls([self.names[index]], [call], self._stop_requested, noted, limit=self._limit).wait()[0]
+        with self.turn:
+            return self.begin(method, {index: args}).wait()[0]
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Calls:
+        asked, indices = "keep" if keep else "call", list(arguments)
+
+        def call(place: int) -> Any:
+            return getattr(self._actors[indices[place]], asked).remote(method.__name__, *arguments[indices[place]])
+
+        with self.turn:
+            waiting = self._calls([call(place) for place in range(len(indices))], method.__name__, indices)
+        if limit.seconds < self._limit:
+            waiting.limit, waiting.overdue = limit.seconds, limit.told
+        if isinstance(beside, Calls):
+            waiting.beside = beside
+        if again is not None:
+            waiting.again = self._maker_again(again, indices, call)
+        return waiting
+
+    def processes_of(self) -> range:
+        return range(len(self))
+
+    def share(self, value: Any) -> Any:
+        import ray
+
+        return ray.put(value)
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
@@ -310,25 +441,22 @@ class RayGroup:
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
     ) -> list[Any]:
-        calls = [actor.call.remote(method.__name__, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        waiting = self._calls(calls, method.__name__)
-        if again is not None:
-            waiting.again = self._maker_again(
-                again, lambda i: self._actors[i].call.remote(method.__name__, *arguments[i])
-            )
-        return waiting.wait()
+        with self.turn:
+            return self.begin(method, dict(enumerate(arguments)), again=again).wait()
 
-    def _maker_again(self, again: Again, call: Callable[[int], Any]) -> Callable[[int, WorkerLost], Any]:
-        left = [again.times] * len(self)
+    def _maker_again(
+        self, again: Again, indices: Sequence[int], call: Callable[[int], Any]
+    ) -> Callable[[int, WorkerLost], Any]:
+        left = [again.times] * len(indices)
 
-        def replaced(index: int, lost: WorkerLost) -> Any:
-            if not left[index]:
+        def replaced(place: int, lost: WorkerLost) -> Any:
+            if not left[place]:
                 raise lost
-            left[index] -= 1
+            left[place] -= 1
             again.tell(lost)
-            self.replace(index)
-            again.renew(index)
-            return call(index)
+            self.replace(indices[place])
+            again.renew(indices[place])
+            return call(place)
 
         return replaced
 
@@ -336,8 +464,8 @@ class RayGroup:
         return self.each(method, [args] * len(self._actors))
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        calls = [actor.keep.remote(method.__name__, *args) for actor in self._actors]
-        return self._calls(calls, method.__name__).wait()
+        with self.turn:
+            return self.begin(method, dict.fromkeys(self.processes_of(), args), keep=True).wait()
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
@@ -364,13 +492,13 @@ class RayGroup:
     def _note(self, method: str, worker: str, usage: Usage | None) -> None:
         self.log.add(worker, method, usage)
 
-    def _calls(self, calls: list[Any], method: str, *, pulses: Sequence[Pulse] | None = None) -> Calls:
+    def _calls(self, calls: list[Any], method: str, indices: Sequence[int]) -> Calls:
         return Calls(
-            self.names,
+            [self.names[index] for index in indices],
             calls,
             self._stop_requested,
             partial(self._note, method),
-            self._pulses if pulses is None else pulses,
+            self._pulses if len(indices) == len(self) else [self._pulses[index] for index in indices],
             self._limit,
         )
 

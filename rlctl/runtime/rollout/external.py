@@ -8,16 +8,16 @@ are those that the endpoint reports: of vLLM's server at its defaults, before th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import httpx
-import torch
 
 from rlctl.errors import RunError
 from rlctl.runtime.rewards.service import Service, ServiceError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
+from rlctl.runtime.rollout.weights import TakesWeights
 from rlctl.runtime.types import Request, Response, Sampling
 
 UNKNOWN = 1 << 31
@@ -26,7 +26,7 @@ _Ask = tuple[Request, int]
 """A request, and the place of a response in its group."""
 
 
-class ExternalEngine:
+class ExternalEngine(TakesWeights):
     """A rollout engine (``interface.RolloutEngine``) whose weights cannot be changed."""
 
     weight_version = 0
@@ -97,8 +97,8 @@ class ExternalEngine:
         """Give up what was submitted for these requests."""
         self._submitted = {key: request for key, request in self._submitted.items() if key[0] not in tickets}
 
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
-        """There is no way to.
+    def begin_weights(self, version: int) -> None:
+        """There is no way to send any.
 
         Raises:
             RunError: always.

@@ -45,7 +45,7 @@ class RolloutEngine(Protocol):
 
     It answers in two ways: ``generate`` answers all requests before it returns; what is given to ``submit`` is worked on in
     ``poll``, response by response, and further requests may be submitted meanwhile. What is under way outlives all other
-    calls but ``abort`` and ``close``: after ``load_weights``, and after ``sleep`` and ``wake``, responses go on from the tokens
+    calls but ``abort`` and ``close``: after new weights, and after ``sleep`` and ``wake``, responses go on from the tokens
     they have, with the weights of then (their keys and values computed anew); ``generate`` neither counts nor ends them.
     """
 
@@ -82,13 +82,29 @@ class RolloutEngine(Protocol):
         """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
         ...
 
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
-        """Overwrite the weights in place, one tensor at a time, under their Hugging Face names.
+    def begin_weights(self, version: int) -> None:
+        """Be ready for all weights of a version. From here to ``commit_weights`` the engine answers nothing, nor after a
+        failure in between, as it holds weights of two versions, until a whole load succeeds."""
+        ...
+
+    def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Overwrite a part of the weights in place, under their Hugging Face names.
 
         Raises:
-            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
-                load succeeds, as it holds weights of two versions.
+            RunError: a tensor unknown, sent twice or of another shape.
         """
+        ...
+
+    def commit_weights(self) -> None:
+        """All have come: answer with them.
+
+        Raises:
+            RunError: a tensor is missing.
+        """
+        ...
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
+        """The three in one, where all weights are at hand."""
         ...
 
     def sleep(self) -> None:

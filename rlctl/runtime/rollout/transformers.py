@@ -13,11 +13,11 @@ from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requ
 from rlctl.runtime.rollout.model import CausalModel, load_model
 from rlctl.runtime.rollout.stop_texts import Decode, decoder
 from rlctl.runtime.rollout.streaming import Streaming
-from rlctl.runtime.rollout.weights import copy_weights
+from rlctl.runtime.rollout.weights import Checklist, TakesWeights
 from rlctl.runtime.types import Request, Response
 
 
-class TransformersEngine:
+class TransformersEngine(TakesWeights):
     """A rollout engine (``interface.RolloutEngine``) around a Transformers model.
 
     Not safe for threads: one call at a time.
@@ -80,6 +80,8 @@ class TransformersEngine:
         self._max_length = _max_length(max_length, self._model.max_positions, model_path)
         self._tokenizer, self._trust_remote_code = tokenizer, trust_remote_code
         self._unusable = ""
+        self._coming: tuple[int, Checklist]
+        """The version of the weights that are being loaded, and what has come of them."""
         self._asleep = False
         self.weight_version = weight_version
         self.tokens_computed = TokensComputed()
@@ -149,19 +151,24 @@ class TransformersEngine:
             return None
         return decoder(self._tokenizer, trust_remote_code=self._trust_remote_code)
 
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
-        """Overwrite the weights in place, one tensor at a time, under their Hugging Face names; cast to the engine's dtype.
-
-        Raises:
-            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
-                load succeeds, as it holds weights of two versions.
-        """
+    def begin_weights(self, version: int) -> None:
+        """Forget what was computed with the old weights, and be ready for all of the new."""
         self._check_open()
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
         # What is cached was computed with the old weights, and may hold a NaN that a mask would not hide.
         self._cache.release()
         self._streaming.set_aside()
-        copy_weights(self._model.module, weights)
+        self._coming = version, Checklist(self._model.module)
+
+    def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Copy a part of them in place, under their Hugging Face names; cast to the engine's dtype."""
+        _, checklist = self._coming
+        checklist.copy(weights)
+
+    def commit_weights(self) -> None:
+        """All have come: answer with them."""
+        version, checklist = self._coming
+        checklist.finish()
         self._unusable = ""
         self.weight_version = version
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -24,7 +24,9 @@ from transformers import AutoModelForCausalLM
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
-from rlctl.runtime.rollout.weights import checked
+from rlctl.runtime.rollout.weights import Checklist, TakesWeights
+from rlctl.runtime.sync.bucket import parts
+from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Request, Response, Sampling
 
 PART_BYTES = 256 << 20
@@ -49,7 +51,7 @@ class _Row:
     """The version that drew its first token, once weights have changed after that."""
 
 
-class VllmEngine:
+class VllmEngine(TakesWeights):
     """A rollout engine (``interface.RolloutEngine``). Not safe for threads: one call at a time; one engine a process."""
 
     def __init__(
@@ -83,6 +85,8 @@ class VllmEngine:
         self._sleeps, self._sleep_level = bool(arguments.get("enable_sleep_mode")), sleep_level
         self._asleep: set[str] = set()
         self._unusable = ""
+        self._coming: tuple[int, Checklist] | None = None
+        """The version of the weights that are being loaded, and what has come of them."""
         self._names = count()
         self._rows: dict[str, _Row] = {}
         self._answers: dict[str, Response] = {}
@@ -145,28 +149,43 @@ class VllmEngine:
         self._give_up([name for name, row in self._rows.items() if row.ticket is not None and row.ticket in tickets])
         self._finished = [each for each in self._finished if each.ticket not in tickets]
 
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
-        """Overwrite the weights in place, part by part, under their Hugging Face names; cast to the engine's dtype.
-
-        vLLM's own loader of the model shards and fuses them. What is cached of the old weights is dropped.
-
-        Raises:
-            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
-                load succeeds, as it holds weights of two versions.
-        """
+    def begin_weights(self, version: int) -> None:
+        """Be ready for all weights of a version; see ``RolloutEngine``."""
         self._check_open()
         self._note_versions()
         self._wake("weights")
+        self._end_weights()  # of a load that was broken off
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
         self._engine.collective_rpc("rlctl_begin_weights")
+        self._coming = version, Checklist(self._shapes)
+
+    def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Overwrite weights in place, part by part, under their Hugging Face names; cast to the engine's dtype.
+
+        vLLM's own loader of the model shards and fuses them.
+        """
+        assert self._coming is not None, "a load begins with begin_weights"
         try:
-            for part in _parts(checked(self._shapes, weights)):
-                self._engine.collective_rpc("rlctl_load_weights", args=(part,))
-        finally:
-            self._engine.collective_rpc("rlctl_end_weights")
+            for part in parts(self._coming[1].take(weights), PART_BYTES):
+                self._engine.collective_rpc("rlctl_load_weights", args=(NamedTensors(part),))
+        except BaseException:
+            self._end_weights()
+            raise
+
+    def commit_weights(self) -> None:
+        """All have come: what is cached of the old weights is dropped."""
+        assert self._coming is not None, "a load begins with begin_weights"
+        version, checklist = self._coming
+        self._end_weights()
+        checklist.finish()
         self._drop_cache()
         self._unusable = ""
         self.weight_version = version
+
+    def _end_weights(self) -> None:
+        if self._coming is not None:
+            self._coming = None
+            self._engine.collective_rpc("rlctl_end_weights")
 
     def sleep(self) -> None:
         """Free the KV cache and the weights' place on the GPU, where vLLM was started so that it can; else nothing."""
@@ -356,17 +375,3 @@ def _params(sampling: Sampling, key: int) -> Any:
         detokenize=bool(sampling.stop),
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-def _parts(weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[list[tuple[str, torch.Tensor]]]:
-    """The weights in parts of about ``PART_BYTES``."""
-    part: list[tuple[str, torch.Tensor]] = []
-    held = 0
-    for name, tensor in weights:
-        part.append((name, tensor))
-        held += tensor.nbytes
-        if held >= PART_BYTES:
-            yield part
-            part, held = [], 0
-    if part:
-        yield part

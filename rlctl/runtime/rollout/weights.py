@@ -1,4 +1,4 @@
-"""New weights for a model that is in use: copied in place, one tensor at a time, every parameter exactly once."""
+"""New weights for a model that is in use: taken part by part, every parameter exactly once."""
 
 from __future__ import annotations
 
@@ -9,56 +9,100 @@ import torch
 from rlctl.errors import RunError, nearest
 
 
-@torch.no_grad()
-def copy_weights(model: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Copy ``weights`` into ``model``; tensors are cast and moved to where the parameter is.
-
-    Raises:
-        RunError: as ``checked``.
-    """
-    targets = model.state_dict(keep_vars=True) | dict(model.named_parameters())
-    for name, tensor in checked(model, weights):
-        targets[name].copy_(tensor)
-
-
-def checked(model: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights as they come, each parameter of ``model`` once and under its first name; the model may be a meta one.
+class Checklist:
+    """What has come of the weights of a model, which may be a meta one.
 
     Tied weights are one parameter under several names: one of the names is enough, further ones must agree with it.
     Persistent buffers may be among the weights, and need not be.
-
-    Raises:
-        RunError: a tensor that is missing, unknown, sent twice, of another shape, or unlike the one it is tied to.
     """
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    targets = dict(model.state_dict(keep_vars=True)) | parameters
-    first: dict[int, str] = {}
-    tied: set[int] = set()
-    for name, parameter in parameters.items():
-        if first.setdefault(id(parameter), name) != name:
-            tied.add(id(parameter))
-    loaded: dict[str, None] = {}
-    sent: dict[int, tuple[str, torch.Tensor | None]] = {}
-    for name, tensor in weights:
-        target = _target(name, tensor, targets, loaded)
-        loaded[name] = None
-        if id(target) not in sent:
-            sent[id(target)] = (name, tensor if id(target) in tied else None)
-            yield first.get(id(target), name), tensor
-            continue
-        other, before = sent[id(target)]
-        if before is not None and not torch.equal(before.to(target.dtype), tensor.to(target.dtype)):
-            raise RunError(f"{name} differs from {other}, to which the model ties it; expected equal tensors")
-    missing = [name for name, parameter in model.named_parameters() if id(parameter) not in sent]
-    if missing:
-        raise RunError(f"{len(missing)} of the model's parameters were not sent, the first is {missing[0]}")
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        self._targets: dict[str, torch.Tensor] = dict(model.state_dict(keep_vars=True)) | parameters
+        self._first: dict[int, str] = {}
+        self._tied: set[int] = set()
+        for name, parameter in parameters.items():
+            if self._first.setdefault(id(parameter), name) != name:
+                self._tied.add(id(parameter))
+        self._loaded: dict[str, None] = {}
+        self._sent: dict[int, tuple[str, torch.Tensor | None]] = {}
+
+    def take(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights as they come, each parameter once and under its first name.
+
+        Raises:
+            RunError: a tensor that is unknown, sent twice, of another shape, or unlike the one it is tied to.
+        """
+        for name, tensor in weights:
+            target = self._target(name, tensor)
+            self._loaded[name] = None
+            if id(target) not in self._sent:
+                yield self._first.get(id(target), name), tensor
+                self._sent[id(target)] = (name, self._kept(target, tensor))
+                continue
+            other, before = self._sent[id(target)]
+            if before is not None and not torch.equal(before.to(target.dtype), tensor.to(before.device, target.dtype)):
+                raise RunError(f"{name} differs from {other}, to which the model ties it; expected equal tensors")
+
+    def _kept(self, target: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor under another name of the same weights is compared with: the memory of a part is used again."""
+        if id(target) not in self._tied:
+            return None
+        return tensor.clone() if target.is_meta else target
+
+    def finish(self) -> None:
+        """All has come.
+
+        Raises:
+            RunError: it has not.
+        """
+        missing = [
+            name
+            for name, target in self._targets.items()
+            if id(target) in self._first and self._first[id(target)] == name and id(target) not in self._sent
+        ]
+        if missing:
+            raise RunError(f"{len(missing)} of the model's parameters were not sent, the first is {missing[0]}")
+
+    @torch.no_grad()
+    def copy(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Copy weights into the model as they come; they are cast and moved to where the parameter is."""
+        for name, tensor in self.take(weights):
+            self._targets[name].copy_(tensor)
+
+    def _target(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        target = self._targets.get(name)
+        if target is None:
+            raise RunError(f"the model has no parameter {name}", hint=nearest(name, self._targets))
+        if name in self._loaded:
+            raise RunError(f"{name} was sent twice; expected each parameter once")
+        if tensor.shape != target.shape:
+            raise RunError(f"{name} has shape {list(tensor.shape)}; the model's is {list(target.shape)}")
+        return target
 
 
-def _target(name: str, tensor: torch.Tensor, targets: dict[str, torch.Tensor], loaded: dict[str, None]) -> torch.Tensor:
-    if name not in targets:
-        raise RunError(f"the model has no parameter {name}", hint=nearest(name, targets))
-    if name in loaded:
-        raise RunError(f"{name} was sent twice; expected each parameter once")
-    if tensor.shape != targets[name].shape:
-        raise RunError(f"{name} has shape {list(tensor.shape)}; the model's is {list(targets[name].shape)}")
-    return targets[name]
+class TakesWeights:
+    """The calls of a rollout engine by which new weights come: begin, part after part, commit; or all at once.
+
+    From ``begin_weights`` to ``commit_weights`` an engine answers nothing, nor after a failure until a whole load succeeds.
+    """
+
+    def begin_weights(self, version: int) -> None:
+        raise NotImplementedError
+
+    def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        raise NotImplementedError
+
+    def commit_weights(self) -> None:
+        raise NotImplementedError
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], *, version: int) -> None:
+        """Overwrite the weights in place.
+
+        Raises:
+            RunError: a tensor missing, unknown, sent twice or of another shape. The engine then answers nothing until a
+                load succeeds, as it holds weights of two versions.
+        """
+        self.begin_weights(version)
+        self.add_weights(weights)
+        self.commit_weights()
