@@ -93,7 +93,6 @@ def on_vllm(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
 
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
-LISTED = "the devices of a role are listed by number; those of one engine follow from its parallel sizes"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
 END_TO_END = "workers that share sequences lay them end to end"
 EXPERTS = "experts are spread over all workers, as any weights are"
@@ -390,7 +389,6 @@ TABLE: tuple[Row, ...] = (
     noted("sync", "bucket_mib timeout args", "weights travel in memory, at once"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
-    refused("placement.roles{}", "nodes devices_per_node devices_per_worker workers", LISTED),
     honoured("", "buffer buffer<memory|sql|file>"),
     honoured(
         "buffer<memory|sql>", "label capacity replay.enabled replay.priority replay.priority_args replay.cooldown"

@@ -66,10 +66,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
     (
-        {"placement": {"layout": "explicit", "roles": {"policy": {"nodes": 1}}}},
-        "placement.roles.policy.nodes",
-    ),
-    (
         {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
         "rollout.memory.kv_cache_dtype",
     ),

@@ -151,9 +151,6 @@ def _lose(view: Writing) -> Iterator[Out]:
             yield Lost((at,), f"ROLL has no role {role!r}")
         elif not place.devices:
             yield Lost((at,), "ROLL wants the device numbers of a role: placement.roles.*.devices")
-        for name in ("nodes", "devices_per_node", "workers"):
-            if getattr(place, name) is not None:
-                yield Lost(((*at, name),), "ROLL counts these from the device numbers")
     if placement.device == "cpu":
         yield Lost((view.to("placement.device"),), "ROLL's workers want accelerators")
 
@@ -181,5 +178,4 @@ RULES: list[Rule] = [
     ),
     Dropped("placement.device", "ROLL runs on the accelerators it finds", idle=True),
     Dropped("placement.cpus_per_worker", "ROLL decides it", idle=True),
-    Dropped("placement.roles{}.**", "ROLL counts these from the device numbers"),
 ]

@@ -44,14 +44,6 @@ class RolePlacement:
 
     devices: tuple[int, ...] = ()
     """Device numbers over all nodes; empty is CPU only."""
-    nodes: Count | None = None
-    """Nodes it gets, instead of device numbers."""
-    devices_per_node: Devices | None = None
-    """Devices on each of them."""
-    devices_per_worker: Devices = 1
-    """Devices of one worker process."""
-    workers: Count | None = None
-    """Worker processes, where it has no devices."""
 
 
 @section
