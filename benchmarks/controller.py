@@ -19,7 +19,6 @@ import argparse
 import cProfile
 import json
 import pstats
-import random
 import tempfile
 import time
 from collections import defaultdict
@@ -29,6 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from ray import cloudpickle
 from tokenizers import Tokenizer, decoders, models
@@ -39,13 +39,15 @@ from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from, stages_of
 from rlctl.plan import make_plan
 from rlctl.runtime import build, materials
+from rlctl.runtime.crossing import ResponseGroups, Values
 from rlctl.runtime.events import Events
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.profiling.usage import CallLog, Watch
 from rlctl.runtime.quickstart import make_quickstart
+from rlctl.runtime.records import Records
 from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.stopping import StopSwitch
-from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Request, Response
 
 VOCABULARY = 32_000
@@ -64,17 +66,22 @@ SEVEN_B = {  # Qwen2.5-7B's config.json
 class Simulated:
     """Workers of a role that answer at once. ``away`` is the time that would be theirs."""
 
-    def __init__(self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any]) -> None:
+    def __init__(
+        self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any], profile: cProfile.Profile | None
+    ) -> None:
         self.names: Sequence[str] = [f"{role}-{rank}" for rank in range(count)]
         self.log = CallLog()
         self.away, self.calls, self.packed = 0.0, 0, 0
         self._answer = answer
+        self._profile = profile
 
     def __len__(self) -> int:
         return len(self.names)
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Any = None) -> list[Any]:
         sent = [_pack(share) for share in arguments]
+        if self._profile is not None:
+            self._profile.disable()
         began = time.process_time()
         received = []
         for name, share in zip(self.names, sent, strict=True):
@@ -85,6 +92,8 @@ class Simulated:
         self.calls += len(sent)
         self.packed += sum(map(_size, sent)) + sum(map(_size, received))
         self.away += time.process_time() - began
+        if self._profile is not None:
+            self._profile.enable()
         return [_unpack(value) for value in received]
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
@@ -115,19 +124,20 @@ def _size(packed: Packed) -> int:
     return len(packed[0]) + sum(int(buffer.raw().nbytes) for buffer in packed[1])
 
 
-def rollout(tokens: int) -> Callable[[str, tuple[Any, ...]], Any]:
+def rollout(tokens: int, tokenizer: Any) -> Callable[[str, tuple[Any, ...]], Any]:
     """Engines whose responses are of ``tokens`` / 8 to ``tokens`` tokens."""
-    generator = random.Random(0)
+    generator = np.random.default_rng(0)
 
     def respond(request: Request) -> list[Response]:
         found = []
         for _ in range(request.n):
-            length = generator.randint(max(1, tokens // 8), tokens)
-            ids = tuple(generator.choices(range(VOCABULARY), k=length))
-            found.append(Response(ids, tuple(generator.random() - 1 for _ in range(length)), "stop", 0))
-        return found
+            length = int(generator.integers(max(1, tokens // 8), tokens, endpoint=True))
+            ids = tuple(generator.integers(VOCABULARY, size=length).tolist())
+            drawn = tuple((generator.random(length, np.float32) - 1).tolist())
+            found.append(Response(ids, drawn, "stop", 0))
+        return with_texts(found, tokenizer)
 
-    return lambda method, args: [respond(each) for each in args[0]] if method == "generate" else None
+    return lambda method, args: ResponseGroups(map(respond, args[0])) if method == "generate" else None
 
 
 def trainer(method: str, args: tuple[Any, ...]) -> Any:
@@ -136,11 +146,11 @@ def trainer(method: str, args: tuple[Any, ...]) -> Any:
         return [
             dict.fromkeys(("loss", "policy_loss", "grad_norm", "learning_rate", "mismatch_kl"), 0.0) for _ in args[0]
         ]
-    return TensorTuple(torch.zeros(len(sample)) for sample in args[0]) if method.endswith("log_probs") else None
+    return Values.of([torch.zeros(len(sample)) for sample in args[0]]) if method.endswith("log_probs") else None
 
 
 def rewarder(method: str, args: tuple[Any, ...]) -> Any:
-    return [Score(float(index % 3 == 0), {"reward": 0.0}) for index, _ in enumerate(args[0])]
+    return Records(Score(float(index % 3 == 0), {"reward": 0.0}) for index, _ in enumerate(args[0]))
 
 
 def tokenizer() -> Any:
@@ -187,15 +197,18 @@ def estimated_step(options: argparse.Namespace, folder: Path) -> float:
     return cost.training_seconds + cost.generation_seconds
 
 
-def run(options: argparse.Namespace, folder: Path) -> tuple[Mapping[str, Simulated], list[float]]:
+def run(
+    options: argparse.Namespace, folder: Path, profile: cProfile.Profile | None
+) -> tuple[Mapping[str, Simulated], list[float]]:
     """The groups, and the controller's own seconds of each step."""
     config = config_of(options, folder)
     stage, plan = stages_of(config)[0], make_plan(config).stages[0]
+    words = tokenizer()
     groups = {
-        "policy": Simulated("policy", options.workers, trainer),
-        "reference": Simulated("reference", options.workers, trainer),
-        "rollout": Simulated("rollout", options.workers, rollout(options.tokens)),
-        "reward": Simulated("reward", 1, rewarder),
+        "policy": Simulated("policy", options.workers, trainer, profile),
+        "reference": Simulated("reference", options.workers, trainer, profile),
+        "rollout": Simulated("rollout", options.workers, rollout(options.tokens, words), profile),
+        "reward": Simulated("reward", 1, rewarder, profile),
     }
     own: list[float] = []
     mark = [time.process_time(), 0.0]
@@ -210,7 +223,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[Mapping[str, Simulat
 
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
-    read = replace(materials.read_materials(stage, plan, events), tokenizer=tokenizer())
+    read = replace(materials.read_materials(stage, plan, events), tokenizer=words)
     made = build._stage_run(stage, plan, read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
     run_stage(made)
     events.close()
@@ -259,14 +272,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_quickstart(folder / "quickstart", seed=0)
-        profile = cProfile.Profile()
-        if options.profile:
-            profile.enable()
-        groups, own = run(options, folder)
-        profile.disable()
+        profile = cProfile.Profile(time.process_time) if options.profile else None
+        groups, own = run(options, folder, profile)
         estimate = estimated_step(options, folder)
-    if options.profile:
-        pstats.Stats(profile).sort_stats("tottime").print_stats(35)
+    if profile is not None:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("cumtime").print_stats("rlctl.runtime|pickle", 45)
     counted = own[1:] or own
     calls = sum(group.calls for group in groups.values()) / options.steps
     phases: dict[str, float] = defaultdict(float)

@@ -16,6 +16,7 @@ import torch
 from rlctl.config import Config, build_config
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.errors import RunError, nearest
+from rlctl.runtime.crossing import array_of
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
@@ -136,23 +137,26 @@ def requests_for(
     ]
 
 
-def sample_of(prompt: Prompt, response: Response, *, trained: bool = True) -> Sample:
-    """The training sequence of a response: prompt and response tokens, the response's counted by the loss if ``trained``."""
-    prompt_length, length = len(prompt.token_ids), len(prompt.token_ids) + len(response.token_ids)
-    log_probs = torch.zeros(length)
-    log_probs[prompt_length:] = torch.from_numpy(np.array(response.log_probs, dtype=np.float32))
-    return Sample(
-        token_ids=torch.from_numpy(np.array((*prompt.token_ids, *response.token_ids), dtype=np.int64)),
-        mask=(torch.arange(length) >= prompt_length) & trained,
-        columns={"rollout_log_probs": log_probs},
-        inputs=prompt.inputs,
-    )
-
-
 def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> list[Sample]:
-    """The training sequences of a step, group after group."""
-    return [
-        sample_of(item.prompt, response, trained=train_on_cut_prompts or not item.prompt.extra.get("truncated"))
-        for item in answered
-        for response in item.responses
-    ]
+    """The training sequences of a step, group after group: prompt and response tokens, the response's counted by the loss.
+
+    All are parts of one tensor.
+    """
+    ids, log_probs = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    runs, counted, responds, inputs = [], [], [], []
+    for item in answered:
+        prompt, trained = item.prompt, train_on_cut_prompts or not item.prompt.extra.get("truncated")
+        prompt_ids = array_of(prompt.token_ids, np.int64)
+        for response in item.responses:
+            ids += [prompt_ids, array_of(response.token_ids, np.int64)]
+            log_probs.append(array_of(response.log_probs, np.float32))
+            runs += [len(prompt_ids), len(response.token_ids)]
+            counted += [False, trained]
+            responds += [False, True]
+            inputs.append(prompt.inputs)
+    drawn = np.zeros(sum(runs), np.float32)
+    drawn[np.repeat(responds, runs).astype(bool)] = np.concatenate(log_probs)
+    lengths = [prompt + response for prompt, response in zip(runs[::2], runs[1::2], strict=True)]
+    flat = (np.concatenate(ids), np.repeat(counted, runs).astype(bool), drawn)
+    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, strict=True)
+    return [Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images) for token_ids, mask, own, images in rows]

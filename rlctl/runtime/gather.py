@@ -201,7 +201,7 @@ def shown_groups(explored: Explored, tokenizer: Any) -> list[dict[str, Any]]:
         {
             "prompt": item.prompt.text,
             "answer": item.prompt.answer,
-            "responses": [decode(response.token_ids) for response in item.responses],
+            "responses": [decode(list(response.token_ids)) for response in item.responses],
             "rewards": list(item.rewards),
             "components": [score.components for score in item.scores],
             "weight_version": item.responses[0].weight_version,

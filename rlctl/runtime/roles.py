@@ -6,6 +6,7 @@ Each splits what it is given over its workers, calls them, and puts the results 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +17,15 @@ from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.data.tokenizer import decode_all
+from rlctl.runtime.crossing import Values, shared_out
 from rlctl.runtime.group import Again, Group
+from rlctl.runtime.records import Records
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
+from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.train.microbatch import spread
-from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
@@ -37,7 +39,7 @@ from rlctl.runtime.workers.sharding import (
     split_over_replicas,
     split_pairs,
 )
-from rlctl.runtime.workers.trainer import Share, Trainer
+from rlctl.runtime.workers.trainer import Part, Trainer, dealt
 
 
 class Policy:
@@ -61,11 +63,11 @@ class Policy:
         parts = self._mini_batches(samples, step)
         each, before = arithmetic.mini_batches_per_epoch(self._config), step - 1
         shares = [
-            self._shares([samples[index] for index in part], number=before * each + place % each + 1)
-            for place, part in enumerate(parts)
+            self._shares(samples, part, number=before * each + place % each + 1) for place, part in enumerate(parts)
         ]
-        by_rank = [([share[rank] for share in shares], old_is_current) for rank in range(len(self._group))]
-        metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, by_rank)[0]
+        by_rank = dealt(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
+        calls = [(own, old_is_current) for own in by_rank]
+        metrics: list[dict[str, float]] = self._group.each(Trainer.train_step, calls)[0]
         return {f"policy/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
     def _mini_batches(self, samples: Sequence[Sample], step: int) -> list[list[int]]:
@@ -80,14 +82,15 @@ class Policy:
         each = arithmetic.expert_responses(self._config)
         return mixed_mini_batches(len(samples) - experts, experts, each, batch, seed=seed, step=step)
 
-    def _shares(self, samples: Sequence[Sample], number: int) -> list[Share]:
-        """The share of every worker in one mini-batch, the stage's ``number``-th."""
-        totals, costs = totals_of(samples), [cost(len(sample), self._linear) for sample in samples]
+    def _shares(self, samples: Sequence[Sample], members: Sequence[int], number: int) -> list[Part]:
+        """The share of every worker in one mini-batch, which has the samples ``members``; the stage's ``number``-th."""
+        chosen = [samples[index] for index in members]
+        totals, costs = totals_of(chosen), [cost(len(sample), self._linear) for sample in chosen]
         paired = self._config.algorithm.objective.choice == "dpo"
         split = (split_pairs if paired else split_over_replicas)(
             costs, len(self._group), balance=self._config.batch.balance
         )
-        return [Share(SampleTuple(samples[index] for index in part), totals, part, number) for part in split]
+        return [Part([members[place] for place in places], totals, places, number) for places in split]
 
     def weights(self) -> Any:
         """A handle on the weights in Hugging Face names, for ``RolloutEngines.load_weights``."""
@@ -126,10 +129,9 @@ class ReferencePolicy:
 def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
     """Write a column of every sample that ``method`` of the workers gives, a tensor [T] a sample."""
     split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
-    parts = group.each(method, [(SampleTuple(samples[index] for index in part),) for part in split])
-    for indices, values in zip(split, parts, strict=True):
-        for index, value in zip(indices, values, strict=True):
-            samples[index].columns[column] = value
+    found = Values.joined(group.each(method, [(share,) for share in shared_out(samples, split)]))
+    for index, values in zip(itertools.chain.from_iterable(split), found, strict=True):
+        samples[index].columns[column] = values
 
 
 class RolloutEngines:
@@ -148,7 +150,7 @@ class RolloutEngines:
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
         """Answer requests, in order; each engine gets every k-th, so that long prompts spread."""
         count = len(self._group)
-        shares = [(requests[index::count],) for index in range(count)]
+        shares = [(Records(requests[index::count]),) for index in range(count)]
         parts = self._group.each(RolloutWorker.generate, shares, again=self._again)
         answers: list[list[Response]] = [[] for _ in requests]
         for index, part in enumerate(parts):
@@ -248,7 +250,7 @@ class Rewards:
     def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
         items = [dataclasses.replace(item, group=number) for number, group in enumerate(groups) for item in group]
         modelled = self.models.score(items) if self.models is not None else None
-        found: list[Score] = self.group.each(RewardWorker.score, [(items, modelled)], again=self.again)[0]
+        found: list[Score] = self.group.each(RewardWorker.score, [(Records(items), modelled)], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]
         if failed:
             self.tell(
@@ -259,11 +261,6 @@ class Rewards:
 
 
 def texts_of(answers: Sequence[Sequence[Response]], tokenizer: Any) -> list[list[str]]:
-    """Responses as text: special tokens left out, and from where a text ended the response if it is to be cut."""
-    flat = [response for responses in answers for response in responses]
-    texts = decode_all(tokenizer, [response.token_ids for response in flat])
-    cut = iter(
-        text[: text.rfind(response.cut)] if response.cut and response.cut in text else text
-        for text, response in zip(texts, flat, strict=True)
-    )
-    return [[next(cut) for _ in responses] for responses in answers]
+    """Responses as text; those that no worker has decoded are decoded here."""
+    texts = iter(decoded([response for responses in answers for response in responses], tokenizer))
+    return [[next(texts) for _ in responses] for responses in answers]

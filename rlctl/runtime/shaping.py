@@ -29,6 +29,7 @@ from rlctl.config.sections.algorithm import (
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
+from rlctl.runtime.algorithms.packed import marked, spread
 from rlctl.runtime.algorithms.value_loss import explained_variance
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
@@ -338,7 +339,9 @@ class Shaping:
         scores = [score for item in answered for score in item.scores] if names else []
         return torch.tensor([[_part(scores[i], name) for i in indices] for name in names]) if names else None
 
-    def _reward_kl(self, packed: _Packed, tokens: Tensor, lengths: Tensor, metrics: dict[str, float]) -> Tensor | None:
+    def _reward_kl(
+        self, packed: _Packed, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
+    ) -> Tensor | None:
         """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
         chosen = self.config.algorithm.kl_in_reward
         if chosen is None or chosen.coefficient == 0:
@@ -375,40 +378,41 @@ class _Packed:
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
-        self._masks = [sample.mask.clone() for sample in samples]
-        self.lengths = torch.tensor([int(mask.sum()) for mask in self._masks])
+        self._sizes = [len(sample) for sample in samples]
+        self._mask = torch.cat([sample.mask for sample in samples])
+        self.lengths = marked(self._mask, torch.tensor(self._sizes))
         self.count = int(self.lengths.sum())
         self._starts = self.lengths.cumsum(0) - self.lengths
 
     def read(self, column: str) -> Tensor:
         """A column, [N]."""
-        return torch.cat(
-            [sample.columns[column][mask] for sample, mask in zip(self._samples, self._masks, strict=True)]
-        )
+        return torch.cat([sample.columns[column] for sample in self._samples])[self._mask]
 
     def write(self, column: str, values: Tensor) -> None:
         """Set a column of every sample from [N]; 0 where no token is counted."""
-        parts = values.split(self.lengths.tolist())
-        for sample, mask, part in zip(self._samples, self._masks, parts, strict=True):
-            sample.columns[column] = torch.zeros(len(sample)).masked_scatter(mask, part)
+        whole = torch.zeros(len(self._mask)).masked_scatter(self._mask, values)
+        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
+            sample.columns[column] = part
 
     def narrow(self, kept: Tensor) -> None:
         """Count only the tokens that are marked, bool [N]."""
-        for sample, mask, part in zip(self._samples, self._masks, kept.split(self.lengths.tolist()), strict=True):
-            sample.mask = mask.masked_scatter(mask, part)
+        whole = self._mask.masked_scatter(self._mask, kept)
+        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
+            sample.mask = part
 
-    def tokens_of(self, indices: list[int]) -> Tensor:
+    def tokens_of(self, indices: list[int]) -> Tensor | slice:
         """The places in [N] of the tokens of some samples, in order."""
-        spans = [torch.arange(int(self._starts[i]), int(self._starts[i] + self.lengths[i])) for i in indices]
-        return torch.cat(spans)
+        if len(indices) == len(self._samples):
+            return slice(None)
+        lengths, starts = self.lengths[indices], self._starts[indices]
+        return torch.arange(int(lengths.sum())) + spread(starts - lengths.cumsum(0) + lengths, lengths)
 
     def segments(self) -> Tensor:
         """The lengths of all runs of counted tokens, sample after sample. [S]."""
-        runs: list[Tensor] = []
-        for mask in self._masks:
-            begins = mask & ~torch.cat((torch.zeros(1, dtype=torch.bool), mask[:-1]))
-            runs.append(torch.bincount(begins.cumsum(0)[mask] - 1))
-        return torch.cat(runs)
+        before = self._mask.roll(1)
+        before[torch.tensor([0, *self._sizes[:-1]]).cumsum(0)] = False
+        begins = self._mask & ~before
+        return torch.bincount(begins.cumsum(0)[self._mask] - 1)
 
 
 def _totals(answered: Sequence[Answered]) -> Tensor:

@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlctl.runtime.types import Sample
-
 
 class TensorTuple(tuple[Tensor, ...]):
     """CPU tensors of any shapes and dtypes."""
@@ -60,57 +58,3 @@ class NamedTensors(tuple[tuple[str, Tensor], ...]):
 
 def _named(names: Sequence[str], tensors: Iterable[Tensor]) -> NamedTensors:
     return NamedTensors(zip(names, tensors, strict=True))
-
-
-class SampleTuple(tuple[Sample, ...]):
-    """Training sequences."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        lengths = [len(sample) for sample in self]
-        names = sorted({name for sample in self for name in sample.columns})
-        has = {name: [name in sample.columns for sample in self] for name in names}
-        tensors = TensorTuple(
-            _joined(part)
-            for part in (
-                [sample.token_ids for sample in self],
-                [sample.mask for sample in self],
-                *([sample.columns[name] for sample in self if name in sample.columns] for name in names),
-            )
-        )
-        return _samples, (lengths, has, tensors, *_inputs_of(self))
-
-
-def _inputs_of(samples: Sequence[Sample]) -> tuple[list[tuple[str, ...]], TensorTuple, list[int]]:
-    """The inputs of all samples, those of a group once: names of each, all tensors, and the place of each sample's."""
-    distinct = {id(sample.inputs): sample.inputs for sample in samples if sample.inputs}
-    place = {key: index for index, key in enumerate(distinct)}
-    names = [tuple(inputs) for inputs in distinct.values()]
-    tensors = TensorTuple(tensor for inputs in distinct.values() for tensor in inputs.values())
-    return names, tensors, [place.get(id(sample.inputs), -1) for sample in samples]
-
-
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat(list(tensors)) if tensors else torch.zeros(0)
-
-
-def _samples(
-    lengths: Sequence[int],
-    has: dict[str, list[bool]],
-    tensors: TensorTuple,
-    names: Sequence[tuple[str, ...]],
-    inputs: TensorTuple,
-    places: Sequence[int],
-) -> SampleTuple:
-    token_ids, mask, *columns = tensors
-    samples = [Sample(*pair) for pair in zip(token_ids.split(lengths), mask.split(lengths), strict=True)]
-    for (name, present), column in zip(has.items(), columns, strict=True):
-        owners = [sample for sample, there in zip(samples, present, strict=True) if there]
-        for sample, values in zip(owners, column.split([len(sample) for sample in owners]), strict=True):
-            sample.columns[name] = values
-    parts = iter(inputs)
-    distinct = [{name: next(parts) for name in each} for each in names]
-    for sample, index in zip(samples, places, strict=True):
-        sample.inputs = distinct[index] if index >= 0 else {}
-    return SampleTuple(samples)

@@ -8,11 +8,12 @@ position t is about token t (its log-prob given the tokens before it, its advant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch  # workers that only score text start without it
 
     Inputs = Mapping[str, torch.Tensor]
@@ -92,6 +93,37 @@ class Request:
     """The prompt's."""
 
 
+class Numbers(Sequence[Any]):
+    """Numbers in an array, which read as a tuple of them does and are equal to it; copied or pickled they are one."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self.array[place].tolist()
+        return tuple(found) if isinstance(place, slice) else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.array.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, tuple | Numbers) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self.array.tolist(),)
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """One completion, with the log-probs of the distribution that it was drawn from.
@@ -100,8 +132,8 @@ class Response:
     penalties (what the training engine computes for the same tokens).
     """
 
-    token_ids: tuple[int, ...]
-    log_probs: tuple[float, ...]
+    token_ids: tuple[int, ...] | Numbers
+    log_probs: tuple[float, ...] | Numbers
     finish_reason: FinishReason
     weight_version: int
     """The version of the weights that drew the last token."""
@@ -109,6 +141,8 @@ class Response:
     """The version that drew the first token, where the weights changed meanwhile; log-probs are as each token was drawn."""
     cut: str = ""
     """A text of ``Sampling.stop`` that ended the response and is left out of its text; its tokens stay."""
+    text: str | None = None
+    """Special tokens and ``cut`` left out; None where the worker that drew it has not decoded it."""
 
     @property
     def oldest_version(self) -> int:

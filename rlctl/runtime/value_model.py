@@ -11,11 +11,10 @@ from rlctl.config import Config
 from rlctl.runtime.group import Group
 from rlctl.runtime.roles import add_column
 from rlctl.runtime.train.losses import totals_of
-from rlctl.runtime.transport import SampleTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.sharding import cost, linear_tokens, mini_batches, split_over_replicas
-from rlctl.runtime.workers.trainer import Share
+from rlctl.runtime.workers.trainer import Part, dealt
 
 
 class ValueModel:
@@ -37,16 +36,17 @@ class ValueModel:
         """All optimizer steps on a step's samples, none where there are none. Returns the means of their metrics."""
         samples = [_learned(sample) for sample in samples]
         parts = mini_batches(len(samples), self._batch, seed=self._seed, step=step)
-        shares = [self._shares([samples[index] for index in part]) for part in parts]
-        by_rank = [([share[rank] for share in shares],) for rank in range(len(self._group))]
-        metrics: list[dict[str, float]] = self._group.each(Critic.train_step, by_rank)[0]
+        shares = [self._shares(samples, part) for part in parts]
+        by_rank = dealt(samples, [[share[rank] for share in shares] for rank in range(len(self._group))])
+        metrics: list[dict[str, float]] = self._group.each(Critic.train_step, [(own,) for own in by_rank])[0]
         return {f"critic/{name}": fmean(each[name] for each in metrics) for name in (metrics[0] if metrics else ())}
 
-    def _shares(self, samples: Sequence[Sample]) -> list[Share]:
-        """The share of every worker in one mini-batch."""
-        totals, costs = totals_of(samples), [cost(len(sample), self._linear) for sample in samples]
+    def _shares(self, samples: Sequence[Sample], members: Sequence[int]) -> list[Part]:
+        """The share of every worker in one mini-batch, which has the samples ``members``."""
+        chosen = [samples[index] for index in members]
+        totals, costs = totals_of(chosen), [cost(len(sample), self._linear) for sample in chosen]
         split = split_over_replicas(costs, len(self._group), balance=self._batch.balance)
-        return [Share(SampleTuple(samples[index] for index in part), totals) for part in split]
+        return [Part([members[place] for place in places], totals) for places in split]
 
     def save(self, folder: Path) -> None:
         """As ``Policy.save``."""

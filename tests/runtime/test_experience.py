@@ -9,10 +9,11 @@ import pytest
 from rlctl.config import config_from
 from rlctl.errors import RunError
 from rlctl.runtime.experience import (
+    Answered,
     check_own_sampling,
     evaluation_sampling,
     requests_for,
-    sample_of,
+    samples_of,
     training_sampling,
 )
 from rlctl.runtime.types import Prompt, Response, Sampling
@@ -26,7 +27,8 @@ def response(*tokens: int, log_probs: tuple[float, ...] | None = None) -> Respon
 
 
 def test_a_sample_is_prompt_and_response_with_the_response_counted() -> None:
-    sample = sample_of(PROMPT, response(7, 2, log_probs=(-0.25, -1.5)))
+    answered = Answered(PROMPT, [response(7, 2, log_probs=(-0.25, -1.5))], [1.0])
+    (sample,) = samples_of([answered], train_on_cut_prompts=True)
     assert sample.token_ids.tolist() == [1, 40, 41, 7, 2]
     assert sample.mask.tolist() == [False, False, False, True, True]
     assert sample.columns["rollout_log_probs"].tolist() == [0.0, 0.0, 0.0, -0.25, -1.5]

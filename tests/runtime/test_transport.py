@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlctl.runtime.transport import NamedTensors, SampleTuple, TensorTuple
+from rlctl.runtime.crossing import SampleTuple
+from rlctl.runtime.transport import NamedTensors, TensorTuple
 from rlctl.runtime.types import Sample
 
 TENSORS = [

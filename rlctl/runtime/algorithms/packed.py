@@ -41,6 +41,12 @@ def sequence_sum(values: Tensor, lengths: Tensor) -> Tensor:
     return values.new_zeros(len(lengths)).index_add(0, sequence_index(lengths), values)
 
 
+def marked(mask: Tensor, lengths: Tensor) -> Tensor:
+    """Count the tokens of each sequence that are marked: bool [N] to int64 [B]."""
+    sums, ends = torch.cat((lengths.new_zeros(1), mask.cumsum(0))), lengths.cumsum(0)
+    return sums[ends] - sums[ends - lengths]
+
+
 def last_tokens(lengths: Tensor) -> Tensor:
     """Return the positions in [N] of the last token of each sequence that has one, int64."""
     return (lengths.cumsum(0) - 1)[lengths > 0]

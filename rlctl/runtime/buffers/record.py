@@ -20,7 +20,7 @@ import torch
 from rlctl.errors import RunError
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.types import Prompt, Response
+from rlctl.runtime.types import Numbers, Prompt, Response
 
 
 def plain_of(group: Answered) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def text_of(group: Answered) -> str:
 
 
 def _fields_of(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: list(value) if isinstance(value, Numbers) else value for name, value in values.items()}
 
 
 def _made(kind: Any, plain: Mapping[str, Any]) -> Any:

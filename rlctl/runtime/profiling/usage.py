@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -95,7 +94,8 @@ class Call(NamedTuple):
     @property
     def role(self) -> str:
         """``policy``."""
-        return re.sub(r"-\d+$", "", self.worker)
+        role, _, number = self.worker.rpartition("-")
+        return role if number.isdigit() else self.worker
 
 
 @dataclass(slots=True)

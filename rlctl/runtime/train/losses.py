@@ -20,7 +20,7 @@ from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch
 from rlctl.runtime.algorithms.correction import weights as importance_weights
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
-from rlctl.runtime.algorithms.packed import PerTokenLoss
+from rlctl.runtime.algorithms.packed import PerTokenLoss, marked
 from rlctl.runtime.algorithms.supervised import negative_log_likelihood
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
@@ -289,9 +289,15 @@ def weights_of(algorithm: Algorithm, max_response_tokens: int) -> Weights:
     return Weights(aggregation.mode, scale, by_micro_batch=aggregation.follow_source)
 
 
+def counted_tokens(samples: Sequence[Sample]) -> list[int]:
+    """Tokens of each sample that the loss counts."""
+    masks = [sample.mask for sample in samples]
+    return marked(torch.cat(masks), torch.tensor(list(map(len, masks)))).tolist() if masks else []
+
+
 def totals_of(samples: Sequence[Sample]) -> Totals:
     """Count a whole mini-batch, over all its replicas; a sample that a filter left out is no sequence of it."""
     counted = [sample for sample in samples if sample.counted]
-    lengths = [int(sample.mask.sum()) for sample in counted]
+    lengths = counted_tokens(counted)
     experts = [length for length, sample in zip(lengths, counted, strict=True) if sample.expert]
     return Totals(sum(lengths), len(lengths), sum(experts), len(experts))

@@ -15,12 +15,12 @@ from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError, RunError
+from rlctl.runtime.crossing import Values
 from rlctl.runtime.model_config import import_modules
 from rlctl.runtime.train.distributed import Device
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import TrainEngine
 from rlctl.runtime.train.losses import CriticLoss
-from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, Share, enter, take_steps
@@ -52,7 +52,7 @@ class Critic(EngineWorker):
 
     def values(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Values before the counted tokens under the weights of now: float32 [T] a sample."""
-        return TensorTuple(self._engine.values(samples, micro=self._forward_micro))
+        return Values.of(self._engine.values(samples, micro=self._forward_micro))
 
     def train_step(self, shares: Sequence[Share]) -> list[dict[str, float]]:
         """Train on one step's samples, with the columns ``old_values`` and ``returns``; see ``Trainer.train_step``."""

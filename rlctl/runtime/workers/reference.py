@@ -10,8 +10,8 @@ import torch
 from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError
+from rlctl.runtime.crossing import Values
 from rlctl.runtime.train.fsdp import FsdpEngine
-from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, enter, training_temperature
@@ -51,4 +51,4 @@ class Reference(EngineWorker):
 
     def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens: float32 [T] a sample, under the policy's temperature."""
-        return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=self._micro))
+        return Values.of(self._engine.log_probs(samples, temperature=self._temperature, micro=self._micro))

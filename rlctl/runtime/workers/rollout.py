@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -12,9 +13,12 @@ from rlctl.config import Config
 from rlctl.config.sections.rollout import ExternalEngine as External
 from rlctl.errors import RunError
 from rlctl.plan import Device
+from rlctl.runtime.crossing import ResponseGroups
+from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
+from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
@@ -49,14 +53,19 @@ class RolloutWorker:
         Raises:
             RunError: the engine cannot run here, or cannot load the model.
         """
+        self._config = config
         self._engine = make_engine(config, engine, model_path, device)
+        self._tokenizer: Any = None
+        """Loaded when it is first needed."""
         self._sleeps = arithmetic.rollout_sleeps(config, device)
         self._streamed = 0
 
-    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+    def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Response]]:
         """Answer requests, in order."""
         self._wake()
-        return self._engine.generate(requests)
+        answers = self._engine.generate(requests)
+        texts = iter(self._with_texts([response for group in answers for response in group]))
+        return ResponseGroups([next(texts) for _ in group] for group in answers)
 
     def stream(
         self, call: int, requests: Mapping[int, Request], aborted: Sequence[int], seconds: float
@@ -81,7 +90,17 @@ class RolloutWorker:
             self._engine.abort(aborted)
         if requests:
             self._engine.submit(requests)
-        return self._engine.poll(seconds)
+        found = self._engine.poll(seconds)
+        responses = self._with_texts([each.response for each in found])
+        return [replace(each, response=response) for each, response in zip(found, responses, strict=True)]
+
+    def _with_texts(self, responses: Sequence[Response]) -> Sequence[Response]:
+        """Responses decoded where they are drawn, which is many places; an outside engine's are left to the controller."""
+        if isinstance(self._config.rollout.engine, External) or not responses:
+            return responses
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)
+        return with_texts(responses, self._tokenizer)
 
     def load_weights(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
         """Overwrite the engine's weights; ``version`` is on every later response."""

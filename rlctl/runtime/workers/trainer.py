@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +21,7 @@ from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
+from rlctl.runtime.crossing import SampleTuple, Values, shared_out
 from rlctl.runtime.determinism import use_deterministic_kernels
 from rlctl.runtime.selection import measures_whole
 from rlctl.runtime.train.covariance import chooses, mark
@@ -28,7 +31,7 @@ from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
-from rlctl.runtime.transport import NamedTensors, TensorTuple
+from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 
@@ -58,6 +61,52 @@ class Share:
     """Of the mini-batch since the stage began, the same in every epoch of a step; what changes with time goes by it."""
 
 
+class Part(NamedTuple):
+    """A share with its samples as indices."""
+
+    members: Sequence[int]
+    totals: Totals
+    places: Sequence[int] = ()
+    number: int = 1
+
+
+class Shares(Sequence[Share]):
+    """A worker's shares of all mini-batches; holds every sample once, whatever epochs it is in."""
+
+    def __init__(self, samples: SampleTuple, parts: Sequence[Part]) -> None:
+        self._samples, self._parts = samples, parts
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        members, *of_mini_batch = self._parts[index]
+        return Share([self._samples[member] for member in members], *of_mini_batch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shares, (
+            self._samples,
+            [(members, numbers_of(totals), *rest) for members, totals, *rest in self._parts],
+        )
+
+
+numbers_of = attrgetter(*(field.name for field in dataclasses.fields(Totals)))
+
+
+def _shares(samples: SampleTuple, parts: Sequence[tuple[Any, ...]]) -> Shares:
+    return Shares(samples, [Part(members, Totals(*totals), *rest) for members, totals, *rest in parts])
+
+
+def dealt(samples: Sequence[Sample], by_rank: Sequence[Sequence[Part]]) -> list[Shares]:
+    """The shares of every worker, each with the samples that it needs."""
+    own = [list(dict.fromkeys(index for part in parts for index in part.members)) for parts in by_rank]
+    shares = []
+    for mine, members, parts in zip(shared_out(samples, own), own, by_rank, strict=True):
+        place = {index: number for number, index in enumerate(members)}
+        shares.append(Shares(mine, [part._replace(members=[place[i] for i in part.members]) for part in parts]))
+    return shares
+
+
 class Trainer(EngineWorker):
     """Trains the policy. All workers of a policy get the same calls in the same order."""
 
@@ -83,19 +132,19 @@ class Trainer(EngineWorker):
     def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the weights of now: float32 [T] a sample."""
         micro = self._config.batch.log_prob_micro or self._config.batch.micro
-        return TensorTuple(self._engine.log_probs(samples, temperature=self._temperature, micro=micro))
+        return Values.of(self._engine.log_probs(samples, temperature=self._temperature, micro=micro))
 
     def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""
         micro = self._config.reference.micro or self._config.batch.log_prob_micro or self._config.batch.micro
         found = self._engine.log_probs(samples, temperature=self._temperature, micro=micro, adapters=False)
-        return TensorTuple(found)
+        return Values.of(found)
 
     def teacher_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs of the counted tokens under the teacher, at temperature 1: float32 [T] a sample."""
         assert self._teacher is not None, "algorithm.distillation names a teacher"
         micro = self._config.batch.log_prob_micro or self._config.batch.micro
-        return TensorTuple(self._teacher.log_probs(samples, temperature=1.0, micro=micro))
+        return Values.of(self._teacher.log_probs(samples, temperature=1.0, micro=micro))
 
     def train_step(self, shares: Sequence[Share], old_is_current: bool = False) -> list[dict[str, float]]:
         """Train on one step's samples: one optimizer step a share, in order; then or in between the schedule ticks.
