@@ -394,3 +394,12 @@ class Neighbours:
 def nearest_multiples(value: int, of: int) -> Neighbours:
     """The multiples of ``of`` just below and above ``value``."""
     return Neighbours(value // of * of, -(-value // of) * of)
+def teacher_is_drawn(config: Config) -> bool:
+    """Whether a teacher is asked for the tokens drawn only, not for whole distributions."""
+    distillation = config.algorithm.distillation
+    if distillation is None:
+        return False
+    estimated = distillation.loss == "reverse_kl" and distillation.top_k is None
+    return bool(distillation.args.get("policy_gradient")) or (estimated and config.algorithm.objective.choice == "rl")
+
+

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from rlctl import arithmetic
 from rlctl.arithmetic import Cluster, Device
 from rlctl.config import Config
-from rlctl.config.sections.algorithm import Distillation
 from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.model import Lora
 from rlctl.config.sections.rewards import ModelReward
@@ -128,7 +127,7 @@ def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimat
         found += [] if shape is None else [_reference(config, shape)]
     if config.algorithm.distillation is not None:
         shape = read_shape(config.algorithm.distillation.teacher)
-        found += [] if shape is None else [_teacher(config, config.algorithm.distillation, shape)]
+        found += [] if shape is None else [_teacher(config, shape)]
     if arithmetic.needs_critic(config) and config.critic is not None:
         model = config.critic.model
         shape = read_shape(model.path) if model is not None and model.path else policy
@@ -267,16 +266,18 @@ def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
     )
 
 
-def _teacher(config: Config, chosen: Distillation, shape: ModelShape) -> MemoryEstimate:
+def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
     """A frozen model spread as the policy is; whole logits of what is trained on where distributions are compared."""
     train, batch = config.train, config.batch
-    estimated = chosen.loss == "reverse_kl" and chosen.top_k is None and config.algorithm.objective.choice == "rl"
-    drawn = estimated or bool(chosen.args.get("policy_gradient"))
+    drawn = arithmetic.teacher_is_drawn(config)
     micro = (batch.log_prob_micro or batch.micro) if drawn else batch.micro
     tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
     whole = BYTES[train.precision.compute] * tokens * shape.vocabulary
-    held = BYTES[train.precision.parameters] * shape.parameters / _shared_by(config, train)
     logits = min(whole, 2 * _chunk_bytes(tokens, shape)) if drawn else whole
+    if isinstance(train.engine, Megatron):
+        parameters = BYTES[train.precision.compute] * sizes.held(train.engine, shape).all
+        return _estimate("teacher", [("parameters", parameters), ("logits", logits / train.engine.tensor)])
+    held = BYTES[train.precision.parameters] * shape.parameters / _shared_by(config, train)
     return _estimate("teacher", [("parameters", held), ("gathered", _gathered(train, shape)), ("logits", logits)])
 
 

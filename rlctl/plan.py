@@ -19,6 +19,7 @@ from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.errors import PlanError
+from rlctl.megatron.limits import asked_of, limits
 from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
 from rlctl.support import not_used
 
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
-Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model"]
+Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
     roles = _roles(config, device, notes)
+    told = (limit.message for asked in asked_of(config) for limit in limits(asked) if limit.noted)
+    notes += dict.fromkeys(told)  # once, where roles share a section
     if needs_rollout(config) and trains(config) and pace.schedule_name(config) != "synchronous":
         notes.append(f"schedule: {pace.schedule_name(config)}")
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
@@ -279,7 +282,20 @@ def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
     if arithmetic.scores(config):
         roles.append(RolePlan("reward", "python", 1, 1, (), 1))
         roles += _reward_models(config, notes)
+        roles += _judges(config, device, notes)
     return roles
+
+
+def _judges(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
+    """The judge that the run serves: an engine on each ``tensor`` of its devices."""
+    judge = next(iter(arithmetic.served_judges(config).values()), None)
+    if judge is None:
+        return []
+    engine = arithmetic.judge_engine(judge, device)
+    if judge.engine == "auto":
+        notes.append(f"judge: engine auto is {engine} on {device}")
+    devices = arithmetic.judge_devices(config)
+    return [RolePlan("judge", engine, judge.replicas, judge.replicas, devices, config.placement.cpus_per_worker)]
 
 
 def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
+from rlctl.config.sections.train import Megatron
+from rlctl.errors import PlanError
 from rlctl.megatron.layout import broken
 from rlctl.megatron.limits import asked_of, limits
+from rlctl.memory import context_tokens
 from rlctl.model_shape import read_shape
 
 
@@ -26,9 +29,39 @@ def layouts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 
 
 def beyond(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """What is asked of the Megatron engine is there."""
-    found = [limit for asked in asked_of(config) for limit in limits(asked)]
-    yield from _once([Problem("not-supported", tuple(each.key.split(".")), each.message, each.hint) for each in found])
+    """What is asked of the Megatron engine is there, or no number hangs on it."""
+    found: list[Problem] = []
+    for each in (limit for asked in asked_of(config) for limit in limits(asked)):
+        key = tuple(each.key.split("."))
+        told = "not-applied" if surroundings.is_silent(key) else "not-used"
+        found.append(Problem(told if each.noted else "not-supported", key, each.message, each.hint))
+    yield from _once(found)
+
+
+def idle_stages(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A mini-batch has micro-batches for all stages of the policy's pipeline."""
+    engine = config.train.engine
+    if not isinstance(engine, Megatron) or engine.pipeline == 1 or not arithmetic.trains(config):
+        return
+    try:
+        replicas = arithmetic.train_replicas(config)
+    except PlanError:
+        return
+    mini, micro, stages = arithmetic.mini_batch_responses(config), config.batch.micro, engine.pipeline
+    share = -(-mini // replicas)
+    total = share if micro.by == "responses" else share * context_tokens(config)
+    count = -(-total // micro.per_replica)
+    if count < stages:
+        slots = count + stages - 1
+        up_to = "" if micro.by == "responses" else "up to "
+        yield Problem(
+            "pipeline-idle",
+            ("train", "engine", "pipeline"),
+            f"a mini-batch of {mini} / {replicas} replicas = {share} responses, in {up_to}{count} micro-batches for {stages} "
+            f"stages: a stage waits for ({stages} - 1) / ({count} + {stages} - 1) = {stages - 1} / {slots} = "
+            f"{(stages - 1) / slots:.0%} of the time",
+            f"lower batch.micro.per_replica to {max(1, total // stages)}, or train.engine.pipeline",
+        )
 
 
 def _once(problems: list[Problem]) -> Iterator[Problem]:
@@ -40,4 +73,4 @@ def _once(problems: list[Problem]) -> Iterator[Problem]:
             yield problem
 
 
-RULES = (layouts, beyond)
+RULES = (layouts, beyond, idle_stages)

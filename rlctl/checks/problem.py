@@ -70,6 +70,7 @@ CODES: Mapping[str, Code] = {
     "engine-over-node": Code(_E, "A rollout engine would span nodes."),
     "tensor-over-node": Code(_W, "Tensor parallelism of training spans nodes, which is slow."),
     "megatron-layout": Code(_E, "Something that Megatron shares between devices does not divide by them."),
+    "pipeline-idle": Code(_W, "A mini-batch has fewer micro-batches than there are pipeline stages; stages wait."),
     "role-devices": Code(_E, "A role is given devices that do not exist, or none."),
     "role-variables": Code(_E, "Environment variables are set for a role that there is not."),
     "staleness": Code(_E, "Responses that the schedule draws ahead are older than what is trained on."),

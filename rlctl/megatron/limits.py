@@ -1,4 +1,7 @@
-"""What the roles of a run ask of the Megatron engine, and what it does not do: one row each, before anything starts."""
+"""What the roles of a run ask of the Megatron engine, and what it does not do: one row each, told before anything starts.
+
+A row refuses a run, unless no number hangs on it (``noted``).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from rlctl.megatron.options import misfits
 class Asked:
     """What a role asks of the engine."""
 
+    config: Config
     role: Literal["policy", "critic", "reference"]
     engine: Megatron
     train: Train
@@ -37,17 +41,17 @@ def asked_of(config: Config) -> Iterator[Asked]:
     """The roles that Megatron computes, each with what it asks."""
     train, reference, critic = config.train, config.reference, config.critic or Critic()
     if arithmetic.trains(config) and isinstance(train.engine, Megatron):
-        yield Asked("policy", train.engine, train, config.model, "train", "model")
+        yield Asked(config, "policy", train.engine, train, config.model, "train", "model")
     if arithmetic.needs_critic(config) and isinstance(critic.engine, Megatron):
         own = "model" if critic.model is None else "critic.model"
-        yield Asked("critic", critic.engine, critic, critic.model or config.model, "critic", own)
+        yield Asked(config, "critic", critic.engine, critic, critic.model or config.model, "critic", own)
     if not arithmetic.needs_reference(config) or arithmetic.reference_is_base(config):
         return
     section, engine = arithmetic.engine_of(config, "reference")
     if isinstance(engine, Megatron):
         alike = replace(train, engine=engine, precision=reference.precision or train.precision)
         own = "model" if reference.model is None else "reference.model"
-        yield Asked("reference", engine, alike, reference.model or config.model, section, own)
+        yield Asked(config, "reference", engine, alike, reference.model or config.model, section, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Limit:
     """Dotted, of the config."""
     message: str
     hint: str
+    noted: bool = False
+    """Whether no number hangs on it, and a run starts all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class Row:
     """What is asked for; false where nothing is."""
     reason: str
     hint: str
+    noted: bool = False
 
 
 def _masters(asked: Asked) -> str:
@@ -82,7 +89,20 @@ def _reduce(asked: Asked) -> str:
     return reduce if asked.trains and reduce not in ("float32", compute) else ""
 
 
+def _compares(asked: Asked) -> bool:
+    return asked.role == "policy" and arithmetic.reference_is_held(asked.config)
+
+
+def _teaches(asked: Asked) -> bool:
+    taught = asked.config.algorithm.distillation is not None
+    return asked.role == "policy" and taught and not arithmetic.teacher_is_drawn(asked.config)
+
+
+PARTS = "a worker has a part of the vocabulary, and whole distributions are compared"
+
 ROWS: tuple[Row, ...] = (
+    Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or train.engine to fsdp2"),
+    Row("algorithm.distillation", _teaches, PARTS, "set its args to {policy_gradient: true}, or train.engine to fsdp2"),
     Row(
         "@model.lora",
         lambda asked: asked.trains and asked.model.lora,
@@ -98,8 +118,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "@model.attention",
         lambda asked: asked.model.attention if asked.model.attention != "auto" else "",
-        "Megatron has attention of its own",
-        "set @.engine.transformer.attention_backend instead, to flash, fused, unfused or local",
+        "sequences are laid end to end, in the fastest attention that is installed",
+        "set @model.attention to auto",
     ),
     Row(
         "@.precision.parameters",
@@ -131,6 +151,33 @@ ROWS: tuple[Row, ...] = (
         "it has the optimizers of Megatron-core",
         "leave @.optimizer.module out",
     ),
+    Row(
+        "@model.freeze",
+        lambda asked: asked.trains and asked.model.freeze,
+        "it leaves the router of experts untrained, and nothing else",
+        "leave @model.freeze out; for routers, set @.engine.moe.freeze_router to true",
+    ),
+    Row(
+        "@.memory.remove_padding",
+        lambda asked: not asked.train.memory.remove_padding,
+        "sequences are always laid end to end, without padding",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
+        "@.memory.recompute_reentrant",
+        lambda asked: asked.trains and asked.train.memory.recompute_reentrant,
+        "Megatron recomputes in its own way, as @.engine.recompute_granularity says",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
+        "@.engine.transformer.attention_backend",
+        lambda asked: asked.engine.transformer.get("attention_backend"),
+        "sequences are laid end to end, in the fastest attention that is installed",
+        "leave it out",
+        noted=True,
+    ),
 )
 
 
@@ -139,9 +186,12 @@ def limits(asked: Asked) -> Iterator[Limit]:
     for row in ROWS:
         value = row.asks(asked)
         if value:
-            key = row.key.replace("@model", asked.model_section).replace("@", asked.section)
+            key, reason, hint = (
+                text.replace("@model", asked.model_section).replace("@", asked.section)
+                for text in (row.key, row.reason, row.hint)
+            )
             shown = f" {value}" if isinstance(value, str) else ""
-            yield Limit(key, f"{key}{shown} on the Megatron engine: {row.reason}", row.hint.replace("@", asked.section))
+            yield Limit(key, f"{key}{shown} on the Megatron engine: {reason}", hint, row.noted)
     for each in misfits(asked.engine):
         key = f"{asked.section}.engine.{each.key}"
         yield Limit(key, f"{key}: {each.message}", each.hint.replace("train.", f"{asked.section}."))

@@ -67,6 +67,9 @@ OWN: Mapping[str, Mapping[str, str]] = {
 }
 """Settings that a key of the config holds: said there, and nowhere else."""
 
+SETTLED: Mapping[str, Any] = {"calculate_per_token_loss": True, "batch_p2p_comm": False}
+"""Settings of ``transformer`` that the engine's own passes need as they are; whatever else is written is refused."""
+
 ACCELERATIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("apply_rope_fusion", "moe_permute_fusion", "moe_router_fusion", "tp_comm_overlap"), "transformer_engine"
@@ -129,6 +132,8 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
                 yield Misfit(key, name, message, nearest(name, known) or "leave it out: nothing would read it")
             elif own is not None:
                 yield Misfit(key, name, f"{name} has a key of its own", f"set {own} instead")
+            elif key == "transformer" and SETTLED.get(name, value) != value:
+                yield Misfit(key, name, f"{name} is {value!r}; the engine needs {SETTLED[name]!r}", "leave it out")
             elif not fits(known[name], value):
                 expected = ast.unparse(known[name])
                 yield Misfit(key, name, f"{name} is {value!r}; {kind} takes {expected}", f"write it as {expected}")

@@ -188,6 +188,23 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "8 devices of the critic",
     ),
     *[
+        ("not-used", {"train": {"engine": {"name": "megatron", **engine}, "memory": memory}}, f"train.{key}", words)
+        for key, engine, memory, words in (
+            ("memory.remove_padding", {}, {"remove_padding": False}, "without padding"),
+            ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
+            ("engine.transformer.attention_backend", {"transformer": {"attention_backend": "flash"}}, {}, "fastest"),
+        )
+    ],
+    (
+        "pipeline-idle",
+        {
+            "train": {"engine": {"name": "megatron", "pipeline": 4}},
+            "batch": {"micro": {"by": "responses", "per_replica": 64}},
+        },
+        "train.engine.pipeline",
+        r"256 / 2 replicas = 128 responses, in 2 micro-batches for 4 stages: .* 3 / 5 = 60%",
+    ),
+    *[
         ("megatron-layout", {"train": {"engine": {"name": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
             ("tensor", {"tensor": 8}, "policy: 4 heads do not divide by tensor 8"),
@@ -221,11 +238,22 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, change, words in (
             ("model.lora", {"model": {"lora": {}}}, "Transformers models only"),
             ("model.modality", {"model": {"modality": "vision"}}, "read text"),
-            ("model.attention", {"model": {"attention": "sdpa"}}, "attention of its own"),
+            ("model.attention", {"model": {"attention": "sdpa"}}, "laid end to end"),
             ("train.precision.parameters", {"train": {"precision": {"parameters": "bfloat16"}}}, "in float32"),
             ("train.precision.reduce", {"train": {"precision": {"reduce": "float16"}}}, "reduces gradients"),
             ("train.memory.offload_activations", {"train": {"memory": {"offload_activations": True}}}, "stay"),
             ("train.fused_kernels.liger", {"train": {"fused_kernels": {"liger": True}}}, "Transformers models"),
+            (
+                "algorithm.kl_in_loss.estimator",
+                {"algorithm": {"kl_in_loss": {"coefficient": 0.1, "estimator": "full"}}},
+                "part of the vocabulary",
+            ),
+            (
+                "algorithm.distillation",
+                {"algorithm": {"distillation": {"teacher": "org/t", "loss": "forward_kl"}}},
+                "part of the vocabulary",
+            ),
+            ("model.freeze", {"model": {"freeze": ["*"]}}, "nothing else"),
             ("train.optimizer.module", {"train": {"optimizer": {"module": "torchao.optim"}}}, "Megatron-core"),
         )
     ],

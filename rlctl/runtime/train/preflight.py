@@ -91,7 +91,7 @@ def check_megatron(config: Config) -> None:
                 f"{asked.section}.engine is megatron, and megatron-core is not installed",
                 hint="pip install 'rlctl[megatron]' on every machine of the run",
             )
-        beyond = next(limits(asked), None)
+        beyond = next((limit for limit in limits(asked) if not limit.noted), None)
         if beyond is not None:
             raise PlanError(beyond.message, hint=beyond.hint)
         _check_layout(config, asked, _model_config(asked.model, config.model))
