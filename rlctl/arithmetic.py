@@ -18,6 +18,7 @@ from rlctl.config.sections.algorithm import MixObjective
 from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.execution import MemoryBuffer
+from rlctl.config.sections.rewards import JudgeReward, Reward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
 from rlctl.errors import PlanError
 
@@ -312,6 +313,55 @@ def scores(config: Config) -> bool:
     return needs_rollout(config) or scores_recorded(config)
 
 
+def is_served_here(reward: Reward) -> bool:
+    """Whether a reward is a judge that the run serves itself."""
+    return isinstance(reward, JudgeReward) and reward.base_url is None
+
+
+def served_judges(config: Config) -> dict[int, JudgeReward]:
+    """The judges that the run serves itself, by their position; they are one model, asked in several ways.
+
+    Raises:
+        PlanError: they want different engines.
+    """
+    found = {i: each for i, each in enumerate(config.rewards) if isinstance(each, JudgeReward) and is_served_here(each)}
+    for name in ("model", "engine", "engine_args", "max_context_tokens", "replicas", "tensor"):
+        values = [getattr(each, name) for each in found.values()]
+        if any(value != values[0] for value in values):
+            said = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
+            raise PlanError(
+                f"a run serves one judge, and its rewards differ in {name} ({said})",
+                hint="serve the others over an OpenAI-compatible endpoint, and set their base_url",
+            )
+    return found
+
+
+def judge_engine(reward: JudgeReward, device: Device) -> str:
+    """The engine of a judge that the run serves."""
+    if reward.engine != "auto":
+        return reward.engine
+    return "vllm" if device == "cuda" else "transformers"
+
+
+def judge_devices(config: Config) -> tuple[int, ...]:
+    """The devices of the judge that the run serves; none where it serves none.
+
+    Raises:
+        PlanError: there are too few.
+    """
+    judge = next(iter(served_judges(config).values()), None)
+    if judge is None:
+        return ()
+    devices, needed = devices_of(config, "judge"), judge.replicas * judge.tensor
+    if needed > len(devices):
+        raise PlanError(
+            f"{judge.replicas} engines of {judge.tensor} devices for the judge {judge.name!r} need {needed}; it has "
+            f"{len(devices)}",
+            hint=f"set its replicas to {max(1, len(devices) // judge.tensor)}, or placement.roles.judge.devices",
+        )
+    return devices[:needed]
+
+
 def scores_recorded(config: Config) -> bool:
     """Whether responses are scored that held-out rows bring themselves."""
     return evaluates(config) and any(map(_recorded(config), config.data.eval))
@@ -358,6 +408,15 @@ def reference_is_held(config: Config) -> bool:
     return kl is not None and kl.estimator == "full" and not in_reward and algorithm.objective.choice != "dpo"
 
 
+def teacher_is_drawn(config: Config) -> bool:
+    """Whether a teacher is asked for the tokens drawn only, not for whole distributions."""
+    distillation = config.algorithm.distillation
+    if distillation is None:
+        return False
+    estimated = distillation.loss == "reverse_kl" and distillation.top_k is None
+    return bool(distillation.args.get("policy_gradient")) or (estimated and config.algorithm.objective.choice == "rl")
+
+
 def needs_critic(config: Config) -> bool:
     """Whether values are estimated."""
     return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"
@@ -394,12 +453,3 @@ class Neighbours:
 def nearest_multiples(value: int, of: int) -> Neighbours:
     """The multiples of ``of`` just below and above ``value``."""
     return Neighbours(value // of * of, -(-value // of) * of)
-def teacher_is_drawn(config: Config) -> bool:
-    """Whether a teacher is asked for the tokens drawn only, not for whole distributions."""
-    distillation = config.algorithm.distillation
-    if distillation is None:
-        return False
-    estimated = distillation.loss == "reverse_kl" and distillation.top_k is None
-    return bool(distillation.args.get("policy_gradient")) or (estimated and config.algorithm.objective.choice == "rl")
-
-
