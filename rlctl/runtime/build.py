@@ -200,7 +200,7 @@ def _stage_run(
             checkpoints,
             keep_last=config.checkpoint.keep_last,
             keep_last_critic=config.checkpoint.keep_last_critic,
-            copies=copies_of(stage, folder),
+            copies=copies_of(stage, folder, stop.now),
             delete_previous=config.checkpoint.delete_previous,
         ),
         events=events,

@@ -9,7 +9,8 @@
         manifest.json    the size of every file, so that a file cut off later is noticed too
 
 A checkpoint that is damaged is passed over, and the one before it is used. One that is written in the background is begun at its
-step and finished some steps later; until then it is not there.
+step and finished some steps later; until then it is not there. Copies elsewhere are made after that, one after the other; a
+checkpoint stays until its copy is made.
 """
 
 from __future__ import annotations
@@ -72,7 +73,15 @@ class Copies(Protocol):
     """Copies of checkpoints somewhere else."""
 
     def send(self, checkpoint: Path, *, keep: Collection[str]) -> None:
-        """Copy a checkpoint; ``keep`` are the names of those that stay."""
+        """Begin to copy a checkpoint, after those before it; ``keep`` are the names of those that stay."""
+        ...
+
+    def under_way(self) -> Collection[str]:
+        """The names of checkpoints that are not copied yet; raises what a copy failed of."""
+        ...
+
+    def wait(self, *, most: int = 0) -> None:
+        """Wait until no more than ``most`` are under way; raises what a copy failed of."""
         ...
 
     def bring_newest(self, folder: Path) -> None:
@@ -102,16 +111,21 @@ class Checkpoints:
         self._keep_last_critic = keep_last_critic
 
     def save(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> Path:
-        """Write a checkpoint; see ``begin``."""
+        """Write a checkpoint and its copy; see ``begin``."""
         self.begin(step, controller, write)
-        return self.finish()
+        final = self.finish()
+        self.settle()
+        return final
 
     def begin(self, step: int, controller: dict[str, Any], write: Callable[[Path], None]) -> None:
         """Begin a checkpoint: ``write`` puts the engines' files into the folder it is given, or begins to.
 
         Raises:
             WorkerFailed: it could not be written; what was there before is untouched.
+            RunError: one of those before it could not be copied.
         """
+        if self._copies is not None:
+            self._copies.wait(most=0 if self._delete_previous else 1)
         if self._delete_previous:
             for folder in self._folders():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -137,10 +151,31 @@ class Checkpoints:
             write_checksums(partial)
             _write_json(partial / MANIFEST, _sizes(partial))
             replace_folder(partial, final)
-        self._prune()
         if self._copies is not None:
-            self._copies.send(final, keep=[kept.name for kept in self._folders()])
+            kept = set(self._folders()) - set(self._before_last(self._keep_last))
+            self._copies.send(final, keep=[folder.name for folder in kept])
+        self._prune()
         return final
+
+    def check_copies(self) -> None:
+        """Raise what a copy that is made in the background failed of.
+
+        Raises:
+            RunError: it could not be made.
+        """
+        if self._copies is not None:
+            self._copies.under_way()
+
+    def settle(self) -> None:
+        """Wait for the copies of all that are finished.
+
+        Raises:
+            RunError: one could not be made.
+            StopRequested: the run was asked to end at once.
+        """
+        if self._copies is not None:
+            self._copies.wait()
+            self._prune()
 
     def _partial(self, step: int) -> Path:
         return self.folder / f"step-{step:06d}.partial"
@@ -197,10 +232,14 @@ class Checkpoints:
         return sorted(named, key=lambda folder: step_of(folder.name))
 
     def _prune(self) -> None:
+        """Delete what is not to be kept, but of what is still copied nothing."""
+        copied = () if self._copies is None else self._copies.under_way()
         for folder in self._before_last(self._keep_last):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.name not in copied:
+                shutil.rmtree(folder, ignore_errors=True)
         for folder in self._before_last(self._keep_last_critic):
-            _without_critic(folder)
+            if folder.name not in copied:
+                _without_critic(folder)
 
     def _before_last(self, count: int | None) -> list[Path]:
         """All checkpoints but the last ``count``; none where there is no such limit."""

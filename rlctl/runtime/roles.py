@@ -108,9 +108,11 @@ class Policy:
         """Go on from what ``save`` wrote."""
         self._group.all(Trainer.load, folder, self._config.checkpoint)
 
-    def export(self, folder: Path) -> None:
-        """Write the weights, config and tokenizer in Hugging Face format."""
-        self._group.all(Trainer.export_hf, folder, self._config.model.tokenizer or self._config.model.path)
+    def export(self, folder: Path, *, asynchronous: bool = False) -> None:
+        """Write the weights, config and tokenizer in Hugging Face format; under ``asynchronous`` as a part of the checkpoint
+        that is being written."""
+        tokenizer = self._config.model.tokenizer or self._config.model.path
+        self._group.all(Trainer.export_hf, folder, tokenizer, asynchronous)
 
 
 class ReferencePolicy:

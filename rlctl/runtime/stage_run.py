@@ -228,6 +228,7 @@ class StageRun:
         self._track(everything, step)
         self.stop.step_over()
         self.finish_save(wait=False)
+        self.checkpoints.check_copies()
 
     def _track(self, metrics: Mapping[str, float], step: int) -> None:
         for tracker in self.trackers:
@@ -270,6 +271,7 @@ class StageRun:
             self.checkpoints.begin(step, controller, self._write_engines)
             if not settings.asynchronous:
                 self._finish_save(step)
+                self.checkpoints.settle()
 
     def _write_engines(self, folder: Path) -> None:
         if self.policy is None:
@@ -280,7 +282,8 @@ class StageRun:
             self.policy.is_saved(wait=settings.writers != "all")
             self.critic.save(folder / "critic")
         if settings.export == "always" or "hf_model" in settings.save_contents:
-            self.policy.export(folder / "hf")
+            self.policy.is_saved(wait=settings.writers != "all")
+            self.policy.export(folder / "hf", asynchronous=settings.asynchronous)
 
     def finish_save(self, *, wait: bool = True) -> None:
         """Put a checkpoint that was begun in its place; without ``wait`` only if it is written."""
@@ -296,6 +299,13 @@ class StageRun:
             self.groups.saved()
         self.events.emit("checkpoint", step=step, folder=str(folder))
 
+    def _settle_saves(self) -> None:
+        """Wait until all that was saved is whole, its copies too."""
+        self.finish_save()
+        if self.config.checkpoint.asynchronous:
+            with self.phase("save"):
+                self.checkpoints.settle()
+
     def _trained(self) -> list[Policy | ValueModel]:
         return [model for model in (self.policy, self.critic) if model is not None]
 
@@ -305,14 +315,14 @@ class StageRun:
             return False
         if not self.save_due(step):
             self.save(step)
-        self.finish_save()
+        self._settle_saves()
         return True
 
     def finish(self) -> None:
         """The stage is over: write its weights in Hugging Face format where that is asked for."""
         if self.progress.step < self.clock.total_steps:
             self._finish_early(self.progress.step)
-        self.finish_save()
+        self._settle_saves()
         if self.groups is not None:
             self.groups.finished()
         if self.policy is not None and self.config.checkpoint.export != "never":

@@ -34,13 +34,13 @@ class Checkpoint:
     folder: str | None = None
     """Folder of checkpoints; null is inside the run folder."""
     remote: str | None = None
-    """fsspec URL that gets a copy of each checkpoint."""
+    """fsspec URL that gets a copy of each checkpoint, under ``asynchronous`` in the background; one that fails ends the run."""
     delete_after_load: bool = False
     """Delete the local copy once it is loaded, where ``remote`` has another."""
     delete_previous: bool = False
     """Delete the checkpoints before it when the next is begun: the disk needs room for one, and a crash meanwhile loses all."""
     asynchronous: bool = False
-    """Write in the background, from a copy, while training goes on; until it is whole the one before it counts."""
+    """Write, export and copy in the background while training goes on; until a checkpoint is whole the one before it counts."""
     writers: Literal["all", "one_process", "one_thread", "one_node"] = "all"
     """Who may write at the same time (Trinity's ``save_strategy``)."""
 

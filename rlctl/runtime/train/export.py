@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,19 +52,55 @@ def weights(model: PreTrainedModel, adapters: Adapters | None = None) -> Iterato
     return everything if adapters is None else adapters.merged(everything)
 
 
-def write(model: PreTrainedModel, folder: Path, *, tokenizer: str | None, adapters: Adapters | None = None) -> None:
+def write(
+    model: PreTrainedModel,
+    folder: Path,
+    *,
+    tokenizer: str | None,
+    adapters: Adapters | None = None,
+    asynchronous: bool = False,
+) -> Future[None]:
     """Write weights, config and the files of ``tokenizer`` (folder or hub name; None writes none), whole or not at all.
 
     With ``adapters`` the weights are merged, and the adapters by themselves lie in the folder ``adapter`` within.
 
+    Returns:
+        What is done when the folder is whole: at once, or under ``asynchronous``, where the first worker writes a copy of the
+        weights while training goes on, some time later; what goes wrong then is its result there.
+
     Raises:
-        RunError: the folder or the tokenizer cannot be written, on every worker.
+        RunError: the folder or the tokenizer cannot be written, on every worker; not under ``asynchronous``.
     """
     state = {name: tensor.cpu() for name, tensor in weights(model, adapters)}
-    problem = _write_files(model, state, folder, tokenizer) if dist.get_rank() == 0 else ""
-    _raise_together(problem, folder)
-    if adapters is not None:
-        write_adapters(model, adapters, folder / ADAPTER)
+    trained = {} if adapters is None else _adapters_of(model)
+    plain = _without_weights(model)  # not in a thread: Transformers sets torch's default type meanwhile
+
+    def write_all() -> str:
+        return _write_files(plain, state, folder, tokenizer) or (
+            _write_adapters(adapters, trained, folder / ADAPTER) if adapters is not None else ""
+        )
+
+    done: Future[None] = Future()
+    if not asynchronous:
+        _raise_together(write_all() if dist.get_rank() == 0 else "", folder)
+        done.set_result(None)
+    elif dist.get_rank() != 0:
+        done.set_result(None)
+    else:
+        threading.Thread(target=_finish, args=(done, write_all, folder), name="export", daemon=True).start()
+    return done
+
+
+def _finish(done: Future[None], write_all: Callable[[], str], folder: Path) -> None:
+    try:
+        problem = write_all()
+    except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+        done.set_exception(error)
+        return
+    if problem:
+        done.set_exception(_failed(folder, problem))
+    else:
+        done.set_result(None)
 
 
 def write_adapters(model: PreTrainedModel, adapters: Adapters, folder: Path) -> None:
@@ -71,14 +109,22 @@ def write_adapters(model: PreTrainedModel, adapters: Adapters, folder: Path) -> 
     Raises:
         RunError: the folder cannot be written, on every worker.
     """
+    state = _adapters_of(model)
+    _raise_together(_write_adapters(adapters, state, folder) if dist.get_rank() == 0 else "", folder)
+
+
+def _adapters_of(model: PreTrainedModel) -> dict[str, Tensor]:
     trained = ((name, tensor.detach()) for name, tensor in model.named_parameters() if tensor.requires_grad)
-    state, problem = {name: tensor.cpu() for name, tensor in whole(trained)}, ""
-    if dist.get_rank() == 0:
-        try:
-            adapters.write(state, folder)
-        except OSError as error:
-            problem = str(error)
-    _raise_together(problem, folder)
+    return {name: tensor.cpu() for name, tensor in whole(trained)}
+
+
+def _write_adapters(adapters: Adapters, state: Mapping[str, Tensor], folder: Path) -> str:
+    """Return what went wrong, empty where nothing did."""
+    try:
+        adapters.write(state, folder)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _raise_together(problem: str, folder: Path) -> None:
@@ -86,20 +132,23 @@ def _raise_together(problem: str, folder: Path) -> None:
     told = [problem]
     dist.broadcast_object_list(told, src=0)
     if told[0]:
-        raise RunError(f"the weights could not be exported to {folder}: {told[0]}")
+        raise _failed(folder, told[0])
 
 
-def _write_files(model: PreTrainedModel, state: dict[str, Tensor], folder: Path, tokenizer: str | None) -> str:
-    """Return what went wrong, empty where nothing did."""
+def _failed(folder: Path, problem: str) -> RunError:
+    return RunError(f"the weights could not be exported to {folder}: {problem}")
+
+
+def _write_files(plain: PreTrainedModel, state: dict[str, Tensor], folder: Path, tokenizer: str | None) -> str:
+    """Return what went wrong, empty where nothing did. ``plain`` is the model without weights."""
     partial = folder.with_name(f"{folder.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        plain = _without_weights(model)
         plain.save_pretrained(partial, state_dict=state)
         if tokenizer is not None:
             _write_tokenizer(tokenizer, partial)
-        if tokenizer is not None and reads_images(model.config):
-            _write_processor(model.name_or_path, partial)
+        if tokenizer is not None and reads_images(plain.config):
+            _write_processor(plain.name_or_path, partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.replace(folder)
     except (OSError, ValueError) as error:

@@ -126,8 +126,12 @@ class TrainEngine(Protocol):
         """
         ...
 
-    def export_hf(self, folder: Path, *, tokenizer: str | None) -> None:
-        """Write weights, config and tokenizer files as ``save_pretrained`` does."""
+    def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
+        """Write weights, config and tokenizer files as ``save_pretrained`` does; under ``asynchronous`` begin to.
+
+        Returns:
+            What is done when the folder is whole.
+        """
         ...
 
     def save(self, folder: Path, settings: Checkpoint = ...) -> Future[None]:

@@ -16,12 +16,12 @@ class EngineWorker:
     """One process of a model that is spread over workers. All of them get the same calls in the same order."""
 
     _engine: TrainEngine
-    _written: Future[None] | None = None
-    """Of the last checkpoint."""
+    _writing: tuple[Future[None], ...] = ()
+    """The parts of the last checkpoint."""
 
     def save(self, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
         """Write everything that training goes on from, or what ``settings`` say of it; under ``asynchronous`` begin to."""
-        self._written = self._engine.save(folder, settings)
+        self._writing = (self._engine.save(folder, settings),)
 
     def is_saved(self, wait: bool = False) -> bool:
         """Whether the last checkpoint is written, its own errors included; ``wait`` until it is.
@@ -29,11 +29,12 @@ class EngineWorker:
         Raises:
             RunError: it could not be.
         """
-        if self._written is None or not (wait or self._written.done()):
-            return self._written is None
-        written, self._written = self._written, None
+        if not wait and not all(part.done() for part in self._writing):
+            return False
+        writing, self._writing = self._writing, ()
         try:
-            written.result()
+            for part in writing:
+                part.result()
         except Exception as error:
             raise RunError(str(error)) from error
         return True

@@ -186,13 +186,17 @@ class Trainer(EngineWorker):
         """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""
         return NamedTensors((name, tensor.cpu()) for name, tensor in self._engine.export_weights())
 
-    def export_hf(self, folder: Path, tokenizer: str | None = None) -> None:
+    def export_hf(self, folder: Path, tokenizer: str | None = None, asynchronous: bool = False) -> None:
         """Write a folder that Transformers and vLLM load: weights, config and, where named, the tokenizer.
+
+        Under ``asynchronous`` begin to: it is a part of the checkpoint that is being written then (``is_saved``).
 
         Raises:
             RunError: it cannot be written.
         """
-        self._engine.export_hf(folder, tokenizer=tokenizer)
+        written = self._engine.export_hf(folder, tokenizer=tokenizer, asynchronous=asynchronous)
+        if asynchronous:
+            self._writing += (written,)
 
 
 def take_steps(

@@ -129,7 +129,9 @@ def test_nothing_is_staler_than_it_may_be_and_no_prompt_is_trained_on_twice(in_f
 @pytest.mark.parametrize("style", ["trainer_driven", "explorer_driven", "fully_async"])
 def test_who_waits_for_nobody_is_not_further_ahead_with_every_step(style: str) -> None:
     """However fast rollout is: where nothing else bounds the staleness, the room in the buffer does."""
-    trainer = Trainer(configured(sync={"style": style, "every": 2}, **SPLIT), Engines(), total_steps=16, train_seconds=0.05)
+    trainer = Trainer(
+        configured(sync={"style": style, "every": 2}, **SPLIT), Engines(), total_steps=16, train_seconds=0.05
+    )
     trainer.run(range(1, 17))
     assert len(flat(trainer.rows)) == 32
     assert max(flat(trainer.staleness)) <= 4
