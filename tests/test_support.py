@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from rlctl import support
 from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, sections_in, walk
+from rlctl.documents import read_yaml
 from rlctl.documents.paths import dotted
 from rlctl.support import Status
+from tests.later import NEVER, is_later, is_never
 
 PATTERNS = [key.pattern for key in walk(Config) if not is_container(key)] + option_patterns(Config)
 
@@ -53,6 +56,21 @@ def test_a_refused_mapping_that_is_switched_off_asks_for_nothing(asked: dict[str
 
 def test_a_config_of_defaults_is_not_refused() -> None:
     assert support.refusals(Config()) == []
+
+
+def test_nothing_that_the_dialects_configure_is_refused_but_what_comes_later() -> None:
+    """The concept table has every key of the frameworks' documents."""
+    concepts = Path(__file__).parents[1] / "docs" / "reference" / "concepts.yaml"
+    named = [row["key"] for row in read_yaml(concepts.read_text(encoding="utf-8"), "concepts.yaml").values["concepts"]]
+    refused = [key for key in named if key in PATTERNS and support.status_of(key).status is Status.REFUSED]
+    assert [key for key in refused if not (is_later(key) or is_never(key))] == []
+    assert len(refused) < len(named) / 6
+
+
+def test_what_is_never_done_is_refused() -> None:
+    """So that the list gets shorter with the table."""
+    refused = {pattern for pattern in PATTERNS if support.status_of(pattern).status is Status.REFUSED}
+    assert [key for key in NEVER if not any(pattern.startswith(key) for pattern in refused)] == []
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

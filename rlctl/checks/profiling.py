@@ -16,7 +16,12 @@ SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "timeline": {},
 }
 """What each tool takes, by the names of verl; with the values that a list may hold."""
-ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model")
+UNUSED: Mapping[str, tuple[str, ...]] = {
+    "torch": ("profile_token_start", "profile_token_end", "schedule", "step_start", "step_end", "name"),
+    "torch_memory": ("stack_depth", "name"),
+}
+"""What it takes in verl and here not: whole steps are profiled, and the steps are named by ``profiling.steps``."""
+ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
 
 
 def profiler(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -55,7 +60,10 @@ def _settings(tool: str, path: KeyPath, settings: Mapping[str, Any]) -> Iterator
     for name, value in settings.items():
         if name == "discrete" and path[1] == "roles":
             continue
-        if name not in takes:
+        if name in UNUSED.get(tool, ()):
+            message = f"'{dotted((*path, name))}': whole steps are profiled, those of profiling.steps"
+            yield Problem("not-used", (*path, name), message, "remove it, or leave it")
+        elif name not in takes:
             message = f"'{dotted((*path, name))}': {tool} takes no such setting; it takes {', '.join(takes) or 'none'}"
             yield Problem("not-supported", (*path, name), message, nearest(name, takes))
         elif takes[name] and not set(value if isinstance(value, list | tuple) else [value]) <= set(takes[name]):

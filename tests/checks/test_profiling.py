@@ -64,10 +64,17 @@ def test_without_steps_nothing_is_profiled_and_that_is_said() -> None:
             "'profiling.worker_args.contents' is ['shape']; expected a list of cpu",
         ),
         ({"controller_args": {"trace": "cuda"}}, "torch takes no such setting; it takes contents"),
-        ({"roles": {"policy": {"args": {"torch": {"schedule": {}}}}}}, "'profiling.roles.policy.args.torch.schedule'"),
+        ({"roles": {"policy": {"args": {"torch": {"stacks": 1}}}}}, "'profiling.roles.policy.args.torch.stacks'"),
     ],
 )
 def test_what_a_tool_does_not_take_is_refused(change: dict[str, Any], said: str) -> None:
     ((code, message),) = found({"tool": "torch", "steps": [1], **change})
     assert code == "not-supported"
     assert said in message
+
+
+def test_what_a_tool_takes_in_verl_and_here_not_is_told() -> None:
+    args = {"torch": {"schedule": {"wait": 1}, "contents": ["cpu"]}}
+    ((code, message),) = found({"tool": "torch", "steps": [1], "roles": {"policy": {"args": args}}})
+    assert code == "not-used"
+    assert message.startswith("'profiling.roles.policy.args.torch.schedule': whole steps are profiled")

@@ -1,0 +1,46 @@
+"""What of the shared examples a run does: nothing is refused but what comes later, and the rest has a plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlctl.adapters import names
+from rlctl.checks import check
+from rlctl.plan import make_plan
+from rlctl.support import AGENTS
+from tests.later import is_later, is_never
+
+from .corpus import ROWS, examples
+
+VALUES = {
+    "trinity/examples/entropy/clipv": "algorithm.advantage.kind",
+    "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage.kind",
+    "verl/overrides/otb_trainer_run_qwen3_8b_fsdp": "algorithm.advantage.kind",
+}
+"""Estimators of no document that are not computed, in the examples that show them."""
+OF_LATER_PARTS = (AGENTS, "Megatron", "SGLang", "a class of one framework's")
+"""In the message of what one of them does not do."""
+
+
+@pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
+def test_examples_are_refused_for_what_comes_later_only_and_the_others_have_a_plan(dialect: str) -> None:
+    chosen = [example for example in examples(dialect) if not example.is_default]
+    if not chosen:
+        pytest.skip("the shared examples are not here")
+    refused, planned = {}, 0
+    for example in chosen:
+        loaded, _ = example.read()
+        assert loaded is not None, example.name
+        found = check(loaded.config, silent=loaded.silent)
+        told = {finding.key: finding.message for finding in found if finding.code == "not-supported"}
+        refused[example.name] = [
+            key
+            for key, message in told.items()
+            if not (is_later(key) or is_never(key) or any(part in message for part in OF_LATER_PARTS))
+            and VALUES.get(example.name) != key
+        ]
+        if not told:
+            assert make_plan(loaded.config, rows=ROWS).stages
+            planned += 1
+    assert {name: keys for name, keys in refused.items() if keys} == {}
+    assert planned >= 5

@@ -1,0 +1,35 @@
+"""What runs do not do yet, by key: the only keys of the frameworks' documents and examples that may be refused.
+
+Megatron-core's keys are listed key by key in ``rlctl/support.py``; what is left to its engine is said by its own checks.
+"""
+
+from __future__ import annotations
+
+import re
+
+LATER = {
+    "Megatron-core, and engines of one framework": r"(train|critic|reference)\.engine(<|\.|$)|model\.multi_token_prediction",
+    "SGLang": r"rollout\.engine<sglang>",
+    "the agentic pipeline": r"rollout\.(workflow|evaluation_workflow|workflow_args|per_turn_tokens|multi_turn|agent|environments|"
+    r"evaluation_environments|auxiliary_models|openai_server)\b|data\.(train|eval)\[\d*\]\.workflow",
+    "the data processor": r"data\.task_pipeline|service\.data_juicer|algorithm\.experience_operators",
+}
+"""Key patterns, and keys, that begin so."""
+
+NEVER = {
+    "model.tinker": "a remote training service, with an account: nothing of it can be run here",
+    "algorithm.router_replay": "of Megatron-core's mixtures of experts; in none of the documents",
+    "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
+    "rollout.engine<other>": "an engine of one framework; in none of the documents",
+}
+"""What else is refused, and why."""
+
+
+def is_later(key: str) -> bool:
+    """Whether a key, or a pattern of keys, is of what comes later."""
+    return any(re.match(pattern, re.sub(r"^stages\[\d+\]\.", "", key)) for pattern in LATER.values())
+
+
+def is_never(key: str) -> bool:
+    """Whether a key, or a pattern of keys, is one that is refused for good."""
+    return key.startswith(tuple(NEVER))
