@@ -75,10 +75,28 @@ def write(
     trained = {} if adapters is None else _adapters_of(model)
     plain = _without_weights(model)  # not in a thread: Transformers sets torch's default type meanwhile
 
+    def write_beside() -> str:
+        return _write_adapters(adapters, trained, folder / ADAPTER) if adapters is not None else ""
+
+    return write_state(plain, state, folder, tokenizer=tokenizer, asynchronous=asynchronous, beside=write_beside)
+
+
+def write_state(
+    plain: PreTrainedModel,
+    state: dict[str, Tensor],
+    folder: Path,
+    *,
+    tokenizer: str | None,
+    asynchronous: bool = False,
+    beside: Callable[[], str] = str,
+) -> Future[None]:
+    """Write what the first worker has: weights on CPU, of a model that is ``plain`` without them. For the rest see ``write``.
+
+    ``beside`` writes more into the folder, and says what went wrong.
+    """
+
     def write_all() -> str:
-        return _write_files(plain, state, folder, tokenizer) or (
-            _write_adapters(adapters, trained, folder / ADAPTER) if adapters is not None else ""
-        )
+        return _write_files(plain, state, folder, tokenizer) or beside()
 
     done: Future[None] = Future()
     if not asynchronous:

@@ -270,7 +270,8 @@ def lay_out(batch: MicroBatch, config: TransformerConfig, sequence: SequenceGrou
     split = config.context_parallel_size * (config.tensor_model_parallel_size if config.sequence_parallel else 1)
     padded = pad_tokens(batch, split)
     part, counts = (padded, None) if sequence is None else sequence.part_of(padded)
-    packed = Packed(rows=padded.inputs["rows"], positions=part.inputs["position_ids"][0], sequence=sequence)
+    rows = padded.inputs["rows"].to(padded.select.device)
+    packed = Packed(rows=rows, positions=part.inputs["position_ids"][0], sequence=sequence)
     return Laid(part.inputs["input_ids"], packed, part.select, part.targets, counts)
 
 

@@ -1,0 +1,415 @@
+"""The Megatron-core engine: its layers, pipeline schedules, gradient buffers and optimizer, as a train engine.
+
+A micro-batch is laid end to end as for FSDP2, and runs through Megatron-core's own schedule. What comes out of the last stage is
+told to the others, so that every worker of a replica returns the same.
+
+Gradients are added up, over micro-batches and over replicas: a loss is a sum of weighted tokens, whose weights already divide by
+the whole mini-batch. Megatron-core does so where it divides by tokens itself, which it is never told to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
+from megatron.core.optimizer import MegatronOptimizer, get_megatron_optimizer
+from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModelForTokenClassification,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.utils import cached_file
+
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.output import Checkpoint
+from rlctl.config.sections.train import Megatron, Train
+from rlctl.errors import PlanError, RunError
+from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.train import export
+from rlctl.runtime.train.checkpoint import DEFAULTS
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
+from rlctl.runtime.train.megatron import checkpointing, weights
+from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
+from rlctl.runtime.train.megatron.head import Read
+from rlctl.runtime.train.megatron.layout import enter_layout
+from rlctl.runtime.train.megatron.model import Laid, build_chunks, lay_out
+from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
+from rlctl.runtime.train.model import VALUE_HEAD
+from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
+from rlctl.runtime.train.sequence import SequenceGroup
+from rlctl.runtime.types import Sample
+from rlctl.runtime.vision import auto_class
+
+NONE = torch.tensor(0, dtype=torch.int)
+"""Tokens of a micro-batch as Megatron-core counts them: none, as nothing is to be divided by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A micro-batch, and how this worker is fed its part."""
+
+    batch: MicroBatch
+    laid: Laid
+
+
+class MegatronEngine:
+    """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
+
+    def __init__(
+        self,
+        model: Model,
+        train: Train,
+        *,
+        role: Role,
+        seed: int,
+        total_ticks: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        """Load the model and spread it. Arguments as of ``FsdpEngine``.
+
+        Raises:
+            PlanError: the engine cannot be set up as the config asks.
+            RunError: the model cannot be loaded.
+        """
+        if not isinstance(train.engine, Megatron):
+            raise PlanError(f"the Megatron engine was given train.engine {train.engine.choice}; expected megatron")
+        self.device = torch.device(device)
+        self.seed = seed
+        self.ticks = 0
+        self.updates = 0
+        self.role = role
+        self._source = model.path
+        trained = role != "reference"
+        self.layout = enter_layout(train.engine, seed=derive_seed(seed, "dropout") % 2**31)
+        self.hf_config = _config_of(model)
+        if role == "critic":
+            self.hf_config.update(VALUE_HEAD)
+        self.config = transformer_config(train, self.hf_config, device=device)
+        self.config.calculate_per_token_loss = True
+        self.config.finalize_model_grads_func = _finalize
+        chunks = build_chunks(self.hf_config, self.config, train.engine, role=role)
+        torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
+        weights.load_weights(chunks, model.path, self.hf_config)
+        torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
+        self.chunks: list[Any] = list(chunks)
+        self.curve: Curve | None = None
+        self.decay: Decay | None = None
+        self.optimizer: MegatronOptimizer | None = None
+        if not trained:
+            for chunk in self.chunks:
+                chunk.requires_grad_(False)
+        else:
+            if train.engine.moe.freeze_router:
+                _freeze_routers(self.chunks)
+            peak = train.optimizer.learning_rate
+            self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
+            self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
+            self._reduce_gradients(train)
+            # Without overrides of its own, Megatron-core would leave norms and biases out of the weight decay.
+            self.optimizer = get_megatron_optimizer(
+                optimizer_config(train), self.chunks, config_overrides={}, use_gloo_process_groups=False
+            )
+            if self.config.fp16:
+                self.config.grad_scale_func = self.optimizer.scale_loss
+        self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
+        self._max_grad_norm = train.optimizer.max_grad_norm
+        self._sequence = None
+        if self.layout.context > 1:
+            members = parallel_state.get_context_parallel_group()
+            self._sequence = SequenceGroup(members, members.rank(), members.size())
+
+    def _reduce_gradients(self, train: Train) -> None:
+        """Give the chunks buffers of gradients, which are added up over replicas, where it is asked for while they are computed."""
+        settings = ddp_config(train)
+        self.chunks = [
+            DistributedDataParallel(self.config, settings, chunk, disable_bucketing=number > 0)
+            for number, chunk in enumerate(self.chunks)
+        ]
+        if settings.overlap_grad_reduce:
+            waits = [chunk.no_sync for chunk in self.chunks]
+            self.config.no_sync_func = waits if len(waits) > 1 else waits[0]
+        for chunk in self.chunks:
+            chunk.broadcast_params()
+
+    def log_probs(
+        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+    ) -> list[Tensor]:
+        """See ``TrainEngine``. There are no adapters."""
+        return self._each_token(samples, micro, temperature)
+
+    def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
+        """See ``TrainEngine``."""
+        assert self.role == "critic", f"a {self.role} has no values"
+        return self._each_token(samples, micro, 1.0)
+
+    def _each_token(self, samples: Sequence[Sample], micro: Micro, temperature: float) -> list[Tensor]:
+        """One number a counted token, which the last stage says."""
+        self._bring(optimizer=False)
+        results = [torch.zeros(len(sample)) for sample in samples]
+        parts = self._micro_batches(samples, micro)
+        fed = [self._feed(samples, members, ()) for members in parts]
+        for chunk in self.chunks:
+            chunk.eval()
+
+        def keep(each: Fed, output: Any) -> tuple[Tensor, Tensor, Tensor]:
+            found = self._whole(each, output if self.role == "critic" else output[0])
+            return found.sum(), NONE, found.float()
+
+        with torch.no_grad():
+            found = self._run(fed, keep, temperature, with_entropy=False, forward_only=True)
+        told = torch.cat(found) if found else torch.empty(sum(int(each.batch.lengths.sum()) for each in fed))
+        numbers = self._from_last_stage(told.to(self.device)).cpu()
+        lengths = torch.cat([each.batch.lengths for each in fed]).tolist()
+        places = [index for members in parts for index in members]
+        for index, found_here in zip(places, numbers.split(lengths), strict=True):
+            results[index].masked_scatter_(samples[index].mask, found_here)
+        self.offload()
+        return results
+
+    def update(
+        self,
+        samples: Sequence[Sample],
+        loss: LossFunction,
+        *,
+        micro: Micro,
+        temperature: float,
+        totals: Totals,
+        together: int = 1,
+        compare: Mapping[str, Comparison] = NOTHING,
+    ) -> dict[str, float]:
+        """See ``TrainEngine``.
+
+        Raises:
+            PlanError: whole distributions are to be compared, of which a worker has a part.
+        """
+        assert self.optimizer is not None, "a reference is never updated"
+        if compare:
+            raise _no_logits()
+        self._bring(optimizer=True)
+        for chunk in self.chunks:
+            chunk.train()
+            chunk.zero_grad_buffer()
+        self.optimizer.zero_grad()
+        fed = [self._feed(samples, members, loss.columns) for members in self._micro_batches(samples, micro, together)]
+
+        def lose(each: Fed, output: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+            tensors = {**each.batch.columns, "lengths": each.batch.lengths}
+            if self.role == "critic":
+                tensors["values"] = self._whole(each, output)
+            else:
+                tensors["log_probs"], tensors["entropy"] = (self._whole(each, part) for part in output)
+            terms = loss(tensors, totals)
+            return terms.loss, NONE, {"loss": terms.loss.detach().clone(), **terms.metrics}
+
+        found = self._run(fed, lose, temperature, with_entropy=True, forward_only=False)
+        return {**self._sum_over_replicas(found), **self._step(self.optimizer)}
+
+    def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
+        """Whole logits, which no worker has.
+
+        Raises:
+            PlanError: always.
+        """
+        raise _no_logits()
+
+    def _run(
+        self,
+        fed: Sequence[Fed],
+        finish: Callable[[Fed, Any], tuple[Tensor, Tensor, Any]],
+        temperature: float,
+        *,
+        with_entropy: bool,
+        forward_only: bool,
+    ) -> list[Any]:
+        """Send micro-batches through all stages; on the last one, what ``finish`` keeps of each, elsewhere nothing.
+
+        ``finish`` says the loss of a micro-batch, its tokens (``NONE``), and what is kept.
+        """
+
+        def forward(batches: Iterator[Fed], chunk: Any) -> tuple[Any, Callable[[Any], tuple[Tensor, Tensor, Any]]]:
+            each = next(batches)
+            laid = each.laid
+            read = Read(laid.select, laid.targets, self.hf_config.vocab_size, temperature, with_entropy)
+            return chunk(laid.input_ids, laid.packed, read), partial(finish, each)
+
+        feeds = [iter(fed) for _ in self.chunks]
+        kept: list[Any] = get_forward_backward_func()(
+            forward_step_func=forward,
+            data_iterator=feeds if len(feeds) > 1 else feeds[0],
+            model=self.chunks,
+            num_microbatches=len(fed),
+            seq_length=self.config.context_parallel_size
+            * self.config.tensor_model_parallel_size,  # told stage by stage
+            micro_batch_size=1,
+            forward_only=forward_only,
+        )
+        return kept
+
+    def _feed(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> Fed:
+        chosen = [samples[index] for index in members]
+        batch = collate(chosen, columns, padded=False, device=self.device)
+        laid = lay_out(batch, self.config, self._sequence)
+        return Fed(batch, laid)
+
+    def _whole(self, fed: Fed, values: Tensor) -> Tensor:
+        """Numbers of all counted tokens of a micro-batch, [N], from those of this worker's slice."""
+        if self._sequence is None or fed.laid.counts is None:
+            return values
+        return self._sequence.gather(values, fed.laid.counts)
+
+    def _step(self, optimizer: MegatronOptimizer) -> dict[str, float]:
+        assert self.curve is not None, "a reference is never updated"
+        assert self.decay is not None, "a reference is never updated"
+        rate = self.curve.rate(self.ticks)
+        overflowed = optimizer.prepare_grads()
+        norm = math.inf if overflowed else float(optimizer.get_grad_norm())
+        finite = math.isfinite(norm)
+        if finite:
+            for part in optimizer.chained_optimizers if self._max_grad_norm is not None else ():
+                if parameters := part.get_parameters():
+                    aware = part.config.use_precision_aware_optimizer_no_fp8_or_ds_fp8
+                    clip_grad_by_total_norm_fp32(parameters, self._max_grad_norm, norm, aware)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+                if self.decay.style != "constant":
+                    group["weight_decay"] = self.decay.at(self.ticks)
+            optimizer.step_with_ready_grads()
+            self.updates += 1
+        return {"grad_norm": norm, "learning_rate": rate, "skipped_updates": float(not finite)}
+
+    def step_schedule(self) -> None:
+        """See ``TrainEngine``."""
+        self.ticks += 1
+
+    def export_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """See ``TrainEngine``."""
+        self._bring(optimizer=False)
+        self._gather_parameters()
+        yield from weights.export_weights(self.chunks, self.hf_config)
+        self.offload()
+
+    def _gather_parameters(self) -> None:
+        """Have all weights where the next forward pass would have gathered them."""
+        for chunk in self.chunks:
+            if self.optimizer is not None and chunk.ddp_config.overlap_param_gather:
+                chunk.start_param_sync(force_sync=True)
+
+    def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
+        """See ``TrainEngine``."""
+        self._bring(optimizer=False)
+        self._gather_parameters()
+        state = {name: tensor.cpu() for name, tensor in weights.export_weights(self.chunks, self.hf_config)}
+        self.offload()
+        return export.write_state(self._plain(), state, folder, tokenizer=tokenizer, asynchronous=asynchronous)
+
+    def _plain(self) -> PreTrainedModel:
+        """The model as Transformers has it, on no device."""
+        kind = AutoModelForTokenClassification if self.role == "critic" else auto_class(self.hf_config)
+        with torch.device("meta"):
+            plain: PreTrainedModel = kind.from_config(self.hf_config, dtype=self.config.params_dtype)
+        name = "generation_config.json"
+        if cached_file(self._source, name, _raise_exceptions_for_missing_entries=False) is not None:
+            plain.generation_config = GenerationConfig.from_pretrained(self._source)
+        return plain
+
+    def save(self, folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
+        """See ``TrainEngine``."""
+        self._bring(optimizer=True)
+        self._gather_parameters()
+        written = checkpointing.save(self, folder, settings)
+        self.offload()
+        return written
+
+    def load(self, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
+        """See ``TrainEngine``."""
+        self._bring(optimizer=True)
+        checkpointing.load(self, folder, settings)
+        self.offload()
+
+    def offload(self) -> None:
+        """See ``TrainEngine``."""
+
+    def reload(self) -> None:
+        """See ``TrainEngine``."""
+
+    def _bring(self, *, optimizer: bool) -> None:
+        """Have on the device again what ``offload`` moved."""
+
+    def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
+        """Micro-batches as indices, as many on every replica as the schedule takes; some of them may be empty."""
+        parts = split([fed_tokens(sample) for sample in samples], micro, padded=False, together=together)
+        count = torch.tensor(max(1, len(parts)))
+        dist.all_reduce(count, dist.ReduceOp.MAX)
+        stages = self.layout.pipeline if self.layout.chunks > 1 else 1
+        whole = -(-int(count) // stages) * stages
+        return parts + [[] for _ in range(whole - len(parts))]
+
+    def _from_last_stage(self, numbers: Tensor) -> Tensor:
+        """What the last stage of this replica has, on all of its workers."""
+        if self.layout.pipeline > 1:
+            last = parallel_state.get_pipeline_model_parallel_last_rank()
+            dist.broadcast(numbers, last, group=parallel_state.get_pipeline_model_parallel_group())
+        return numbers
+
+    def _sum_over_replicas(self, found: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
+        """The metrics of all micro-batches of all replicas, on every worker. Workers that share a token have the same."""
+        names: list[list[str]] = [list(found[0]) if found else []]
+        last = self.layout.pipeline > 1
+        group = parallel_state.get_pipeline_model_parallel_group()
+        if last:
+            dist.broadcast_object_list(names, parallel_state.get_pipeline_model_parallel_last_rank(), group=group)
+        sums = torch.zeros(len(names[0]), dtype=torch.float64, device=self.device)
+        for terms in found:
+            sums += torch.stack([terms[name].double() for name in names[0]])
+        dist.all_reduce(sums, group=parallel_state.get_data_parallel_group())
+        return dict(zip(names[0], self._from_last_stage(sums).tolist(), strict=True))
+
+
+def _config_of(model: Model) -> PretrainedConfig:
+    """The model's config with what the section puts over it.
+
+    Raises:
+        RunError: there is none.
+    """
+    import_modules(model)
+    try:
+        changed = changed_config(model, model.path)
+        return changed or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise RunError(f"the model {model.path} could not be loaded: {error}", hint="check model.path") from error
+
+
+def _finalize(chunks: list[Any], tokens: Tensor | None = None, **options: Any) -> None:
+    """Add gradients up over the workers that share them; nothing is divided by tokens."""
+    finalize_model_grads(chunks, None, **options)
+
+
+def _freeze_routers(chunks: Sequence[torch.nn.Module]) -> None:
+    for chunk in chunks:
+        for name, parameter in chunk.named_parameters():
+            if ".router." in name:
+                parameter.requires_grad_(False)
+
+
+def _no_logits() -> PlanError:
+    return PlanError(
+        "whole distributions are compared, and a worker of the Megatron engine has a part of the vocabulary",
+        hint="set train.engine to fsdp2",
+    )
