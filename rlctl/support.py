@@ -104,6 +104,10 @@ MULTIMODAL = "images are read beside text, audio and video are not"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
 JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
+OF_TURNS = (
+    "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
+    " tool_config interaction_config use_inference_template sanity_check turn_mode"
+)
 RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
 SERVER = "the engine is not served over HTTP yet"
 BUILT_IN = "only vLLM has such a setting"
@@ -273,8 +277,7 @@ TABLE: tuple[Row, ...] = (
     refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
     refused(
         "rollout.multi_turn",
-        "enabled max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
-        " tool_config interaction_config use_inference_template sanity_check turn_mode",
+        f"enabled {OF_TURNS}",
         AGENTS,
     ),
     noted("rollout.agent", "workers", AGENTS),
@@ -468,8 +471,15 @@ IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         lambda config: config.critic is not None and _shares_sequences(config.critic),
         END_TO_END,
     ),
+    **{
+        f"rollout.multi_turn.{name}": (
+            lambda config: not config.rollout.multi_turn.enabled,
+            "rollout.multi_turn.enabled is false: a response is one turn",
+        )
+        for name in OF_TURNS.split()
+    },
 }
-"""Configs in which a key of no number has nothing to act on, and why."""
+"""Configs in which a key has nothing to act on, and why."""
 
 OFF_WITHOUT: Mapping[str, str] = {
     "model.multi_token_prediction": "enable",

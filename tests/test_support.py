@@ -93,6 +93,11 @@ NOTED: list[tuple[dict[str, Any], str]] = [
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
+    ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
+    (
+        {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}, "memory": {"remove_padding": False}}},
+        "train.memory.remove_padding",
+    ),
     ({"rollout": {"engine": "transformers", "memory": {"eager": True}}}, "rollout.memory.eager"),
     ({"rollout": {"parallel": {"tensor": 2}}, "placement": {"device": "cpu"}}, "rollout.parallel.tensor"),
 ]
