@@ -22,7 +22,7 @@ from rlctl.adapters.stages import combined
 from rlctl.adapters.tree import find
 from rlctl.adapters.writing import Written
 from rlctl.annotation import annotated, missing
-from rlctl.config import Loaded, set_keys, to_plain
+from rlctl.config import EDITED, Loaded, set_keys, to_plain
 from rlctl.documents import (
     Comment,
     Document,
@@ -420,10 +420,10 @@ def _is_text(source: str | Path) -> bool:
 
 
 def _set(loaded: Loaded) -> Iterator[Entry]:
-    """The values of ``--set``, as leaves of a source that says them in canonical words."""
+    """The values of ``--set`` and of an editor, as leaves of a source that says them in canonical words."""
     values = to_plain(loaded.config)
     for path, source in loaded.sources.items():
-        if source.at == Location("--set"):
+        if source.at in (Location("--set"), Location(EDITED)):
             key, value = dotted(path), find(values, path)
             yield Entry(key, Bucket.MAPPED, value, source.at, ((key, value),))
 

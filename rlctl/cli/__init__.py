@@ -31,6 +31,7 @@ from rlctl.cli import (
     quickstart,
     runs,
     schema,
+    set,
     try_out,
     version,
 )
@@ -51,6 +52,7 @@ BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
 command(app, panel=BEFORE)(convert.convert)
 command(app, panel=BEFORE)(check.check)
 command(app, panel=BEFORE)(diff.diff)
+command(app, "set", panel=BEFORE)(set.set_keys)
 command(app, panel=BEFORE)(batch.batch)
 command(app, panel=BEFORE)(plan.plan)
 command(app, "try", panel=BEFORE)(try_out.try_out)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import to_file, to_plain
-from rlctl.config.load import Loaded, Source, load, set_keys
+from rlctl.config.load import EDITED, Loaded, Source, load, put, set_keys
 from rlctl.config.root import Config
 from rlctl.config.stages import Stage, combine, resolve_stages, stages_of
 
 __all__ = [
+    "EDITED",
     "Config",
     "Loaded",
     "Source",
@@ -30,6 +31,7 @@ __all__ = [
     "combine",
     "config_from",
     "load",
+    "put",
     "resolve_stages",
     "set_keys",
     "stages_of",

@@ -15,8 +15,12 @@ from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
 from rlctl.config.root import Config
 from rlctl.documents import Comment, Document, KeyPath, apply_overrides, dotted, read_overrides, resolve
+from rlctl.documents.paths import copied
 from rlctl.errors import ConfigError, Location
 from rlctl.report import Finding, Level, Report
+
+EDITED = "edited"
+"""Where a value was written that a person changed in an editor: instead of the name of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +107,37 @@ def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
     overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
     document = Document(name="--set", values=to_plain(loaded.config), marks={}, comments={}, text="")
     changed = apply_overrides(document, overrides)
-    changed_paths = {override.path for override in overrides}
     config, findings = build_config(changed.values, locate=lambda path: changed.marks.get(path))
     if config is None:
         raise ConfigError("\n".join(f"--set: {finding.message}{_hint(finding)}" for finding in findings))
-    sources = {
-        **loaded.sources,
-        **{path: Source("override", dotted(path), Location("--set")) for path in changed_paths},
-    }
-    expressions = {path: text for path, text in loaded.expressions.items() if not _under_any(path, changed_paths)}
+    return _changed(loaded, config, {override.path for override in overrides}, "--set")
+
+
+def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
+    """Change one canonical value, as a person who edits does; lists and mappings are values too.
+
+    Raises:
+        ConfigError: there is no such key, or the value does not fit, with every problem named.
+    """
+    values = to_plain(loaded.config)
+    at = values
+    try:
+        for part in path[:-1]:
+            at = at[part]
+        at[path[-1]] = copied(value)
+    except (LookupError, TypeError) as error:
+        raise ConfigError(f"there is no key {dotted(path)!r}") from error
+    config, findings = build_config(values)
+    if config is None:
+        raise ConfigError("\n".join(f"{finding.message}{_hint(finding)}" for finding in findings))
+    return _changed(loaded, config, {path}, EDITED)
+
+
+def _changed(loaded: Loaded, config: Config, paths: set[KeyPath], by: str) -> Loaded:
+    """The same with another config, in which the values at ``paths`` were set by ``by``."""
+    sources = {path: source for path, source in loaded.sources.items() if not _under_any(path, paths)}
+    sources |= {path: Source("override", dotted(path), Location(by)) for path in paths}
+    expressions = {path: text for path, text in loaded.expressions.items() if not _under_any(path, paths)}
     return replace(loaded, config=config, sources=sources, expressions=expressions)
 
 

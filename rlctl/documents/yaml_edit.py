@@ -127,7 +127,20 @@ class _Surgery:
             Emitter({}, lines).items([new], parent, self._column(dash))
         end = self._line_end(span.end if span is not None else max(span.end for span in self.spans.values()))
         joint = "" if self.text[:end].endswith(("\n", "\r")) or end == 0 else "\n"
+        if joint and isinstance(container, dict) and (last := self._open_block(parent)) is not None:
+            end, joint = last, ""
         return self._cut(end, end, joint + "\n".join(lines) + "\n")
+
+    def _open_block(self, parent: KeyPath) -> int | None:
+        """Where the last key of a mapping begins, if the file ends in a text in lines (``|``) without a line end.
+
+        A line end more would be a part of that text.
+        """
+        ends = [span for span in self.spans.values() if span.end == len(self.text)]
+        if not any(self.text.startswith(("|", ">"), span.start) for span in ends):
+            return None
+        *_, key = _keys(_get(self.values, parent))
+        return self._comment_start(self.text.rfind("\n", 0, self.spans[(*parent, key)].key_start) + 1)
 
     def _deleted(self, path: KeyPath, span: Span | None) -> str:
         if span is None or span.in_flow or not _has_neighbours(self.values, path):
@@ -219,5 +232,9 @@ def _wrong_path(document: Document, path: KeyPath, found: KeyPath) -> DocumentEr
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two trees are equal in values, types and order."""
+    """Return whether two trees are equal in values and types; a key's place among others is no value."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(item, other[key]) for key, item in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
     return repr(one) == repr(other)

@@ -87,10 +87,9 @@ class StepTable:
                 column.append(number)  # type: ignore[arg-type]
             return
         for name, value in metrics.items():
-            column = columns.get(name)
-            if column is None:
-                column = columns[name] = array("d", [NAN]) * rows
-            column.append(value if isinstance(value, (int, float)) else NAN)
+            if name not in columns:
+                columns[name] = array("d", [NAN]) * rows
+            columns[name].append(value if isinstance(value, (int, float)) else NAN)
         if len(metrics) != len(columns):
             for column in columns.values():
                 if len(column) == rows:
@@ -99,7 +98,8 @@ class StepTable:
     def cut(self, last: int) -> None:
         """Forget the steps after ``last``."""
         keep = bisect_right(self.steps, last)
-        for column in (self.steps, *self.columns.values()):
+        del self.steps[keep:]
+        for column in self.columns.values():
             del column[keep:]
 
     def row(self, index: int) -> dict[str, float]:

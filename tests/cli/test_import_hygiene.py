@@ -28,6 +28,7 @@ print("CODE", code, "MODULES", " ".join(sorted({name.partition(".")[0] for name 
         ["check", "{config}"],
         ["diff", "{config}", "{config}"],
         ["batch", "{config}"],
+        ["set", "{config}", "run.seed=1", "--dry-run"],
         ["plan", "{config}", "--cluster", "1x8"],
         ["explain", "train.optimizer"],
         ["schema"],

@@ -167,3 +167,11 @@ def test_configs_of_the_corpus_keep_their_bytes_around_an_edit() -> None:
             before, after = document.text.splitlines(), edit_yaml(document, {leaf: 987654}).splitlines()
             assert before[:line] + before[line + 1 :] == after[:line] + after[line + 1 :], (path, leaf)
             assert "987654" in after[line]
+
+
+def test_a_key_added_to_a_file_that_ends_inside_a_text_in_lines_stands_before_it() -> None:
+    """A line end more at the end would be one more in the text."""
+    text = "a: 1\n# of b\nb:\n  c: |\n    one\n    two"
+    edited = edit_yaml(read_yaml(text, "x.yaml"), {("d",): 4})
+    assert edited == "a: 1\nd: 4\n# of b\nb:\n  c: |\n    one\n    two"
+    assert read_yaml(edited, "x.yaml").values == {"a": 1, "b": {"c": "one\ntwo"}, "d": 4}

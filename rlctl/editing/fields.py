@@ -1,0 +1,242 @@
+"""A config as a form: every value with its section, help, type, default, where it was written, and whether it matters now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+from rlctl import arithmetic
+from rlctl.config import EDITED, Config, Loaded
+from rlctl.config.fields import Choice, Interval
+from rlctl.config.inspect import FieldInfo, Key, sections_in, settings, type_text, walk
+from rlctl.documents import KeyPath
+from rlctl.editing.session import Session
+from rlctl.editing.values import text_of
+
+Kind = Literal["choice", "enum", "bool", "number", "text", "list", "mapping", "section"]
+"""What a field is edited with; ``section``: one that may be missing as a whole, as ``critic``."""
+
+ESSENTIAL = frozenset(
+    {
+        "run.name",
+        "run.folder",
+        "run.seed",
+        "model.path",
+        "data.train",
+        "data.eval",
+        "data.max_prompt_tokens",
+        "batch.prompts_per_step",
+        "batch.responses_per_prompt",
+        "batch.mini_batch_responses",
+        "batch.micro",
+        "schedule.total_steps",
+        "schedule.total_epochs",
+        "schedule.evaluate_every",
+        "algorithm.objective",
+        "algorithm.advantage",
+        "algorithm.policy_loss",
+        "algorithm.kl_in_loss",
+        "algorithm.kl_in_reward",
+        "rollout.engine",
+        "rollout.max_response_tokens",
+        "rollout.sampling.temperature",
+        "rollout.parallel.tensor",
+        "train.engine",
+        "train.optimizer.learning_rate",
+        "train.learning_rate_schedule.name",
+        "critic",
+        "reference",
+        "rewards",
+        "placement.layout",
+        "placement.nodes",
+        "placement.devices_per_node",
+        "checkpoint.every",
+        "checkpoint.export",
+        "tracking",
+    }
+)
+"""What a person sets first; the others are in the full view."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldView:
+    """One value of a config."""
+
+    path: KeyPath
+    pattern: str
+    kind: Kind
+    value: Any
+    text: str
+    """As it stands in the field."""
+    default: str
+    """What the dialect's silence means, as text; empty where it must be set."""
+    help: str
+    type: str
+    unit: str
+    range: str
+    options: tuple[str, ...]
+    """Of a choice or an enum, what it can be."""
+    origin: str
+    """Where it was written, as a person would say it."""
+    changed: bool
+    """Whether it is not the default."""
+    edited: bool
+    """Whether it was changed here and not saved."""
+    applies: bool
+    """Whether it matters in this run."""
+    info: FieldInfo
+
+    @property
+    def section(self) -> KeyPath:
+        """The section that it stands in."""
+        return self.path[:-1]
+
+    @property
+    def is_essential(self) -> bool:
+        return self.pattern in ESSENTIAL
+
+
+APPLIES: Mapping[str, Callable[[Config], bool]] = {
+    "rollout": arithmetic.needs_rollout,
+    "rewards": arithmetic.scores,
+    "sync": arithmetic.needs_rollout,
+    "buffer": arithmetic.needs_rollout,
+    "critic": arithmetic.needs_critic,
+    "reference": lambda config: arithmetic.needs_reference(config),
+    "algorithm.advantage": lambda config: config.algorithm.objective.choice in ("rl", "mix"),
+    "algorithm.policy_loss": lambda config: config.algorithm.objective.choice in ("rl", "mix"),
+    "train": arithmetic.trains,
+}
+"""When a section, or a choice with its options, matters; everything else always does."""
+
+
+def fields(session: Session) -> list[FieldView]:
+    """Every value of the config as it is now, in the schema's order."""
+    loaded, keys = session.loaded, _keys()
+    edited = {change.path for change in session.changes} if session.is_changed else set()
+    defaults = {setting.path: setting.value for setting in settings(session.defaults)}
+    dormant = [section for section, matters in APPLIES.items() if not matters(loaded.config)]
+    found = []
+    for setting in settings(loaded.config):
+        key = keys.get(setting.pattern)
+        if key is None:  # the name of a chosen option: it is in the choice's own field
+            continue
+        default = defaults.get(setting.path, setting.default)
+        found.append(_field(key, setting.path, setting.value, default, loaded, edited, dormant))
+    return found
+
+
+def sections(found: list[FieldView]) -> Iterator[tuple[KeyPath, list[FieldView]]]:
+    """The fields by section, in their order."""
+    grouped: dict[KeyPath, list[FieldView]] = {}
+    for view in found:
+        grouped.setdefault(view.section, []).append(view)
+    yield from grouped.items()
+
+
+def search(found: list[FieldView], text: str, names: Callable[[str], list[str]]) -> list[FieldView]:
+    """The fields that a person looks for: by key, by what dialects call it (``names`` of a pattern), then by help.
+
+    Every word has to be there; case does not matter.
+    """
+    words = text.lower().split()
+
+    def matches(*texts: str) -> bool:
+        joined = " ".join(texts).lower()
+        return all(word in joined for word in words)
+
+    by_key = [view for view in found if matches(view.pattern)]
+    by_name = [view for view in found if view not in by_key and matches(view.pattern, *names(view.pattern))]
+    by_help = [
+        view for view in found if view not in by_key and view not in by_name and matches(view.pattern, view.help)
+    ]
+    return by_key + by_name + by_help
+
+
+@cache
+def _keys() -> dict[str, Key]:
+    return {key.pattern: key for key in walk(Config)}
+
+
+def _field(
+    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, edited: set[KeyPath], dormant: list[str]
+) -> FieldView:
+    info = key.info
+    required = info.required and default is None
+    return FieldView(
+        path=path,
+        pattern=key.pattern,
+        kind=kind_of(info),
+        value=value,
+        text=loaded.expressions.get(path) or text_of(value),
+        default="" if required else text_of(default),
+        help=key.help,
+        type=type_text(info.type),
+        unit=info.unit,
+        range="" if info.range is None else str(info.range),
+        options=_options(info),
+        origin=origin_of(loaded, path),
+        changed=value != default,
+        edited=any(path[: len(root)] == root for root in edited),
+        applies=not any(
+            key.pattern == section or key.pattern.startswith((f"{section}.", f"{section}<")) for section in dormant
+        ),
+        info=info,
+    )
+
+
+def kind_of(info: FieldInfo) -> Kind:
+    """What a field is edited with."""
+    held = sections_in(info.type)
+    if any(suffix == "[]" for _, suffix in held) or _has(info.type, tuple):
+        return "list"
+    if any(suffix == "{}" for _, suffix in held) or _has(info.type, dict):
+        return "mapping"
+    if any(issubclass(cls, Choice) for cls, _ in held):
+        return "choice"
+    if held:
+        return "section"
+    if _options(info):
+        return "enum"
+    if _has(info.type, bool):
+        return "bool"
+    return "number" if _has(info.type, int) or _has(info.type, float) or info.type is Interval else "text"
+
+
+def _options(info: FieldInfo) -> tuple[str, ...]:
+    for cls, suffix in sections_in(info.type):
+        if issubclass(cls, Choice) and not suffix:
+            return cls.names()
+    literals = [str(item) for hint in _hints(info.type) if get_origin(hint) is Literal for item in get_args(hint)]
+    return tuple(literals)
+
+
+def _hints(hint: Any) -> list[Any]:
+    import types
+    from typing import Union
+
+    if get_origin(hint) in (Union, types.UnionType):
+        return [part for arg in get_args(hint) for part in _hints(arg)]
+    return [hint]
+
+
+def _has(hint: Any, kind: type) -> bool:
+    return any(part is kind or get_origin(part) is kind for part in _hints(hint))
+
+
+def origin_of(loaded: Loaded, path: KeyPath) -> str:
+    """Where a value was written: file and line, ``--set``, here, the environment, or a default and whose."""
+    for length in range(len(path), 0, -1):
+        source = loaded.sources.get(path[:length])
+        if source is None:
+            continue
+        if source.at is not None and source.at.file == EDITED:
+            return "changed here"
+        if source.kind == "dialect_default":
+            return "the dialect's default"
+        place = f"{source.at}" if source.at is not None else source.kind
+        variable = ", from the environment" if source.kind == "environment" else ""
+        return f"{place}{variable}" + (f" ({source.key})" if source.key else "")
+    return "default"

@@ -1,0 +1,134 @@
+"""What was changed and not saved, kept in a file, so that a crash or a lost connection loses nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl.config.inspect import secrets
+from rlctl.documents import write_atomic
+from rlctl.editing.session import Change, Session
+from rlctl.errors import RlctlError
+
+
+def folder() -> Path:
+    """Where it is kept: ``$XDG_STATE_HOME/rlctl/recovery``, by default under ``~/.local/state``."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "rlctl" / "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The changes of an editor that did not end as it should."""
+
+    place: Path
+    """The file that they are kept in."""
+    file: Path | None
+    """The config that was edited; None for one that was never saved."""
+    dialect: str
+    digest: str
+    """Of the config's text as it was opened."""
+    changes: tuple[Change, ...]
+    """What was not saved, without secrets: these are typed anew."""
+    time: float
+    pid: int
+
+    @property
+    def is_of_a_dead_editor(self) -> bool:
+        """Whether nobody edits it any more."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return self.pid == os.getpid()
+
+
+def keep(session: Session) -> None:
+    """Keep what is not saved; nothing where all is. What cannot be kept (a full disk) never stops a person from editing."""
+    place = _place(session)
+    with suppress(OSError, RlctlError):
+        if not session.is_changed:
+            place.unlink(missing_ok=True)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(place, json.dumps(_content(session)), force=True)
+        place.chmod(0o600)
+
+
+def forget(session: Session) -> None:
+    """Keep nothing any more: it was saved, or given up on purpose."""
+    with suppress(OSError):
+        _place(session).unlink(missing_ok=True)
+
+
+def kept(file: Path | None = None) -> Iterator[Kept]:
+    """What editors that are gone left, newest first; of one file, or of all."""
+    found = [item for place in folder().glob("*.json") if (item := _read(place)) is not None]
+    wanted = None if file is None else file.resolve()
+    for item in sorted(found, key=lambda item: -item.time):
+        if item.is_of_a_dead_editor and (wanted is None or item.file == wanted):
+            yield item
+
+
+def recover(session: Session, item: Kept) -> bool:
+    """Take up what was kept, as one change that can be undone; whether the file is still the one that was edited.
+
+    Where it is not, the changes are made to it all the same, and a person should look at the differences.
+
+    Raises:
+        ConfigError: a value does not fit any more.
+    """
+    session.apply(item.changes)
+    item.place.unlink(missing_ok=True)
+    return item.digest == _digest(session)
+
+
+def _content(session: Session) -> dict[str, Any]:
+    hidden = {value for _, value in secrets(session.config) if value is not None}
+    return {
+        "file": None if session.file is None else str(session.file.path.resolve()),
+        "dialect": session.dialect,
+        "digest": _digest(session),
+        "changes": [[change.path, change.value] for change in session.unsaved if not _tells(change.value, hidden)],
+        "time": time.time(),
+        "pid": os.getpid(),
+    }
+
+
+def _tells(value: Any, hidden: set[Any]) -> bool:
+    """Whether one of the hidden values is in a plain value."""
+    if isinstance(value, dict):
+        return any(_tells(item, hidden) for item in value.values())
+    if isinstance(value, list):
+        return any(_tells(item, hidden) for item in value)
+    return value in hidden
+
+
+def _digest(session: Session) -> str:
+    text = "" if session.file is None else session.file.text
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _place(session: Session) -> Path:
+    name = f"unsaved-{os.getpid()}" if session.file is None else str(session.file.path.resolve())
+    return folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
+
+
+def _read(place: Path) -> Kept | None:
+    """None for what is damaged: it was being written when the machine went away, and the one before it is gone."""
+    try:
+        data = json.loads(place.read_text())
+        file = None if data["file"] is None else Path(data["file"])
+        changes = tuple(Change(tuple(path), value) for path, value in data["changes"])
+        return Kept(place, **{**data, "file": file, "changes": changes})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,191 @@
+"""The text that a change of a config makes of its file: in the file's own dialect, with everything else left as it was.
+
+What a dialect's writer makes of the config before and after says which of the dialect's keys change. Only these are changed
+in the text, which is then read again: it must say no less of the config than a text written anew would, else it is not used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlctl.config import Loaded
+from rlctl.config.inspect import settings
+from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
+from rlctl.documents.overrides_write import Change
+from rlctl.documents.shell_write import bash_word
+from rlctl.errors import RlctlError, UsageError
+from rlctl.rendering import write_out
+from rlctl.sources import Script, gather_text, is_script
+from rlctl.translate import read_input
+
+ROUNDS = 3
+"""A changed key may change what others say by ``${...}``, which are then changed too."""
+GONE = object()
+"""In place of a value: the key is no longer written."""
+
+
+def edited_text(text: str, name: str, dialect: str, before: Loaded, after: Loaded) -> str | None:
+    """The text of a file in which ``before`` became ``after``; None where it cannot be done by changing single keys.
+
+    Args:
+        text: of the file.
+        name: of the file; what it includes is found from there.
+        dialect: that it was read as, as ``verl@0.9``.
+        before: what the text holds.
+        after: what it is to hold.
+    """
+    edit = _in_script if is_script(text, name) else _in_yaml
+    now, new = before, text
+    try:
+        for again in range(ROUNDS):
+            edited = edit(new, name, dict(changed_keys(now, after, dialect)), after, dialect, again > 0)
+            found = _loaded(edited, name, dialect)
+            if found is None:
+                return None
+            if edited == new:
+                break
+            now, new = found, edited
+        return new if _says_no_less(now, dialect, after) else None
+    except RlctlError:
+        return None
+
+
+def changed_keys(before: Loaded, after: Loaded, dialect: str) -> Iterator[tuple[KeyPath, Any]]:
+    """The keys of the dialect that say something else, or nothing any more (``GONE``), with their new value.
+
+    Raises:
+        RlctlError: the dialect cannot say one of the two.
+    """
+    options = {"carried": "none"}
+    yield from _changed((), *(write_out(loaded, dialect, options).file.values for loaded in (before, after)))
+
+
+def _changed(path: KeyPath, before: Any, after: Any) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(after, Mapping) and after and before is GONE:
+        before = {}
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in {**before, **after}:
+            yield from _changed((*path, key), before.get(key, GONE), after.get(key, GONE))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _changed((*path, index), old, new)
+    elif type(before) is not type(after) or before != after:
+        yield path, after
+
+
+def _in_yaml(
+    text: str, name: str, changes: Mapping[KeyPath, Any], after: Loaded, dialect: str, interpolated: bool
+) -> str:
+    """A YAML text with other values; those written as ``${...}`` are left to follow what they name, unless ``interpolated``."""
+    document = read_yaml(text, name, allow_empty=True)
+    written = dict(document.leaves())
+    gone = [path for path, value in changes.items() if value is GONE]
+    there = [path for path in gone if any(leaf[: len(path)] == path for leaf in written)]
+    new = {path: value for path, value in changes.items() if value is not GONE and written.get(path, GONE) != value}
+    if not interpolated:
+        new = {path: value for path, value in new.items() if "${" not in str(written.get(path, ""))}
+    return edit_yaml(document, new, delete=there)
+
+
+def _loaded(text: str, name: str, dialect: str) -> Loaded | None:
+    return read_input(gather_text(text, name, Script(environment=os.environ)), dialect=dialect)[0]
+
+
+def _unsaid(loaded: Loaded, wanted: Loaded) -> set[KeyPath]:
+    """The canonical keys that are not as wanted, but those that belong to one dialect."""
+    said, meant = (
+        {setting.path: setting.value for setting in settings(one.config) if setting.path[0] != "extensions"}
+        for one in (loaded, wanted)
+    )
+    return {path for path in said.keys() | meant.keys() if said.get(path, GONE) != meant.get(path, GONE)}
+
+
+def _says_no_less(found: Loaded, dialect: str, wanted: Loaded) -> bool:
+    """Whether what a text says leaves no more unsaid than one that is written anew."""
+    if not (left := _unsaid(found, wanted)):
+        return True
+    anew = _loaded(write_out(wanted, dialect, {"carried": "none"}).text(), "anew.yaml", dialect)
+    return anew is not None and left <= _unsaid(anew, wanted)
+
+
+_WORD = r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])*"""
+
+
+def _prefixes(loaded: Loaded, dialect: str) -> dict[str, str]:
+    """What stands before each key of a list of overrides, as ``+`` for one that the framework's config does not have.
+
+    Raises:
+        RlctlError: the dialect has no such lists.
+    """
+    lines = write_out(loaded, dialect, {"carried": "none", "format": "overrides"}).text().splitlines()
+    keys = [line.partition("=")[0] for line in lines]
+    return {key.lstrip("+"): key[: len(key) - len(key.lstrip("+"))] for key in keys}
+
+
+def _in_script(
+    text: str, name: str, changes: Mapping[KeyPath, Any], after: Loaded, dialect: str, interpolated: bool
+) -> str:
+    """A launch script with other overrides: those that are there are replaced, others come after the last of them.
+
+    Raises:
+        UsageError: it has no override in a line of its own.
+    """
+    prefixes = _prefixes(after, dialect) if changes else {}
+    lines = text.splitlines(keepends=True)
+    for path, value in changes.items():
+        key = dotted(path)
+        found, last = _line_of(lines, key), _last_override(lines)
+        if value is GONE:
+            lines = lines if found is None else _without(lines, found, key)
+            continue
+        word = bash_word(Change(path, value, prefixes.get(key, "")).text())
+        if found is not None:
+            lines[found] = _override(key).sub(word.replace("\\", r"\\"), lines[found])
+        elif last is not None:
+            lines = _after(lines, last, word)
+        else:
+            raise UsageError(f"{name} has no override in a line of its own, after which others could come")
+    return "".join(lines)
+
+
+def _override(key: str) -> re.Pattern[str]:
+    """An override of a key as a word of a command, quoted or not."""
+    return re.compile(rf"(?<!\S)[\"']?\+{{0,2}}{re.escape(key)}={_WORD}")
+
+
+_ANY_OVERRIDE = re.compile(rf"^\s+(?:--\S+\s+)?[\"']?\+{{0,2}}[A-Za-z_][\w.@/-]*={_WORD}\s*(?:\\\s*)?$")
+
+
+def _line_of(lines: list[str], key: str) -> int | None:
+    """The last line with an override of the key, which is the one that holds."""
+    pattern = _override(key)
+    return next((n for n in reversed(range(len(lines))) if pattern.search(lines[n].split(" #")[0])), None)
+
+
+def _last_override(lines: list[str]) -> int | None:
+    return next((n for n in reversed(range(len(lines))) if _ANY_OVERRIDE.match(lines[n])), None)
+
+
+def _without(lines: list[str], number: int, key: str) -> list[str]:
+    """The lines without an override; a line that holds nothing else goes, and the one before ends the command if it did."""
+    rest = _override(key).sub("", lines[number])
+    if rest.strip().rstrip("\\").strip():
+        return [*lines[:number], rest, *lines[number + 1 :]]
+    ended = not rest.rstrip().endswith("\\")
+    before = lines[number - 1]
+    if ended and number > 0 and before.rstrip().endswith("\\"):
+        before = before.rstrip().removesuffix("\\").rstrip() + "\n"
+    return [*lines[: number - 1], before, *lines[number + 1 :]]
+
+
+def _after(lines: list[str], number: int, word: str) -> list[str]:
+    """The lines with an override more after one of them, in the same command."""
+    line = lines[number].rstrip("\n")
+    indent = line[: len(line) - len(line.lstrip())]
+    goes_on = line.rstrip().endswith("\\")
+    first = line if goes_on else f"{line.rstrip()} \\"
+    added = f"{indent}{word} \\\n" if goes_on else f"{indent}{word}\n"
+    return [*lines[:number], f"{first}\n", added, *lines[number + 1 :]]

@@ -1,0 +1,408 @@
+"""A config that a person edits: what it is, what was changed and can be taken back, and how it is saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlctl.arithmetic import Cluster
+from rlctl.checks import check
+from rlctl.config import Config, Loaded, put, to_plain
+from rlctl.config.fields import Choice
+from rlctl.config.inspect import fields_of, sections_in
+from rlctl.config.load import value_at
+from rlctl.difference import Difference, differences
+from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
+from rlctl.editing.saving import edited_text
+from rlctl.errors import DocumentError, RlctlError, UsageError
+from rlctl.report import Finding, Level, Report
+from rlctl.sources import Script, gather_text
+from rlctl.translate import Translation, read_document, read_input, translate_loaded
+
+
+class FileChangedError(RlctlError):
+    """The file is another one than was read: somebody else wrote it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a person did."""
+
+    path: KeyPath
+    value: Any
+    """Plain, as it would stand in a file."""
+
+    @property
+    def label(self) -> str:
+        """In a line: the key and its new value."""
+        return f"{dotted(self.path)} = {self.value!r}" if self.path else "several keys"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The config after what was done at once."""
+
+    loaded: Loaded
+    changes: tuple[Change, ...] = ()
+    """None for what was opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The file as it was read or written last."""
+
+    path: Path
+    text: str
+    loaded: Loaded
+
+
+@dataclass
+class Session:
+    """One config being edited. A change that does not fit leaves it as it was; there is no end to undo."""
+
+    file: OnDisk | None
+    """None for a config that was never saved."""
+    dialect: str
+    """Of the file, with its release: ``verl@0.9``."""
+    report: Report
+    """Of reading it."""
+    defaults: Config
+    """What an empty file of the dialect means."""
+    _states: list[_State]
+    _now: int = 0
+    _saved: int | None = 0
+    """The state that the file holds; None where it was left on a way that was given up."""
+    _merging: KeyPath | None = field(default=None, repr=False)
+
+    # Opening
+
+    @classmethod
+    def open(cls, path: Path, *, dialect: str | None = None, assignments: Sequence[str] = ()) -> Session:
+        """Open a file of any dialect, a launch script included.
+
+        Raises:
+            RlctlError: it cannot be read, or holds no config; every problem is named.
+        """
+        text = read_text(path)
+        loaded, report = _read(text, path, dialect)
+        session = cls(OnDisk(path, text, loaded), report.dialect, report, _silence(report.dialect), [_State(loaded)])
+        if assignments:
+            session._assign(assignments)
+        return session
+
+    @classmethod
+    def of_text(cls, text: str, name: str) -> Session:
+        """Begin with a text that is no file of the user's, as a preset.
+
+        Raises:
+            RlctlError: it holds no config.
+        """
+        loaded, report = _read(text, Path(name), None)
+        return cls(None, report.dialect, report, _silence(report.dialect), [_State(loaded)], _saved=None)
+
+    @classmethod
+    def new(cls) -> Session:
+        """Begin with nothing but defaults, in rlctl's own dialect."""
+        return cls(None, "rlctl@1", Report(dialect="rlctl@1"), Config(), [_State(Loaded(Config()))])
+
+    def _assign(self, assignments: Sequence[str]) -> None:
+        from rlctl.config import set_keys
+
+        changed = set_keys(self.loaded, assignments)
+        self._push(_State(changed, (Change((), to_plain(changed.config, sparse=True)),)))
+
+    # What it is
+
+    @property
+    def loaded(self) -> Loaded:
+        """The config as it is now, with where its values come from."""
+        return self._states[self._now].loaded
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something would be lost without saving."""
+        return self._now != self._saved
+
+    @property
+    def unsaved(self) -> list[Change]:
+        """What makes the config of now from the one that the file holds; without a file, from one of defaults."""
+        if self._saved is None or self._saved > self._now:
+            return [Change((), to_plain(self.config))]
+        return [change for state in self._states[self._saved + 1 : self._now + 1] for change in state.changes]
+
+    @property
+    def changes(self) -> list[Change]:
+        """What was done since the file was opened, first to last, without what was undone."""
+        return [change for state in self._states[1 : self._now + 1] for change in state.changes]
+
+    # Changing
+
+    def set(self, path: KeyPath, value: Any, *, merge: bool = False) -> None:
+        """Give a canonical key a plain value; a list or mapping as a whole is a value too.
+
+        ``merge``: further typing in the same field is one thing to undo.
+
+        Raises:
+            ConfigError: there is no such key, or the value does not fit.
+        """
+        changed = put(self.loaded, path, value)
+        if changed.config == self.config:
+            return
+        if merge and self._merging == path and self._now > 0:
+            self._now -= 1
+        self._push(_State(changed, (Change(path, value),)))
+        self._merging = path if merge else None
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make several changes, which are one to undo; one without a path holds values for several sections.
+
+        Raises:
+            ConfigError: one of them does not fit; none is made.
+        """
+        changed = self.loaded
+        for change in changes:
+            parts = {change.path: change.value} if change.path else {(key,): item for key, item in change.value.items()}
+            for path, value in parts.items():
+                changed = put(changed, path, value)
+        if changed.config != self.config:
+            self._push(_State(changed, tuple(changes)))
+
+    def choose(self, path: KeyPath, name: str) -> None:
+        """Take another option of a choice, with that option's own defaults.
+
+        Raises:
+            ConfigError: there is no such option.
+        """
+        self.set(path, {tag_of(path): name})
+
+    def add(self, path: KeyPath, value: Any) -> None:
+        """Put an item at the end of a list.
+
+        Raises:
+            ConfigError: it is none, or the item does not fit.
+        """
+        self.set(path, [*value_at(self.config, path), value])
+
+    def remove(self, path: KeyPath) -> None:
+        """Take an item out of a list or a mapping.
+
+        Raises:
+            ConfigError: what is left does not fit.
+        """
+        *parent, last = path
+        held = value_at(self.config, tuple(parent))
+        if isinstance(last, int):
+            self.set(tuple(parent), [item for index, item in enumerate(held) if index != last])
+        else:
+            self.set(tuple(parent), {key: item for key, item in held.items() if key != last})
+
+    def reset(self, path: KeyPath) -> None:
+        """Give a key what the silence of the dialect means.
+
+        Raises:
+            ConfigError: it has no default there, as a key of a list's item.
+        """
+        self.set(path, value_at(self.defaults, path))
+
+    def undo(self) -> tuple[Change, ...]:
+        """Take back what was done last; what it was, nothing where there is no more."""
+        if self._now == 0:
+            return ()
+        self._merging = None
+        self._now -= 1
+        return self._states[self._now + 1].changes
+
+    def redo(self) -> tuple[Change, ...]:
+        """Do again what was undone last; what it was, nothing where there is no more."""
+        if self._now + 1 == len(self._states):
+            return ()
+        self._now += 1
+        return self._states[self._now].changes
+
+    def _push(self, state: _State) -> None:
+        if self._saved is not None and self._saved > self._now:
+            self._saved = None
+        self._states[self._now + 1 :] = [state]
+        self._now += 1
+
+    # What is thought of it
+
+    def findings(self, cluster: Cluster | None = None) -> list[Finding]:
+        """What the checks say, and what reading the file said that is still so."""
+        now = self.loaded
+        checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
+        return [*checked, *self.report.findings]
+
+    def preview(self, dialect: str) -> Translation:
+        """The run as it is now in a dialect, with the account of every key."""
+        return translate_loaded(self.loaded, self.report, dialect)
+
+    def differences(self) -> list[Difference]:
+        """What differs in meaning from the file as it was read or saved."""
+        before = self.file.loaded if self.file is not None else Loaded(self.defaults)
+        return differences(before, self.loaded)
+
+    # Saving
+
+    def text(self) -> str:
+        """The file as it would be saved: its own text with the changed keys, or written anew where that cannot be.
+
+        Raises:
+            UsageError: the dialect cannot say the config.
+        """
+        if self.file is not None:
+            kept = edited_text(self.file.text, str(self.file.path), self.dialect, self.file.loaded, self.loaded)
+            if kept is not None:
+                return kept
+            if self.is_script:
+                raise UsageError(
+                    f"{self.file.path}: the script cannot be changed key by key so that it says this",
+                    hint="save it under another name, as YAML or as a script of its own",
+                )
+        return self.text_in(self.dialect)
+
+    def unsaid_by(self, text: str) -> list[tuple[str, Any, Any]]:
+        """What a text of this config cannot say: canonical key, the value here, and what the text says instead.
+
+        Raises:
+            RlctlError: the text cannot be read.
+        """
+        name = "anew.yaml" if self.file is None else str(self.file.path)
+        said, _ = _read(text, Path(name), self.dialect)
+        return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the file is a launch script, of which more is kept than its keys."""
+        from rlctl.sources import is_script
+
+        return self.file is not None and is_script(self.file.text, str(self.file.path))
+
+    def text_in(self, dialect: str) -> str:
+        """The config written anew in a dialect.
+
+        Raises:
+            UsageError: the dialect cannot say it.
+        """
+        found = self.preview(dialect)
+        if found.text is None:
+            errors = [item.message for item in found.report.findings if item.level is Level.ERROR]
+            raise UsageError(
+                f"{dialect} cannot say this config: {'; '.join(errors)}", hint="save it in another dialect"
+            )
+        return found.text
+
+    def changed_on_disk(self) -> bool:
+        """Whether the file is not what was read or saved last; one that is gone is."""
+        if self.file is None:
+            return False
+        try:
+            return read_text(self.file.path) != self.file.text
+        except DocumentError:
+            return True
+
+    def save(self, *, force: bool = False) -> Path:
+        """Write the file, whole or not at all, in its own dialect.
+
+        ``force``: also over what somebody else wrote there since.
+
+        Raises:
+            UsageError: there is no file yet, or the dialect cannot say the config.
+            FileChangedError: somebody else wrote the file meanwhile.
+            DocumentError: it cannot be written.
+        """
+        if self.file is None:
+            raise UsageError("this config has no file yet", hint="save it under a name")
+        if not force and self.changed_on_disk():
+            raise FileChangedError(
+                f"{self.file.path} was changed by somebody else since it was opened",
+                hint="open it again, save under another name, or save over it",
+            )
+        text = self.text()
+        write_atomic(self.file.path, text, force=True)
+        self._saved_as(self.file.path, text)
+        return self.file.path
+
+    def save_as(self, path: Path, dialect: str | None = None, *, force: bool = False) -> Path:
+        """Write the config to another file, in this or another dialect, and go on with that one.
+
+        Raises:
+            UsageError: the dialect cannot say the config.
+            DocumentError: the file is there already and ``force`` is off, or it cannot be written.
+        """
+        text = self.text() if dialect is None else self.text_in(dialect)
+        write_atomic(path, text, force=force)
+        if dialect is not None:
+            self.dialect = dialect
+        self._saved_as(path, text)
+        return path
+
+    def _saved_as(self, path: Path, text: str) -> None:
+        loaded, report = _read(text, path, self.dialect)
+        self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
+        self.defaults = _silence(report.dialect)
+        here = self._states[self._now]
+        self._states[self._now] = replace(here, loaded=replace(loaded, config=here.loaded.config))
+        self._saved, self._merging = self._now, None
+
+    def reopen(self) -> None:
+        """Take the file as it is on disk now, as one change that can be undone.
+
+        Raises:
+            RlctlError: it cannot be read, or holds no config any more.
+        """
+        if self.file is None:
+            raise UsageError("this config has no file yet", hint="save it under a name")
+        text = read_text(self.file.path)
+        loaded, self.report = _read(text, self.file.path, self.dialect)
+        self.file = OnDisk(self.file.path, text, loaded)
+        self._push(_State(loaded, (Change((), to_plain(loaded.config, sparse=True)),)))
+        self._saved = self._now
+
+
+def tag_of(path: KeyPath) -> str:
+    """The key that holds the name of a choice's option, as ``name`` or ``type``."""
+    hint: Any = Config
+    for part in path:
+        held = [cls for cls, _ in sections_in(hint)]
+        fields = [fields_of(option).get(str(part)) for cls in held for option in _options(cls)]
+        hint = next((info.type for info in fields if info is not None), hint)
+    return next((cls.tag for cls, _ in sections_in(hint) if issubclass(cls, Choice)), "name")
+
+
+def _options(cls: type) -> list[type]:
+    return list(cls.registry.values()) if issubclass(cls, Choice) else [cls]
+
+
+def _read(text: str, path: Path, dialect: str | None) -> tuple[Loaded, Report]:
+    given = gather_text(text, str(path), Script(environment=os.environ))
+    loaded, report = read_input(given, dialect=dialect)
+    if loaded is None:
+        raise UsageError("\n".join(_errors(report)), hint=f"mend {path} first")
+    return loaded, report
+
+
+def _errors(report: Report) -> Iterator[str]:
+    for finding in report.findings:
+        if finding.level is Level.ERROR:
+            yield f"{finding.at or ''} {finding.message}".strip()
+
+
+def _silence(dialect: str) -> Config:
+    """What an empty file of a dialect means; rlctl's own defaults where it means nothing."""
+    document = Document(name="<empty>", values={}, marks={}, comments={}, text="")
+    try:
+        loaded, _ = read_document(document, dialect=dialect)
+    except RlctlError:
+        return Config()
+    return Config() if loaded is None else loaded.config
+
+
+__all__ = ["Change", "FileChangedError", "OnDisk", "Session"]

@@ -1,0 +1,46 @@
+"""A value as text in a field, and what a person means by the text they typed."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Union, get_args, get_origin
+
+from rlctl.config import to_plain
+from rlctl.config.fields import Choice
+from rlctl.config.inspect import FieldInfo
+from rlctl.documents import read_yaml
+from rlctl.documents.yaml_write import inline_text
+from rlctl.errors import ConfigError, DocumentError
+
+NULL = "null"
+
+
+def text_of(value: Any) -> str:
+    """A value as it stands in a field: text as it is, everything else as YAML on one line."""
+    plain = value.choice if isinstance(value, Choice) else to_plain(value)
+    return plain if isinstance(plain, str) else inline_text(plain, (), in_flow=False)
+
+
+def value_of(text: str, info: FieldInfo) -> Any:
+    """The plain value that a typed text means for a field; text where the field holds text, else YAML.
+
+    Raises:
+        ConfigError: it is no YAML, as an open bracket.
+    """
+    typed = text.strip()
+    kinds = _kinds(info.type)
+    if typed == NULL and type(None) in kinds:
+        return None
+    if str in kinds and not kinds & {int, float, bool}:
+        return text
+    try:
+        return read_yaml(f"value: {typed}", info.name).values["value"]
+    except DocumentError as error:
+        raise ConfigError(f"{info.name}: {typed!r} cannot be read: {error.message}", hint=error.hint) from error
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The types that a hint allows, without what lists and mappings hold."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return {kind for arg in get_args(hint) for kind in _kinds(arg)}
+    return {get_origin(hint) or hint}

@@ -1,0 +1,126 @@
+"""A config as a form: every value is a field once, with what a person needs to know of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlctl.config.inspect import fields_of, walk
+from rlctl.config.root import Config
+from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, search, sections
+from rlctl.editing.session import Session
+from rlctl.editing.values import text_of, value_of
+from rlctl.errors import ConfigError
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "rlctl: 1\nrun: {name: demo}\ntrain:\n  optimizer:\n    learning_rate: 2e-6\nrewards: [{name: a, type: rule}]\n"
+    )
+    return Session.open(path)
+
+
+def view(session: Session, key: str):  # type: ignore[no-untyped-def]
+    [found] = [field for field in fields(session) if field.pattern == key]
+    return found
+
+
+def test_every_value_is_a_field_once(session: Session) -> None:
+    found = fields(session)
+    paths = [field.path for field in found]
+    assert len(paths) == len(set(paths))
+    patterns = {field.pattern for field in found}
+    for section in ("run", "model", "data", "batch", "train", "rollout", "checkpoint"):
+        cls = type(getattr(Config(), section))
+        assert {f"{section}.{name}" for name in fields_of(cls)} <= patterns | {
+            pattern.rsplit(".", 1)[0] for pattern in patterns
+        } | {key for pattern in patterns for key in _above(pattern)}
+    assert all(field.help for field in found)
+
+
+def _above(pattern: str) -> list[str]:
+    parts = pattern.split(".")
+    return [".".join(parts[:size]) for size in range(1, len(parts))]
+
+
+def test_the_essential_keys_are_keys() -> None:
+    known = {key.pattern for key in walk(Config)}
+    assert known >= ESSENTIAL
+    assert known >= set(APPLIES)
+
+
+def test_what_is_known_of_a_field(session: Session) -> None:
+    rate = view(session, "train.optimizer.learning_rate")
+    assert (rate.kind, rate.text, rate.default, rate.changed, rate.edited) == (
+        "number",
+        "2.0e-06",
+        "1.0e-06",
+        True,
+        False,
+    )
+    assert rate.origin.endswith("run.yaml:5 (train.optimizer.learning_rate)")
+    session.set(rate.path, 3e-6)
+    rate = view(session, "train.optimizer.learning_rate")
+    assert (rate.text, rate.edited, rate.origin) == ("3.0e-06", True, "changed here")
+    name = view(session, "train.learning_rate_schedule.name")
+    assert name.kind == "enum"
+    assert "cosine" in name.options
+    assert name.origin == "default"
+    engine = view(session, "train.engine")
+    assert (engine.kind, engine.text) == ("choice", "fsdp2")
+    assert "megatron" in engine.options
+    assert view(session, "data.train").kind == "list"
+    assert view(session, "run.deterministic").kind == "bool"
+
+
+def test_what_does_not_matter_is_said(session: Session) -> None:
+    assert view(session, "rollout.max_response_tokens").applies
+    session.choose(("algorithm", "objective"), "sft")
+    assert not view(session, "rollout.max_response_tokens").applies
+    assert view(session, "train.optimizer.learning_rate").applies
+
+
+def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
+    found = fields(session)
+
+    def names(pattern: str) -> list[str]:
+        return ["actor_rollout_ref.actor.optim.lr"] if pattern == "train.optimizer.learning_rate" else []
+
+    assert search(found, "optim.lr", names)[0].pattern == "train.optimizer.learning_rate"
+    assert search(found, "learning_rate", names)[0].pattern.endswith("learning_rate")
+    assert search(found, "PEAK learning", names)
+    assert search(found, "no such words at all", names) == []
+
+
+def test_sections_hold_their_fields(session: Session) -> None:
+    grouped = dict(sections(fields(session)))
+    assert "train.optimizer.learning_rate" in {field.pattern for field in grouped["train", "optimizer"]}
+    assert ("rewards", 0) in grouped
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "value"),
+    [
+        ("train.optimizer.learning_rate", "1e-6", 1e-6),
+        ("train.optimizer.betas", "[0.9, 0.95]", [0.9, 0.95]),
+        ("train.optimizer.max_grad_norm", "null", None),
+        ("run.name", "123", "123"),
+        ("run.deterministic", "true", True),
+        ("checkpoint.every", "{optimizer_steps: 100}", {"optimizer_steps": 100}),
+        ("checkpoint.every", "20", 20),
+    ],
+)
+def test_typed_text_and_back(session: Session, key: str, typed: str, value: object) -> None:
+    found = view(session, key)
+    assert value_of(typed, found.info) == value
+    session.set(found.path, value_of(typed, found.info))
+    again = view(session, key)
+    assert value_of(text_of(again.value), again.info) == value
+
+
+def test_text_that_cannot_be_read_is_an_error(session: Session) -> None:
+    with pytest.raises(ConfigError, match="betas"):
+        value_of("[0.9", view(session, "train.optimizer.betas").info)
