@@ -26,7 +26,8 @@ from rlctl.runtime.checkpoint import replace_folder
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
 from rlctl.runtime.roles import Policy, RolloutEngines
-from rlctl.runtime.transport import NamedTensors
+from rlctl.runtime.sync.bucket import MIB
+from rlctl.runtime.sync.machine import Files, UnreadableWeights
 
 KEPT_WEIGHTS = 2
 """Folders of weights that stay: the newest, and the one that somebody may be reading."""
@@ -109,10 +110,19 @@ class Filling(_IntoBuffer):
 
     def _take_newest_weights(self) -> None:
         found = self.buffer.announced()
-        if found is not None and found[0] > self._version:
-            version, weights = read_weights(found, self.buffer.announced)
-            self.rollout.load_weights(weights, version)
-            self._version = version
+        while found is not None and found[0] > self._version:
+            version, folder = found
+            try:
+                self.rollout.load_weights(Files(folder, self.config.sync.bucket_mib * MIB, self.rollout.share), version)
+                self._version = version
+            except UnreadableWeights as error:
+                found, before = self.buffer.announced(), found
+                if found == before:  # else newer ones have taken their place meanwhile
+                    raise RunError(
+                        f"the weights that the run which trains announced cannot be read: {error.message}",
+                        hint="both runs must see that folder: put run.folder of the one that trains on storage that they "
+                        "share",
+                    ) from error
 
 
 @dataclass
@@ -175,31 +185,3 @@ class Drained(WorksWhenAsked):
     def close(self) -> None:
         self.buffer.close()
 
-
-Announced = tuple[int, Path]
-
-
-def read_weights(found: Announced, newest: Callable[[], Announced | None]) -> tuple[int, NamedTensors]:
-    """Announced weights and their version, or newer ones where those have taken their place meanwhile.
-
-    Raises:
-        RunError: they cannot be read.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    version, folder = found
-    try:
-        files = sorted(folder.glob("*.safetensors"))
-        if files:
-            return version, NamedTensors(pair for file in files for pair in load_file(file).items())
-        reason = "there are no *.safetensors"
-    except (OSError, SafetensorError) as error:
-        reason = str(error)
-    now = newest()
-    if now is not None and now != found:
-        return read_weights(now, newest)
-    raise RunError(
-        f"the weights that the run which trains announced cannot be read from {folder}: {reason}",
-        hint="both runs must see that folder: put run.folder of the one that trains on storage that they share",
-    )

@@ -170,10 +170,10 @@ def _stage_run(
 
     def renew(engine: int) -> None:
         if policy is not None:
-            groups["rollout"].one(engine, RolloutWorker.load_weights, *run.weights_now())
+            run.send_weights(engine)
 
     again = Again(config.rollout.timeouts.retries, lost, renew)
-    rollout = RolloutEngines(groups["rollout"], again) if "rollout" in groups else None
+    rollout = RolloutEngines(groups["rollout"], again, config.sync.timeout) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     stateless = Again(SCORED_AGAIN, lost)
     models = RewardModel(groups["reward_model"], config.rewards, stateless) if "reward_model" in groups else None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +25,9 @@ from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
+from rlctl.runtime.sync.bucket import MIB
+from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
+from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.train.microbatch import spread
 from rlctl.runtime.types import Prompt, Request, Response, Sample
@@ -45,9 +49,11 @@ from rlctl.runtime.workers.trainer import Part, Trainer, dealt
 class Policy:
     """The model that is trained."""
 
-    def __init__(self, group: Group, config: Config) -> None:
+    def __init__(self, group: Group, config: Config, transport: Transport | None = None) -> None:
+        """``transport``: how weights get to the rollout engines."""
         self._group = group
         self._config = config
+        self._transport = transport or HostMemory()
         self._linear = linear_tokens(config.model.path)
 
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
@@ -92,9 +98,9 @@ class Policy:
         )
         return [Part([members[place] for place in places], totals, places, number) for places in split]
 
-    def weights(self) -> Any:
-        """A handle on the weights in Hugging Face names, for ``RolloutEngines.load_weights``."""
-        return self._group.fetch(Trainer.weights)[0]
+    def weights(self) -> Source:
+        """The weights of now, in Hugging Face names, for ``RolloutEngines.load_weights``."""
+        return TrainWorkers(self._group, self._transport, self._config.sync.bucket_mib * MIB)
 
     def save(self, folder: Path) -> None:
         """Write what the config says of everything that training goes on from; under ``asynchronous`` begin to."""
@@ -139,9 +145,15 @@ def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sampl
 class RolloutEngines:
     """All rollout engines together."""
 
-    def __init__(self, group: Group, again: Again | None = None) -> None:
-        """``again``: how an engine that is lost is replaced, so that its prompts are rolled out again, with the same seeds."""
+    def __init__(self, group: Group, again: Again | None = None, sync_timeout: float = math.inf) -> None:
+        """
+        Args:
+            group: of the workers.
+            again: how an engine that is lost is replaced, so that its prompts are rolled out again, with the same seeds.
+            sync_timeout: seconds that a weight sync may take.
+        """
         self._group = group
+        self._sync = WeightSync(group, sync_timeout, again)
         self._again = again
         self._streamed = [0] * len(group)
         """Calls of ``stream`` that each engine has had."""
@@ -173,9 +185,13 @@ class RolloutEngines:
         self._streamed = [0 if each is None else count + 1 for count, each in zip(self._streamed, found, strict=True)]
         return found
 
-    def load_weights(self, weights: Any, version: int) -> None:
-        """Put new weights into every engine; ``version`` is on every later response."""
-        self._group.all(RolloutWorker.load_weights, weights, version)
+    def load_weights(self, weights: Source, version: int, only: Collection[int] = ()) -> None:
+        """Put new weights into the engines, by default all; ``version`` is on every later response. See ``WeightSync``."""
+        self._sync.run(weights, version, only)
+
+    def share(self, value: Any) -> Any:
+        """A handle on a value for the engines."""
+        return self._group.share(value)
 
     def sleep(self) -> None:
         """Leave the devices' memory to training, where they are shared; engines wake when they are next asked to generate."""

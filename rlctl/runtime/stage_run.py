@@ -210,15 +210,20 @@ class StageRun:
         version = self.progress.weight_version
         changing = self.groups.new_weights(step, version, self.phase) if self.groups is not None else nullcontext()
         with changing, self.phase("sync"):
-            self.rollout.load_weights(*self.weights_now())
-            self.rollout_version = version
+            self.rollout_version = self.send_weights()
         self.events.emit("sync", step=self.progress.step, version=version)
 
-    def weights_now(self) -> tuple[Any, int]:
-        """A handle on the policy's weights, and their version; an update that is under way in another thread is waited for."""
+    def send_weights(self, *engines: int) -> int:
+        """Give rollout engines, by default all, the policy's weights, and return their version.
+
+        An update of the policy that is under way in another thread is waited for, and none begins meanwhile.
+        """
         assert self.policy is not None, "there are weights where something is trained"
+        assert self.rollout is not None, "engines ask for weights"
         with self._updating:
-            return self.policy.weights(), self.progress.weight_version
+            version = self.progress.weight_version
+            self.rollout.load_weights(self.policy.weights(), version, engines)
+        return version
 
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
         """The step is over: its metrics go to the event log and the trackers."""

@@ -55,17 +55,18 @@ def test_weights_asked_for_while_the_policy_is_trained_are_the_new_ones_with_the
         def weights(self) -> str:
             return self.state
 
+    found: list[tuple[str, int]] = []
+    rollout = SimpleNamespace(load_weights=lambda weights, version, only: found.append((weights, version)))
     config = config_from({"schedule": {"total_steps": 1}})
     run = StageRun(
-        config, SimpleNamespace(), clock(every=None, last=False), SimpleNamespace(), Policy(), *[None] * 6,  # type: ignore[arg-type]
+        config, SimpleNamespace(), clock(every=None, last=False), SimpleNamespace(), Policy(), rollout, *[None] * 5,  # type: ignore[arg-type]
         export_folder=None, meter=None, old_is_current=True,  # type: ignore[arg-type]
     )  # fmt: skip
     monkeypatch.setattr(StageRun, "phase", lambda run, name: nullcontext())
-    found: list[tuple[str, int]] = []
 
     def ask() -> None:
         half_way.wait()
-        found.append(run.weights_now())
+        assert run.send_weights(0) == 1
         asked.set()
 
     asking = threading.Thread(target=ask)

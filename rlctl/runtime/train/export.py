@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers.utils import cached_file
 
 from rlctl.errors import RunError
-from rlctl.runtime.train.gathering import whole
+from rlctl.runtime.train.gathering import BUCKET_BYTES, whole
 from rlctl.runtime.vision import auto_class, reads_images
 
 if TYPE_CHECKING:
@@ -44,11 +44,17 @@ ADAPTER = "adapter"
 """The folder, in an export and beside a checkpoint, of adapters in peft's format."""
 
 
-def weights(model: PreTrainedModel, adapters: Adapters | None = None) -> Iterator[tuple[str, Tensor]]:
-    """See ``TrainEngine.export_weights``."""
+def weights(
+    model: PreTrainedModel, adapters: Adapters | None = None, *, bucket_bytes: int = BUCKET_BYTES, own: bool = True
+) -> Iterator[tuple[str, Tensor]]:
+    """See ``TrainEngine.export_weights``, and for the rest ``gathering.whole``."""
     kept = model.state_dict().keys()
     buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
-    everything = whole((name, tensor.detach()) for name, tensor in (*model.named_parameters(), *buffers))
+    everything = whole(
+        ((name, tensor.detach()) for name, tensor in (*model.named_parameters(), *buffers)),
+        bucket_bytes=bucket_bytes,
+        own=own,
+    )
     return everything if adapters is None else adapters.merged(everything)
 
 

@@ -34,6 +34,7 @@ from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export
+from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
@@ -61,6 +62,7 @@ class FsdpEngine:
         seed: int,
         total_ticks: int | None = None,
         device: str = "cpu",
+        gather_bytes: int = BUCKET_BYTES,
     ) -> None:
         """Load the model and spread it.
 
@@ -71,6 +73,7 @@ class FsdpEngine:
             seed: of dropout; each worker draws from its own stream.
             total_ticks: ticks of the learning-rate schedule over the whole run; None where it is not known.
             device: ``cpu`` or ``cuda``, as in ``join``.
+            gather_bytes: of the weights that are gathered at once, when they are exported.
 
         Raises:
             PlanError: the engine cannot be set up as the config asks.
@@ -84,6 +87,7 @@ class FsdpEngine:
         self.updates = 0
         self.role = role
         self._train = train
+        self._gather_bytes = gather_bytes
         trained = role != "reference"
         check_kernels(train.fused_kernels, device)
         shared = train.engine.sequence_parallel > 1  # such workers have slices of what lies end to end
@@ -291,7 +295,7 @@ class FsdpEngine:
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
         self._bring(optimizer=False)
-        yield from export.weights(self.model, self.adapters)
+        yield from export.weights(self.model, self.adapters, bucket_bytes=self._gather_bytes, own=False)
         self.offload()
 
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:

@@ -11,44 +11,42 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
+from rlctl.runtime.sync.bucket import parts
+
 BUCKET_BYTES = 256 * 2**20
 """Of one message, all workers' parts together; a larger tensor is alone in its own."""
 
 
-def whole(tensors: Iterable[tuple[str, Tensor]], *, bucket_bytes: int = BUCKET_BYTES) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor in full on rank 0, none elsewhere, in order and as copies. Every worker is to exhaust it."""
+def whole(
+    tensors: Iterable[tuple[str, Tensor]], *, bucket_bytes: int = BUCKET_BYTES, own: bool = True
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor in full on rank 0, none elsewhere, in order. Every worker is to exhaust it.
+
+    They are copies; without ``own`` those that nobody had to gather are the parameters themselves.
+    """
     for together, run in groupby(tensors, key=lambda item: _by_rows(item[1])):
-        for bucket in _buckets(run, bucket_bytes) if together else ([item] for item in run):
+        for bucket in parts(run, bucket_bytes) if together else ([item] for item in run):
             spread = [tensor for _, tensor in bucket if isinstance(tensor, DTensor)]
-            found = _gather(spread) if together else [_alone(bucket[0][1])]
+            found = _gather(spread) if together else [_alone(bucket[0][1], own=own)]
             if dist.get_rank() == 0:
                 yield from zip((name for name, _ in bucket), found, strict=True)
 
 
 def _by_rows(tensor: Tensor) -> tuple[torch.dtype, torch.device] | None:
-    """What tensors have in common that go into one message; None for one whose rows are not spread over all workers."""
+    """What tensors have in common that go into one message; None where there is nothing to gather by rows."""
     if not isinstance(tensor, DTensor) or tensor.placements != (Shard(0),):
         return None
-    if tensor.device_mesh.size() != dist.get_world_size():
+    if tensor.device_mesh.size() != dist.get_world_size() or dist.get_world_size() == 1:
         return None
     return tensor.dtype, tensor.to_local().device
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).clone()
-
-
-def _buckets(tensors: Iterable[tuple[str, Tensor]], most: int) -> Iterator[list[tuple[str, Tensor]]]:
-    bucket: list[tuple[str, Tensor]] = []
-    size = 0
-    for name, tensor in tensors:
-        added = tensor.numel() * tensor.element_size()
-        if bucket and size + added > most:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append((name, tensor))
-        size += added
-    yield bucket
+def _alone(tensor: Tensor, *, own: bool) -> Tensor:
+    if isinstance(tensor, DTensor):
+        if dist.get_world_size() > 1:
+            return tensor.full_tensor().clone()
+        tensor = tensor.to_local()
+    return tensor.clone() if own else tensor
 
 
 def _gather(tensors: list[DTensor]) -> list[Tensor]:

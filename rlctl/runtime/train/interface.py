@@ -122,7 +122,8 @@ class TrainEngine(Protocol):
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield name and full tensor, in Hugging Face names, one at a time, tied weights once.
 
-        Every worker has to run it to its end; only rank 0 is given tensors, of its own, on the engine's device.
+        Every worker has to run it to its end; only rank 0 is given tensors, on the engine's device. They may be the parameters
+        themselves: to be read before the weights change.
         """
         ...
 

@@ -22,6 +22,7 @@ from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
+from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.types import Request, Response
 
 DEFAULT_CONCURRENT = 64
@@ -57,6 +58,8 @@ class RolloutWorker:
         self._engine = make_engine(config, engine, model_path, device)
         self._tokenizer: Any = None
         """Loaded when it is first needed."""
+        self._coming: tuple[int, Transport] | None = None
+        """The version of the weights that are being loaded, and where they come from."""
         self._sleeps = arithmetic.rollout_sleeps(config, device)
         self._streamed = 0
 
@@ -102,9 +105,21 @@ class RolloutWorker:
             self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)
         return with_texts(responses, self._tokenizer)
 
-    def load_weights(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
-        """Overwrite the engine's weights; ``version`` is on every later response."""
-        self._engine.load_weights(weights, version=version)
+    def begin_weights(self, version: int, transport: Transport) -> None:
+        """All weights of a version are about to come, over this end of a way."""
+        self._engine.begin_weights(version)
+        self._coming = version, transport
+
+    def load_bucket(self, version: int, message: Any) -> None:
+        """Overwrite the weights that a message tells of; one that took the place of another meanwhile gets them later."""
+        if self._coming is not None and self._coming[0] == version:
+            self._engine.add_weights(self._coming[1].receive(message))
+
+    def commit_weights(self, version: int) -> None:
+        """All have come: ``version`` is on every later response."""
+        if self._coming is not None and self._coming[0] == version:
+            self._engine.commit_weights()
+        self._coming = None
 
     def sleep(self) -> None:
         """Give the device's memory to training, where both use one; the next call that generates takes it back."""

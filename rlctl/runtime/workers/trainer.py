@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,14 +25,17 @@ from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.crossing import SampleTuple, Values, shared_out
 from rlctl.runtime.determinism import use_deterministic_kernels
 from rlctl.runtime.selection import measures_whole
+from rlctl.runtime.sync.bucket import MIB, Packer
+from rlctl.runtime.sync.sender import Sender
+from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join
 from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
-from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 
@@ -126,6 +130,9 @@ class Trainer(EngineWorker):
         self._config = config
         self._temperature = training_temperature(config)
         enter(config, place)
+        self._rank, self._packer = place.rank, Packer(torch.device("cpu"))
+        self._sender: Sender
+        """Of the weight sync that is under way."""
         self._engine = make_engine(config, model_path, place.device, total_ticks)
         self._teacher, self._compare = _compared(config, model_path, place.device)
 
@@ -182,9 +189,21 @@ class Trainer(EngineWorker):
             )
         return make_loss(self._config, old_is_current=old_is_current, number=share.number)
 
-    def weights(self) -> Sequence[tuple[str, torch.Tensor]]:
-        """All weights on CPU in Hugging Face names, on rank 0; elsewhere none. Every worker is to be called."""
-        return NamedTensors((name, tensor.cpu()) for name, tensor in self._engine.export_weights())
+    def begin_weights(self, transport: Transport, bucket_bytes: int) -> None:
+        """Be ready to give the weights of now out; all workers but the first give it theirs, and return when it has them all."""
+        tensors = self._engine.export_weights()
+        if self._rank:
+            deque(tensors, maxlen=0)
+        else:
+            self._sender = Sender(tensors, self._packer, transport, bucket_bytes=bucket_bytes)
+
+    def next_bucket(self) -> Any:
+        """The message of the next bucket, in Hugging Face names; None after the last. Of the first worker."""
+        return self._sender.next()
+
+    def end_weights(self) -> None:
+        """Give out nothing more. Of the first worker."""
+        self._sender.end()
 
     def export_hf(self, folder: Path, tokenizer: str | None = None, asynchronous: bool = False) -> None:
         """Write a folder that Transformers and vLLM load: weights, config and, where named, the tokenizer.
@@ -269,6 +288,7 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
         seed=config.run.seed if config.train.seed is None else config.train.seed,
         total_ticks=total_ticks,
         device=device,
+        gather_bytes=min(BUCKET_BYTES, config.sync.bucket_mib * MIB),
     )
 
 

@@ -76,7 +76,7 @@ def test_a_run_tells_where_its_time_went_and_shows_its_responses(task: Any, tmp_
     assert files == ["policy-step-2.json.gz", "timeline-step-2.json"]
     events = json.loads((tmp_path / "run" / "profile" / "timeline-step-2.json").read_text())["traceEvents"]
     names = {event["name"] for event in events if event["ph"] == "X"}
-    assert {"step 2", "rollout", "evaluate", "train_step", "generate", "load_weights", "score"} <= names
+    assert {"step 2", "rollout", "evaluate", "train_step", "generate", "load_bucket", "score"} <= names
 
 
 def test_responses_are_shown_where_that_is_asked_for(task: Any, tmp_path: Path) -> None:

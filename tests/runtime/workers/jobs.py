@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from rlctl.config import Config
+from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.reference import Reference
@@ -25,7 +26,28 @@ def train(config: Config, model: Path, steps: Sequence[Sequence[Sequence[Share]]
     """Take steps; ``steps[s][rank]`` are a worker's shares. Weights and metrics."""
     trainer = Trainer(config, str(model), _place(), total_ticks=8)
     metrics = [trainer.train_step(shares[dist.get_rank()], old_is_current) for shares in steps]
-    return dict(trainer.weights()), metrics
+    return weights_of(trainer), metrics
+
+
+def weights_of(trainer: Trainer, bucket_bytes: int = 1 << 20) -> dict[str, torch.Tensor]:
+    """The weights that the first worker gives out to rollout engines, all buckets together; none elsewhere."""
+    trainer.begin_weights(HostMemory(), bucket_bytes)
+    found: dict[str, torch.Tensor] = {}
+    while dist.get_rank() == 0 and (bucket := trainer.next_bucket()) is not None:
+        assert len(bucket.table.names) == 1 or bucket.table.nbytes <= 1.1 * bucket_bytes
+        found |= {name: tensor.clone() for name, tensor in bucket.tensors()}
+    return found
+
+
+def give_out(config: Config, model: Path, bucket_bytes: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The weights in buckets, after a sync that was broken off, and as they are exported; log-probs can be computed after."""
+    trainer = Trainer(config, str(model), _place(), total_ticks=8)
+    trainer.begin_weights(HostMemory(), bucket_bytes)
+    if dist.get_rank() == 0:
+        trainer.next_bucket()
+        trainer.end_weights()
+    sent = weights_of(trainer, bucket_bytes)
+    return sent, {name: tensor.clone() for name, tensor in trainer._engine.export_weights()}
 
 
 def policy_and_reference(

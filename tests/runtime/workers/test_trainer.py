@@ -164,3 +164,15 @@ def test_training_logits_are_divided_by_the_sampling_temperature(
 ) -> None:
     config = Config(algorithm=algorithm, rollout=Rollout(sampling=SamplingSettings(temperature=temperature)))
     assert training_temperature(config) == expected
+
+
+@pytest.mark.parametrize("world", ["one", "two"])
+def test_weights_are_given_out_in_buckets_by_the_first_worker(
+    request: pytest.FixtureRequest, model: Path, world: str
+) -> None:
+    """Also after a sync that was broken off: the other worker is not left waiting."""
+    workers: Workers = request.getfixturevalue(world)
+    (sent, expected), *others = workers.run(jobs.give_out, make_config(), model, 4096)
+    assert all(other == ({}, {}) for other in others)
+    assert list(sent) == list(expected)
+    assert all(torch.equal(sent[name], tensor) for name, tensor in expected.items())

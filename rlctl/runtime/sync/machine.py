@@ -1,0 +1,195 @@
+"""The controller's side of a weight sync: one state machine, whatever way the weights take.
+
+    source   begin ── next ─ next ─ … ── end          who has the weights: train workers, or a folder
+                        │      │
+    engines  begin ── load ─ load ─ … ── commit       they answer nothing from begin to commit
+
+    idle ──begin──▶ loading ──bucket──▶ loading ── … ──commit──▶ idle, and the version is the new one
+                       └── a failure ──▶ the source is run to its end, engines answer nothing until a whole sync
+
+While the engines load a bucket the next is gathered. An engine that is lost meanwhile is replaced, and gets all weights when
+the others have theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from rlctl.errors import RunError
+from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.group import Again, Group, Limit, Waiting
+from rlctl.runtime.sync.bucket import Named, Packer
+from rlctl.runtime.sync.sender import Sender
+from rlctl.runtime.sync.transport import HostMemory, Transport
+from rlctl.runtime.workers.rollout import RolloutWorker
+from rlctl.runtime.workers.trainer import Trainer
+
+
+class Source(Protocol):
+    """Who gives weights out, bucket by bucket."""
+
+    transport: Transport
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Within, the weights stay as they are."""
+        ...
+
+    def begin(self, limit: Limit) -> None:
+        """Be ready to give out the weights of now."""
+        ...
+
+    def next(self, limit: Limit) -> Waiting:
+        """Begin to make the message of the next bucket: the only value that is waited for, None where there is none."""
+        ...
+
+    def end(self, limit: Limit) -> None:
+        """Nothing more is asked for."""
+        ...
+
+
+@dataclass
+class TrainWorkers:
+    """The workers of the policy: the first gives out what it gathers from all."""
+
+    group: Group
+    transport: Transport
+    bucket_bytes: int
+    _others: Waiting | None = None
+
+    def turn(self) -> AbstractContextManager[Any]:
+        return self.group.turn
+
+    def begin(self, limit: Limit) -> None:
+        arguments = dict.fromkeys(self.group.processes_of(), (self.transport, self.bucket_bytes))
+        first = {0: arguments.pop(0)}
+        self._others = self.group.begin(Trainer.begin_weights, arguments, limit=limit) if arguments else None
+        self.group.begin(Trainer.begin_weights, first, limit=limit, beside=self._others).wait()
+
+    def next(self, limit: Limit) -> Waiting:
+        return self.group.begin(Trainer.next_bucket, {0: ()}, keep=True, limit=limit, beside=self._others)
+
+    def end(self, limit: Limit) -> None:
+        self.group.begin(Trainer.end_weights, {0: ()}, limit=limit, beside=self._others).wait()
+        if self._others is not None:
+            self._others.wait()
+
+
+class UnreadableWeights(RunError):
+    """Weights in a folder that are not there, or not whole."""
+
+
+class Files:
+    """Weights that another run has written to a folder, in Hugging Face format; this process reads them."""
+
+    def __init__(self, folder: Path, bucket_bytes: int, share: Callable[[Any], Any]) -> None:
+        """``share``: of the group that gets them (``Group.share``)."""
+        self.transport: Transport = HostMemory()
+        self._folder, self._bucket_bytes, self._share = folder, bucket_bytes, share
+        self._sender: Sender
+
+    def turn(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def begin(self, limit: Limit) -> None:
+        packer = Packer(torch.device("cpu"))
+        self._sender = Sender(stored(self._folder), packer, self.transport, bucket_bytes=self._bucket_bytes)
+
+    def next(self, limit: Limit) -> Waiting:
+        return self
+
+    def wait(self) -> list[Any]:
+        """The message of the next bucket.
+
+        Raises:
+            UnreadableWeights: the files cannot be read.
+        """
+        bucket = self._sender.next()
+        return [None if bucket is None else self._share(bucket)]
+
+    def end(self, limit: Limit) -> None:
+        """The files are others'."""
+
+
+def stored(folder: Path) -> Iterator[Named]:
+    """The weights in a folder, one tensor at a time.
+
+    Raises:
+        UnreadableWeights: they cannot be read.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise UnreadableWeights(f"there are no *.safetensors in {folder}")
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - no mapping
+                    yield name, file.get_tensor(name)
+        except (OSError, SafetensorError) as error:
+            raise UnreadableWeights(f"{path}: {error}") from error
+
+
+@dataclass
+class WeightSync:
+    """Brings rollout engines to new weights."""
+
+    engines: Group
+    timeout: float
+    """Seconds that a sync may take."""
+    again: Again | None = None
+    """How an engine that is lost meanwhile is replaced; it gets the weights when the others have them."""
+
+    def run(self, source: Source, version: int, only: Collection[int] = ()) -> None:
+        """Give engines, by default all, the source's weights.
+
+        Raises:
+            RunError: it failed; the engines answer nothing until a sync succeeds.
+            WorkerLost: a process is gone or does not answer, and was not replaced.
+            StopRequested: the run was asked to end.
+        """
+        engines = sorted(only) or list(range(len(self.engines)))
+        with source.turn():
+            behind = self._attempt(source, version, engines, self.again)
+            if behind:
+                self._attempt(source, version, sorted(behind), None)
+
+    def _attempt(self, source: Source, version: int, engines: list[int], again: Again | None) -> set[int]:
+        """One pass over the buckets; the engines that took the place of others after it had begun."""
+        deadline, number, behind = time.monotonic() + self.timeout, 1, set[int]()
+
+        def within(what: str) -> Limit:
+            told = f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)"
+            return Limit(max(0.0, deadline - time.monotonic()), told)
+
+        def each(method: Callable[..., Any], what: str, *args: Any, joins: bool = False) -> None:
+            renew = Again(again.times, again.tell, (lambda index: None) if joins else behind.add) if again else None
+            calls = dict.fromkeys(engines, (version, *args))
+            self.engines.begin(method, calls, again=renew, limit=within(what)).wait()
+
+        def gathered() -> Waiting:
+            return source.next(within(f"bucket {number} was not gathered"))
+
+        try:
+            source.begin(within("training did not begin the sync"))
+            coming = gathered()
+            each(RolloutWorker.begin_weights, "it did not begin the sync", source.transport, joins=True)
+            while (message := coming.wait()[0]) is not None:
+                number += 1
+                coming = gathered()
+                each(RolloutWorker.load_bucket, f"it did not load bucket {number - 1}", message)
+            each(RolloutWorker.commit_weights, f"it did not take up the {number - 1} buckets")
+            source.end(within("training did not end the sync"))
+        except StopRequested:
+            raise
+        except Exception:
+            with suppress(Exception):
+                source.end(within("training did not end the sync"))
+            raise
+        return behind
