@@ -191,6 +191,32 @@ def devices_per_replica(engine: TrainEngine) -> int:
     return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
 
 
+def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
+    """The ranks of each replica, in Megatron's order (tensor, context, data, pipeline) and so the parts of a layer neighbours.
+
+    With FSDP2 replicas are of neighbours.
+    """
+    stages = engine.pipeline if isinstance(engine, Megatron) else 1
+    each, stage = devices_per_replica(engine) // stages, workers // stages
+    return [
+        [number * stage + first + place for number in range(stages) for place in range(each)]
+        for first in range(0, stage, each)
+    ]
+
+
+def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
+    """The ranks of each replica, in Megatron's order (tensor, context, data, pipeline) and so the parts of a layer neighbours.
+
+    With FSDP2 replicas are of neighbours.
+    """
+    stages = engine.pipeline if isinstance(engine, Megatron) else 1
+    each, stage = devices_per_replica(engine) // stages, workers // stages
+    return [
+        [number * stage + first + place for number in range(stages) for place in range(each)]
+        for first in range(0, stage, each)
+    ]
+
+
 def devices_per_sequence(engine: TrainEngine) -> int:
     """Devices that share one sequence: the context size in Megatron, the Ulysses size in FSDP2."""
     if isinstance(engine, Megatron):
@@ -268,6 +294,17 @@ def rollout_engines(config: Config) -> int:
             hint=f"set rollout.parallel.tensor to a divisor of {total}",
         )
     return total // each
+
+
+def rollout_workers(config: Config) -> int:
+    """Processes that generate: each data-parallel rank of a rollout engine is one, with weights of its own."""
+    return rollout_engines(config) * config.rollout.parallel.data
+
+
+def unsplit(config: Config) -> Config:
+    """The config with rollout engines of one device each, as the built-in engine's are."""
+    parallel = replace(config.rollout.parallel, tensor=1, pipeline=1, data=1, expert=1)
+    return replace(config, rollout=replace(config.rollout, parallel=parallel))
 
 
 def trains(config: Config) -> bool:

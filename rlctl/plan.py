@@ -21,7 +21,7 @@ from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.errors import PlanError
 from rlctl.megatron.limits import asked_of, limits
 from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
-from rlctl.support import not_used
+from rlctl.support import generating, not_used
 
 __all__ = [
     "PLAN_VERSION",
@@ -185,12 +185,13 @@ def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | Non
 
 
 def resolved_stages(config: Config, device: Device) -> list[Stage]:
-    """The stages of a config, with ``algorithm.old_log_probs`` as it is where it says auto."""
+    """The stages of a config, with ``algorithm.old_log_probs`` as it is where it says auto, and the built-in engine unsplit."""
     return [replace(stage, config=_resolved(stage.config, device)) for stage in stages_of(config)]
 
 
 def _resolved(config: Config, device: Device) -> Config:
-    return replace(config, algorithm=replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device)))
+    made = replace(config, algorithm=replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device)))
+    return arithmetic.unsplit(made) if generating(made, device) == "transformers" else made
 
 
 def _device(config: Config, cluster: Cluster | None) -> Device:
@@ -246,7 +247,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
             save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
         ),
         notes=tuple(notes),
-        not_used=tuple(not_used(config, device)),
+        not_used=tuple(not_used(stage.config, device)),
         memory=memory_of(config, device=device),
         cost=cost_of(config, cluster=cluster),
     )
@@ -352,13 +353,12 @@ def _zero(engine: Fsdp2) -> str:
 
 
 def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
-    engine = config.rollout.engine.choice
-    if engine == "auto":
-        engine = "vllm" if device == "cuda" else "transformers"
+    engine = generating(config, device)
+    if config.rollout.engine.choice == "auto":
         notes.append(f"rollout: engine auto is {engine} on {device}")
     if engine == "external":
         notes.append("rollout: one process asks the endpoint, and needs no device")
         return RolePlan("rollout", engine, 1, 1, (), 1)
-    engines = arithmetic.rollout_engines(config)
+    engines = arithmetic.rollout_workers(config)
     devices = arithmetic.devices_of(config, "rollout")
     return RolePlan("rollout", engine, engines, engines, devices, config.placement.cpus_per_worker)

@@ -103,7 +103,6 @@ MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
 MULTIMODAL = "images are read beside text, audio and video are not"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
-JUDGE_ENGINE = "no engine is started for a judge: serve its model over an OpenAI-compatible endpoint, and set base_url"
 OF_TURNS = (
     "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
     " tool_config interaction_config use_inference_template sanity_check turn_mode"
@@ -260,8 +259,7 @@ TABLE: tuple[Row, ...] = (
         "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
     ),
     honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
-    on_vllm("rollout.parallel", "tensor pipeline expert"),
-    noted("rollout", "parallel.data", "an engine has one data-parallel rank; parallel.replicas are more engines"),
+    on_vllm("rollout.parallel", "tensor pipeline data expert"),
     honoured("rollout.memory", "sleep"),
     on_vllm(
         "rollout.memory",
@@ -377,7 +375,7 @@ TABLE: tuple[Row, ...] = (
     honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
     descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
-    noted("rewards[]<judge>", "replicas tensor engine engine_args max_context_tokens", JUDGE_ENGINE),
+    honoured("rewards[]<judge>", "replicas tensor engine engine_args max_context_tokens"),
     honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mb continuous"),
     refused(
         "",
@@ -580,7 +578,7 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
         device: what the run is for, ``cuda`` or ``cpu``; None where the config says auto and the machines are not known.
     """
     found: list[Unhonoured] = []
-    engine = _generating(config, device)
+    engine = generating(config, device)
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
@@ -599,7 +597,7 @@ def not_used(config: Config, device: str | None = None) -> list[str]:
     return [f"{', '.join(named)}: {reason}" for reason, named in keys.items()]
 
 
-def _generating(config: Config, device: str | None) -> str:
+def generating(config: Config, device: str | None) -> str:
     """The engine that generates; auto is vLLM wherever it may be."""
     chosen = config.rollout.engine.choice
     if chosen != "auto":

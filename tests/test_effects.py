@@ -486,10 +486,22 @@ def scores(config: Config) -> Any:
 
 
 def scorer(config: Config) -> Any:
-    """What the first reward is computed by."""
+    """What the first reward is computed by, or why it cannot be here."""
+    from rlctl.errors import RunError
     from rlctl.runtime.workers.reward import scorer_of
 
-    return scorer_of(config.rewards[0])
+    try:
+        return scorer_of(config.rewards[0])
+    except RunError as error:
+        return error.message
+
+
+def judge_arguments(config: Config) -> Any:
+    """What vLLM is started with for the judge that the run serves."""
+    from rlctl.runtime.rollout.vllm_arguments import engine_arguments
+    from rlctl.runtime.workers.judge import judge_config
+
+    return engine_arguments(judge_config(config, config.rewards[0], "vllm"), "m", "cuda")  # type: ignore[arg-type]
 
 
 def pools(config: Config) -> Any:
@@ -515,6 +527,7 @@ DECAYING = {"weight_decay_style": "linear", "start_weight_decay": 0.1, "end_weig
 WSD = {"train": {"learning_rate_schedule": {"name": "wsd", "wsd_decay_ticks": 5}}}
 RULE = {"rewards": [{"type": "rule", "rule": "number"}]}
 JUDGE = {"rewards": [{"type": "judge", "base_url": "http://a/v1", "model": "m"}]}
+SERVED = {"rewards": [{"type": "judge", "model": "m"}]}
 SANDBOX = {"rewards": [{"type": "sandbox", "url": "http://a/run_code"}]}
 HERE = {"rewards": [{"type": "sandbox", "isolation": "limits"}]}
 FUNCTION = {"rewards": [{"type": "function", "path": "a.py"}]}
@@ -752,6 +765,11 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<judge>.prompt", "{response}", scorer, JUDGE),
     ("rewards[]<judge>.scoring", "ruler", scorer, JUDGE),
     ("rewards[]<judge>.sampling", {"temperature": 0.0}, scorer, JUDGE),
+    ("rewards[]<judge>.engine", "vllm", plan, SERVED),
+    ("rewards[]<judge>.replicas", 2, plan, SERVED),
+    ("rewards[]<judge>.tensor", 2, plan, SERVED),
+    ("rewards[]<judge>.engine_args", {"block_size": 8}, judge_arguments, SERVED),
+    ("rewards[]<judge>.max_context_tokens", 64, judge_arguments, SERVED),
     ("rewards[]<sandbox>.url", "http://b/run_code", scorer, SANDBOX),
     ("rewards[]<sandbox>.isolation", "namespaces", scorer, HERE),
     ("rewards[]<sandbox>.method", "roll", scorer, HERE),
@@ -777,6 +795,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.engine<vllm>.args", {"max_logprobs": 5}, engine_arguments, VLLM),
     ("rollout.parallel.tensor", 2, engine_arguments, VLLM),
     ("rollout.parallel.pipeline", 2, engine_arguments, VLLM),
+    ("rollout.parallel.data", 2, plan, {"rollout": {"engine": "vllm", "parallel": {"replicas": 1}}}),
     ("rollout.parallel.expert", 2, engine_arguments, {**VLLM, "rollout.parallel": {"tensor": 2}}),
     (f"{MEMORY}.gpu_fraction", 0.3, engine_arguments, VLLM),
     (f"{MEMORY}.max_batched_tokens", 4096, engine_arguments, VLLM),

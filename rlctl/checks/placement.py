@@ -11,8 +11,9 @@ from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, known_gpu, memory_of
+from rlctl.support import generating
 
-ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model")
+ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
 
 
 def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -23,7 +24,7 @@ def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     if arithmetic.needs_reference(config) and config.reference.engine is not None:
         tests.append((partial(arithmetic.replicas_of, role="reference"), ("reference", "engine")))
     if arithmetic.needs_rollout(config):
-        tests.append((arithmetic.rollout_engines, ("rollout", "parallel")))
+        tests.append((lambda config: arithmetic.rollout_engines(_generated(config, surroundings)), ("rollout", "parallel")))
     for compute, key in tests:
         try:
             compute(config)
@@ -31,10 +32,16 @@ def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield Problem("devices-not-divisible", key, error.message, error.hint)
 
 
+def _generated(config: Config, surroundings: Surroundings) -> Config:
+    """With rollout engines as they are on these machines: the built-in engine is not split."""
+    device = surroundings.cluster.device if surroundings.cluster is not None else None
+    return arithmetic.unsplit(config) if generating(config, device) == "transformers" else config
+
+
 def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """What exchanges data in every layer stays within a node."""
     per_node = config.placement.devices_per_node
-    tensor = config.rollout.parallel.tensor
+    tensor = _generated(config, surroundings).rollout.parallel.tensor
     if arithmetic.needs_rollout(config) and (tensor > per_node or per_node % tensor):
         yield Problem(
             "engine-over-node",

@@ -52,7 +52,7 @@ CODES: Mapping[str, Code] = {
     "no-data": Code(_E, "There is nothing to train on, or nothing to evaluate on in a run that only evaluates."),
     "no-reward": Code(_E, "Reinforcement learning without a reward."),
     "reward-names": Code(_E, "Two rewards have the same name, so that their metrics cannot be told apart."),
-    "judge-endpoint": Code(_E, "A judge without an endpoint or a model: no engine is started for one."),
+    "judge-model": Code(_E, "A judge without a model, or whose engines do not fit their devices."),
     "no-end": Code(_E, "The schedule has neither steps, epochs nor optimizer steps."),
     "mini-batch-too-large": Code(_W, "A mini-batch is larger than the responses of a step, so it is never full."),
     "mini-batch-uneven": Code(

@@ -11,6 +11,7 @@ from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
+from rlctl.errors import PlanError
 
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
 
@@ -46,16 +47,19 @@ def reward_names(config: Config, surroundings: Surroundings) -> Iterator[Problem
 
 
 def judges(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """A judge is asked at an endpoint, by the name of its model."""
+    """A judge has a model; one that the run serves has devices, and is the only one."""
     for index, reward in enumerate(config.rewards):
-        for field in ("base_url", "model"):
-            if isinstance(reward, JudgeReward) and not getattr(reward, field):
-                yield Problem(
-                    "judge-endpoint",
-                    ("rewards", index, field),
-                    f"the judge {reward.name!r} has no {field}",
-                    "serve a model over an OpenAI-compatible endpoint, and set base_url and model of the reward",
-                )
+        if isinstance(reward, JudgeReward) and not reward.model:
+            yield Problem(
+                "judge-model",
+                ("rewards", index, "model"),
+                f"the judge {reward.name!r} has no model",
+                "name it as the endpoint does, or, without base_url, as a folder or on the hub",
+            )
+    try:
+        arithmetic.judge_devices(config)
+    except PlanError as error:
+        yield Problem("judge-model", ("rewards",), error.message, error.hint)
 
 
 def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -86,6 +90,8 @@ def _paths(config: Config) -> Iterator[tuple[KeyPath, str, str]]:
             yield ("rewards", index, "path"), reward.path, "the reward's file"
         if isinstance(reward, ModelReward):
             yield ("rewards", index, "path"), reward.path, "the reward model"
+        if arithmetic.is_served_here(reward):
+            yield ("rewards", index, "model"), getattr(reward, "model", ""), "the judge"
 
 
 def looks_local(path: str) -> bool:

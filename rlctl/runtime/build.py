@@ -22,6 +22,7 @@ from rlctl.runtime.explore import Explorer, GroupSource
 from rlctl.runtime.gather import DataGather, ExploreGather, Gather, MixGather, NoGather, PairGather, RolloutGather
 from rlctl.runtime.group import Again, Group, RayGroup, Replicas
 from rlctl.runtime.held_out import make_evaluator
+from rlctl.runtime.judges import Judges, Modelled, SideBySide
 from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.materials import Materials, critic_ticks, total_ticks
 from rlctl.runtime.placement import Placement
@@ -41,6 +42,7 @@ from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic, section_of
+from rlctl.runtime.workers.judge import JudgeWorker
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardWorker
 from rlctl.runtime.workers.reward_model import RewardModels
@@ -105,6 +107,8 @@ def start_workers(
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
     if "reward_model" in groups:
         building.append(_build_reward_models(groups["reward_model"], config, device))
+    if "judge" in groups and device == "cpu":
+        building.append(_build_judges(groups["judge"], plan, config, device))
     if "rollout" in groups and device == "cpu":
         building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
     places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
@@ -120,6 +124,8 @@ def start_workers(
     together(building).wait()
     if "rollout" in groups and device != "cpu":
         _build_rollout(groups["rollout"], plan, config, model_path, device).wait()
+    if "judge" in groups and device != "cpu":
+        _build_judges(groups["judge"], plan, config, device).wait()
 
 
 def _places(groups: Groups, device: Device) -> dict[str, list[Place]]:
@@ -137,11 +143,27 @@ def _build_rollout(group: RayGroup, plan: StagePlan, config: Config, model_path:
     return group.build(RolloutWorker, [(config, role.engine, model_path, device)] * len(group))
 
 
+def _build_judges(group: RayGroup, plan: StagePlan, config: Config, device: Device) -> Calls:
+    role = plan.role("judge")
+    assert role is not None, "there is a group of judges"
+    return group.build(JudgeWorker, [(config, role.engine, device)] * len(group))
+
+
 def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Calls:
     models = {i: reward for i, reward in enumerate(config.rewards) if isinstance(reward, ModelReward)}
     threads = config.placement.cpus_per_worker if device == "cpu" else None
     arguments = (models, config.train.precision.compute, device, threads)
     return group.build(RewardModels, [arguments] * len(group))
+
+
+def _modelled(config: Config, groups: Mapping[str, Group], again: Again) -> Modelled | None:
+    """The workers that compute rewards of models; None where there are none."""
+    parts: list[Modelled] = []
+    if "reward_model" in groups:
+        parts.append(RewardModel(groups["reward_model"], config.rewards, again))
+    if "judge" in groups:
+        parts.append(Judges(groups["judge"], config.rewards, again))
+    return SideBySide(parts) if len(parts) > 1 else next(iter(parts), None)
 
 
 def critic_path(config: Config, model_path: str) -> str:
@@ -176,7 +198,7 @@ def _stage_run(
     rollout = RolloutEngines(groups["rollout"], again, config.sync.timeout) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     stateless = Again(SCORED_AGAIN, lost)
-    models = RewardModel(groups["reward_model"], config.rewards, stateless) if "reward_model" in groups else None
+    models = _modelled(config, groups, stateless)
 
     def tell(message: str) -> None:
         events.emit("advisory", message=message, hint="a reward that fails counts as 0")
@@ -219,13 +241,14 @@ TRAINED = ("policy", "critic", "reference")
 
 
 def _replicas(config: Config, role: str, group: Group) -> Group:
-    """The workers of a role as the controller splits work over them: those that share sequences are one."""
+    """The workers of a role as the controller splits work over them: those that hold one copy of a model, or share sequences,
+    are one."""
     if role == "critic":
         engine = section_of(config).engine
     else:
         engine = (config.reference.engine if role == "reference" else None) or config.train.engine
-    size = arithmetic.devices_per_sequence(engine)
-    return group if size == 1 else Replicas(group, size)
+    members = arithmetic.replica_members(engine, len(group))
+    return group if len(members) == len(group) else Replicas(group, members)
 
 
 def _reference(config: Config, groups: Mapping[str, Group]) -> ReferencePolicy | None:

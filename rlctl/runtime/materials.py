@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl import arithmetic
 from rlctl.config import Config, Stage
-from rlctl.config.sections.rewards import FunctionReward, ModelReward
+from rlctl.config.sections.rewards import FunctionReward
 from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.errors import PlanError
 from rlctl.plan import StagePlan
@@ -37,7 +37,8 @@ from rlctl.runtime.skipping import check_skips
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
 from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
-from rlctl.runtime.workers.reward import scorer_of
+from rlctl.runtime.workers.judge import check_judges
+from rlctl.runtime.workers.reward import scored_by_workers, scorer_of
 from rlctl.runtime.workers.trainer import make_loss
 from rlctl.support import refusals
 
@@ -68,6 +69,9 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     config = stage.config
     if plan.role("reward"):
         _check_rewards(config)
+    judge = plan.role("judge")
+    if judge is not None:
+        check_judges(config, judge.engine)
     rollout = plan.role("rollout")
     if rollout is not None:
         _check_engine(config, rollout.engine)
@@ -121,7 +125,7 @@ def _check_rewards(config: Config) -> None:
     for reward in config.rewards:
         if isinstance(reward, FunctionReward) and not reward.path.startswith(PACKAGE):
             file_of(reward.path)
-        if not isinstance(reward, ModelReward):
+        if not scored_by_workers(reward):
             scorer_of(reward)
 
 

@@ -32,7 +32,7 @@ from rlctl.runtime.group import RayGroup, spawn
 from rlctl.runtime.waiting import in_order_of_nodes, missing
 
 Tell = Callable[[str], None]
-ENDED_WITH_THEIR_STAGE = ("rollout",)
+ENDED_WITH_THEIR_STAGE = ("rollout", "judge")
 TOLD_AFTER_SECONDS = 5.0
 """How long devices are waited for before anything is said of it."""
 NODE_LOST_SECONDS = 60.0

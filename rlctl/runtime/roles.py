@@ -20,6 +20,7 @@ from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.crossing import Values, shared_out
 from rlctl.runtime.group import Again, Group
+from rlctl.runtime.judges import Modelled
 from rlctl.runtime.records import Records
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
@@ -235,7 +236,7 @@ class Rewards:
 
     group: Group
     tokenizer: Any
-    models: RewardModel | None = None
+    models: Modelled | None = None
     tell: Callable[[str], None] = lambda message: None
     """Gets what went wrong, for people."""
     again: Again | None = None

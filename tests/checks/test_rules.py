@@ -114,10 +114,10 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no-reward", {"rewards": []}, "rewards", "no reward"),
     ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "2 rewards are called 'reward'"),
     (
-        "judge-endpoint",
-        {"rewards": [{"type": "judge", "model": "m"}]},
-        "rewards[0].base_url",
-        "the judge 'reward' has no base_url",
+        "judge-model",
+        {"rewards": [{"type": "judge", "base_url": "http://a/v1"}]},
+        "rewards[0].model",
+        "the judge 'reward' has no model",
     ),
     ("no-end", {"schedule": {"total_steps": None}}, "schedule", "no end"),
     (

@@ -178,7 +178,7 @@ class Environment:
     variables: dict[str, str] = {}
     """Environment variables of every process."""
     role_variables: dict[str, dict[str, str]] = {}
-    """Further ones by role: policy, rollout, reference, critic, reward, reward_model."""
+    """Further ones by role: policy, rollout, reference, critic, reward, reward_model, judge."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message that is logged."""
     log_folder: str | None = None

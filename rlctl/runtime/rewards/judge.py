@@ -1,4 +1,4 @@
-"""A language model as judge, asked over an OpenAI-compatible endpoint.
+"""A language model as judge: what it is asked, how its answer is read, and asking it over an OpenAI-compatible endpoint.
 
     scoring   what the judge is asked for                       score
     number    ``Score: N``, N from 0 to 10                      N / 10
@@ -96,13 +96,8 @@ class Judge:
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def groups(self, calls: Sequence[Call]) -> list[list[int]]:
-        """The responses of a prompt together where they are compared, else one by one."""
-        if self.scoring != "ruler":
-            return one_by_one(calls)
-        members: dict[int, list[int]] = {}
-        for index, call in enumerate(calls):
-            members.setdefault(call.group, []).append(index)
-        return list(members.values())
+        """See ``groups_of``."""
+        return groups_of(calls, self.scoring)
 
     async def score(self, calls: Sequence[Call], service: Service) -> list[Outcome]:
         """See ``ServiceScorer``."""
@@ -110,6 +105,16 @@ class Judge:
         body = {"model": self.model, "messages": [{"role": "user", "content": question}], **self.sampling}
         answer = text_of(await service.post(f"{self.url.rstrip('/')}/chat/completions", body))
         return READERS[self.scoring](answer, len(calls))
+
+
+def groups_of(calls: Sequence[Call], scoring: Scoring) -> list[list[int]]:
+    """Which calls are asked about together: the responses of a prompt where they are compared, else one by one."""
+    if scoring != "ruler":
+        return one_by_one(calls)
+    members: dict[int, list[int]] = {}
+    for index, call in enumerate(calls):
+        members.setdefault(call.group, []).append(index)
+    return list(members.values())
 
 
 def fill(template: str, calls: Sequence[Call]) -> str:

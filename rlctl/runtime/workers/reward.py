@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rlctl import arithmetic
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.errors import RunError
 from rlctl.runtime.records import Records
@@ -66,7 +67,8 @@ class RewardItem:
 class RewardWorker:
     """Scores responses. Rules that cannot hang run here, services are asked from here, everything else is in child processes.
 
-    Reward models are a role of their own (``workers/reward_model.py``): their outcomes come with the responses.
+    Reward models, and judges that the run serves, are roles of their own (``workers/reward_model.py``, ``workers/judge.py``):
+    their outcomes come with the responses.
 
     Args:
         rewards: of the config.
@@ -81,7 +83,7 @@ class RewardWorker:
         self._rewards = tuple(rewards)
         _check_names(self._rewards)
         self._scorers = {
-            i: scorer_of(each) for i, each in enumerate(self._rewards) if not isinstance(each, ModelReward)
+            i: scorer_of(each) for i, each in enumerate(self._rewards) if not scored_by_workers(each)
         }
         self._pools: dict[int, CallPool] = {}
         try:
@@ -112,7 +114,8 @@ class RewardWorker:
 
         Args:
             items: what to score.
-            modelled: what each reward model says of the responses that it applies to, by its position in the config.
+            modelled: what each reward model or judge served here says of the responses that it applies to, by its position in
+                the config.
 
         Raises:
             RunError: a reward fails whose ``on_error`` is stop, or fails on everything, or none applies to a prompt.
@@ -123,7 +126,7 @@ class RewardWorker:
         chosen = {i: [k for k, applies in enumerate(applying) if i in applies] for i in range(len(self._rewards))}
 
         def found_by(i: int) -> Sequence[Outcome | Failure]:
-            if isinstance(self._rewards[i], ModelReward):
+            if scored_by_workers(self._rewards[i]):
                 return (modelled or {})[i] if chosen[i] else []
             return self._call(i, [items[k].call for k in chosen[i]])
 
@@ -159,6 +162,11 @@ class RewardWorker:
         )
 
 
+def scored_by_workers(reward: Reward) -> bool:
+    """Whether other workers score it: a reward model, or a judge that the run serves."""
+    return isinstance(reward, ModelReward) or arithmetic.is_served_here(reward)
+
+
 def _check_names(rewards: Sequence[Reward]) -> None:
     names = [reward.name for reward in rewards]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -170,7 +178,7 @@ def _check_names(rewards: Sequence[Reward]) -> None:
 
 
 def scorer_of(reward: Reward) -> Scorer:
-    """What computes a reward, of any type but ``model``.
+    """What computes a reward, of any that ``scored_by_workers`` leaves.
 
     Raises:
         RunError: the runtime does not run it, or it lacks something.

@@ -37,7 +37,7 @@ def judged(answer: Answer, *items: RewardItem, **settings: Any) -> tuple[list[Sc
     with serve(answer) as served:
         reward = JudgeReward(name="judge", base_url=f"{served.url}/v1", model="big", api_key=KEY, **settings)
         with RewardWorker([reward]) as worker:
-            return worker.score(items), served
+            return list(worker.score(items)), served
 
 
 def test_a_number_from_0_to_10() -> None:
@@ -183,6 +183,6 @@ def test_an_endpoint_that_fails_on_everything_ends_the_run() -> None:
     assert KEY not in str(caught.value)
 
 
-def test_a_judge_needs_an_endpoint(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="the judge 'j' has no base_url"):
-        RewardWorker([JudgeReward(name="j", model="m")])
+def test_a_judge_needs_a_model() -> None:
+    with pytest.raises(RunError, match="the judge 'j' has no model"):
+        RewardWorker([JudgeReward(name="j", base_url="http://a/v1")])

@@ -1,4 +1,5 @@
-"""A run whose responses are scored by a function that breaks on some, a reward model and a judge at once."""
+"""A run whose responses are scored by a function that breaks on some, a reward model and two judges at once: one is asked over
+HTTP, the other served by the run."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from tests.runtime.rewards.servers import completion, serve
+from tests.runtime.workers.speaking import save_speaker
 
+GREEDY = {"sampling": {"temperature": 0.0, "max_tokens": 8}}
 pytestmark = pytest.mark.ray
 
 BREAKS = """
@@ -32,12 +35,14 @@ def test_all_kinds_of_rewards_in_one_run(task: Any, run: Callable[..., Any], tmp
     )
     Qwen2ForSequenceClassification(config).save_pretrained(tmp_path / "rm")
     tokenizer.save_pretrained(tmp_path / "rm")
+    own = save_speaker(tmp_path / "own", "+YES")
     (tmp_path / "breaks.py").write_text(BREAKS)
     with serve(lambda body: (200, completion("Score: 6"))) as judge:
         rewards = [
             {"type": "function", "name": "mine", "path": str(tmp_path / "breaks.py"), "function": "reward"},
             {"type": "model", "name": "rm", "path": str(tmp_path / "rm"), "weight": 0.5},
             {"type": "judge", "name": "judge", "base_url": f"{judge.url}/v1", "model": "big", "weight": 2.0},
+            {"type": "judge", "name": "own", "model": own, "scoring": "yes_no", "prompt": "{response}+", **GREEDY},
         ]
         schedule = {"total_steps": 1, "evaluate_first": False}
         done = run(task.config(tmp_path / "runs", rewards=rewards, schedule=schedule))
@@ -47,7 +52,8 @@ def test_all_kinds_of_rewards_in_one_run(task: Any, run: Callable[..., Any], tmp
     assert 0.0 < metrics["reward/mine"] < 0.25
     share = metrics["reward/failed_share"]
     assert metrics["reward/mine"] == pytest.approx(0.25 * (1 - share))
-    total = metrics["reward/mine"] + 0.5 * metrics["reward/rm"] + 2.0 * metrics["reward/judge"]
+    assert metrics["reward/own"] == 1.0
+    total = 1.0 + metrics["reward/mine"] + 0.5 * metrics["reward/rm"] + 2.0 * metrics["reward/judge"]
     assert metrics["reward/mean"] == pytest.approx(total, abs=1e-6)
     assert metrics["reward/rm"] != 0.0
     told = [event["message"] for event in done.kinds("advisory") if "not scored" in event["message"]]
