@@ -303,8 +303,8 @@ def rollout_workers(config: Config) -> int:
 
 def unsplit(config: Config) -> Config:
     """The config with rollout engines of one device each, as the built-in engine's are."""
-    parallel = replace(config.rollout.parallel, tensor=1, pipeline=1, data=1, expert=1)
-    return replace(config, rollout=replace(config.rollout, parallel=parallel))
+    parallel = dataclasses.replace(config.rollout.parallel, tensor=1, pipeline=1, data=1, expert=1)
+    return dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, parallel=parallel))
 
 
 def trains(config: Config) -> bool:

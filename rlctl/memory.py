@@ -286,7 +286,7 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
     each = rollout_bytes(config, device)
     split = parallel.tensor * parallel.pipeline
     responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
-    engines = max(1, arithmetic.rollout_devices(config) // arithmetic.devices_per_rollout_engine(config))
+    engines = max(1, arithmetic.rollout_devices(config) // split)
     rows = min(config.rollout.memory.max_running_responses or ROWS_AT_ONCE, -(-responses // engines))
     cache = each * shape.cache_values_per_token() * context_tokens(config) * rows / split
     return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
@@ -346,7 +346,7 @@ def _update_passes(train: Train, batch: Batch, *, adapted: bool = False) -> int:
 
 def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
     parallel = config.rollout.parallel
-    engines = max(1, arithmetic.rollout_devices(config) // arithmetic.devices_per_rollout_engine(config))
+    engines = max(1, arithmetic.rollout_devices(config) // (parallel.tensor * parallel.pipeline))
     at_once = engines * (config.rollout.memory.max_running_responses or ROWS_AT_ONCE)
     waves = -(-arithmetic.responses_per_step(config) // at_once)
     weights = rollout_bytes(config, "cuda") * shape.active_parameters / (parallel.tensor * parallel.pipeline)

@@ -111,6 +111,24 @@ def test_other_engines_run_as_fsdp2_and_the_plan_says_so(engine: dict[str, Any],
     assert any(note.startswith("policy: ") and note.endswith(told) for note in stage.notes)
 
 
+def test_what_is_not_used_is_in_the_plan_and_comes_back_with_it() -> None:
+    values = {"rollout": {"memory": {"eager": True}}, "placement": {"device": "auto"}}
+    on_cpu, on_gpu = (plan(values, cluster=Cluster(1, 8, device)) for device in ("cpu", "cuda"))
+    assert on_cpu.stages[0].not_used == ("rollout.memory.eager: only vLLM has such a setting",)
+    assert on_gpu.stages[0].not_used == ()
+    assert plan_from(json.loads(json.dumps(on_cpu.as_data()))).stages[0].not_used == on_cpu.stages[0].not_used
+
+
+def test_the_built_in_engine_has_one_device_each_and_vllm_its_data_parallel_ranks() -> None:
+    parallel = {"tensor": 2, "data": 2}
+    placement = {"device": "cpu", "devices_per_node": 4}
+    (built_in,) = plan({"rollout": {"engine": "auto", "parallel": parallel}, "placement": placement}).stages
+    (split,) = plan({"rollout": {"engine": "vllm", "parallel": parallel}, "placement": placement}).stages
+    found = [stage.role("rollout") for stage in (built_in, split)]
+    assert [(role.engine, role.processes) for role in found if role] == [("transformers", 4), ("vllm", 2)]
+    assert [line.partition(":")[0] for line in built_in.not_used] == ["rollout.parallel.tensor, rollout.parallel.data"]
+
+
 def test_the_plan_says_what_pads_and_what_the_reference_is() -> None:
     (stage,) = plan({"model": {"attention": "sdpa"}}).stages
     assert any("sdpa attention computes padded rows" in note for note in stage.notes)

@@ -24,7 +24,8 @@ def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     if arithmetic.needs_reference(config) and config.reference.engine is not None:
         tests.append((partial(arithmetic.replicas_of, role="reference"), ("reference", "engine")))
     if arithmetic.needs_rollout(config):
-        tests.append((lambda config: arithmetic.rollout_engines(_generated(config, surroundings)), ("rollout", "parallel")))
+        drawn = _generated(config, surroundings)
+        tests.append((lambda _: arithmetic.rollout_engines(drawn), ("rollout", "parallel")))
     for compute, key in tests:
         try:
             compute(config)

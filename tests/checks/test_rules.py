@@ -159,10 +159,15 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "train.engine",
         "replicas of 3 devices",
     ),
-    ("devices-not-divisible", {"rollout": {"parallel": {"tensor": 3}}}, "rollout.parallel", "engines of 3 devices"),
+    (
+        "devices-not-divisible",
+        {"rollout": {"engine": "vllm", "parallel": {"tensor": 3}}},
+        "rollout.parallel",
+        "engines of 3 devices",
+    ),
     (
         "engine-over-node",
-        {"rollout": {"parallel": {"tensor": 16}}, "placement": {"nodes": 2}},
+        {"rollout": {"engine": "vllm", "parallel": {"tensor": 16}}, "placement": {"nodes": 2}},
         "rollout.parallel.tensor",
         "16 devices on nodes of 8",
     ),

@@ -32,8 +32,8 @@ def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) 
     """
     trackers: list[SafeTracker] = []
     for settings in config.tracking:
-        if isinstance(settings, output.ConsoleTracker):
-            continue
+        if isinstance(settings, output.ConsoleTracker | output.OtherTracker):
+            continue  # the console shows events, and of one framework's own tracker the run is told
         try:
             trackers.append(
                 SafeTracker(settings.choice, partial(_make, settings, _info(config, settings, run_folder)), log)

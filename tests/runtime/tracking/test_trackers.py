@@ -59,6 +59,10 @@ def assert_no_secret(folder: Path) -> None:
     assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
 
 
+def test_a_tracker_of_one_framework_is_not_made(tmp_path: Path) -> None:
+    assert make_trackers(config({"name": "other", "kind": "ml_tracker"}), tmp_path, print) == []
+
+
 def test_tensorboard_is_read_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
