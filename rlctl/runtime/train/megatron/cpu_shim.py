@@ -60,9 +60,16 @@ def install() -> None:
         setattr(where, name, value)
     torch.compiler.set_stance("force_eager")  # no C++ compiler is asked for
     from megatron.core.tensor_parallel import random
+    from megatron.core.transformer.moe import token_dispatcher
 
+    token_dispatcher.maybe_move_tensor_to_cpu = _moved
     random._get_cuda_rng_state = lambda *args, **options: torch.get_rng_state()
     random._set_cuda_rng_state = lambda state, *args, **options: torch.set_rng_state(state)
+
+
+def _moved(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
+    """Counts of tokens as Megatron-core hands them to collectives: it makes arrays only of what comes from a GPU."""
+    return tensor.numpy() if as_numpy and isinstance(tensor, torch.Tensor) else tensor
 
 
 class _Stream:
