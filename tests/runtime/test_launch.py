@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rlctl import runs
-from rlctl.config import to_plain
-from rlctl.plan import plan_from
+from rlctl.config import config_from, to_plain
+from rlctl.plan import make_plan, plan_from
+from rlctl.runtime.launch import launch
 from rlctl.runtime.metrics import describe
 
 pytestmark = pytest.mark.ray
@@ -73,3 +74,21 @@ def test_the_same_seed_gives_the_same_numbers(whole: Any, task: Any, run: Callab
     again = run(task.two_stages(tmp_path, run={"name": "demo", "folder": str(tmp_path), "seed": 7}))
     assert len(again.numbers) == 3 + 3 + 3
     assert again.numbers == whole.numbers
+
+
+def test_the_first_event_lists_what_is_not_used(tmp_path: Path) -> None:
+    """Also of a run that ends at once, as its data is not there."""
+    settings = {
+        "run": {"name": "demo", "folder": str(tmp_path)},
+        "model": {"path": str(tmp_path)},
+        "data": {"train": [{"path": str(tmp_path / "none.jsonl")}], "stage_in_shared_memory": True},
+        "rollout": {"memory": {"eager": True}},
+        "schedule": {"total_steps": 1},
+        "placement": {"device": "cpu", "devices_per_node": 1},
+    }
+    config, events = config_from(settings), []
+    assert launch(make_plan(config), config, tmp_path, observer=events.append).status == "failed"
+    assert [line.partition(":")[0] for line in events[0]["not_used"]] == [
+        "data.stage_in_shared_memory",
+        "rollout.memory.eager",
+    ]
