@@ -279,11 +279,13 @@ class LocalGroup:
 
 
 class Replicas:
-    """A group of which every ``size`` neighbours work on the same: they share sequences, and are one to the controller."""
+    """A group of which several workers work on the same: they share a model or sequences, and are one to the controller."""
 
-    def __init__(self, group: Group, size: int) -> None:
-        self.names: Sequence[str] = group.names[::size]
-        self._group, self._size = group, size
+    def __init__(self, group: Group, members: Sequence[Sequence[int]]) -> None:
+        """``members``: the workers of each replica, by their number in ``group``; all of it. The first answers for all."""
+        self._group, self._members = group, members
+        self._first = [each[0] for each in members]
+        self.names: Sequence[str] = [group.names[first] for first in self._first]
 
     @property
     def log(self) -> CallLog:
@@ -294,13 +296,17 @@ class Replicas:
         self._group.log = log
 
     def __len__(self) -> int:
-        return len(self._group) // self._size
+        return len(self._members)
 
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
     ) -> list[Any]:
         assert again is None, "workers that share sequences are lost together"
-        return self._group.each(method, [each for each in arguments for _ in range(self._size)])[:: self._size]
+        own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
+        return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
+
+    def _of_first(self, answers: Sequence[Any]) -> list[Any]:
+        return [answers[first] for first in self._first]
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         raise AssertionError("workers that share sequences are called together")
@@ -328,16 +334,16 @@ class Replicas:
         return self._group.share(value)
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self._group.all(method, *args)[:: self._size]
+        return self._of_first(self._group.all(method, *args))
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self._group.fetch(method, *args)[:: self._size]
+        return self._of_first(self._group.fetch(method, *args))
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
-        self._group.start_profiles({rank * self._size: order for rank, order in orders.items()})
+        self._group.start_profiles({self._first[rank]: order for rank, order in orders.items()})
 
     def end_profiles(self, ranks: Sequence[int], label: str) -> None:
-        self._group.end_profiles([rank * self._size for rank in ranks], label)
+        self._group.end_profiles([self._first[rank] for rank in ranks], label)
 
     def close(self) -> None:
         self._group.close()

@@ -90,6 +90,14 @@ class TrainEngine(Protocol):
         """
         ...
 
+    def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
+        """See ``Frozen``. No gradient.
+
+        Raises:
+            PlanError: the engine has no whole logits.
+        """
+        ...
+
     def update(
         self,
         samples: Sequence[Sample],

@@ -18,7 +18,7 @@ from rlctl.errors import PlanError, RunError
 from rlctl.runtime.crossing import Values
 from rlctl.runtime.model_config import import_modules
 from rlctl.runtime.train.distributed import Device
-from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import TrainEngine
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.types import Sample
@@ -104,7 +104,7 @@ def make_critic_engine(config: Config, model_path: str, device: Device, total_ti
         raise PlanError(f"critic.engine {section.engine.choice} is not part of this version; expected fsdp2")
     own = section.model or dataclasses.replace(config.model, lora=None, freeze=())
     with told_of_critic():
-        return FsdpEngine(
+        return make_train_engine(
             dataclasses.replace(own, path=model_path),
             section,
             role="critic",

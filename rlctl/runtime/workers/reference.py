@@ -8,10 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from rlctl.config import Config
-from rlctl.config.sections.train import Fsdp2
-from rlctl.errors import PlanError
 from rlctl.runtime.crossing import Values
-from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 from rlctl.runtime.workers.trainer import Place, enter, training_temperature
@@ -41,7 +39,7 @@ class Reference(EngineWorker):
         self._micro = reference.micro or config.batch.log_prob_micro or config.batch.micro
         self._temperature = training_temperature(config)
         enter(config, place)
-        self._engine = FsdpEngine(
+        self._engine = make_train_engine(
             dataclasses.replace(reference.model or config.model, path=model_path),
             dataclasses.replace(config.train, engine=engine, precision=precision, compile=compiled),
             role="reference",

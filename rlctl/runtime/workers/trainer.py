@@ -17,8 +17,7 @@ from rlctl.config import Config
 from rlctl.config.sections.algorithm import DpoObjective, MixObjective, SftObjective
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.train import Fsdp2, LearningRateSchedule
-from rlctl.errors import PlanError
+from rlctl.config.sections.train import LearningRateSchedule
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
@@ -31,7 +30,7 @@ from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join
-from rlctl.runtime.train.fsdp import FsdpEngine
+from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
@@ -276,12 +275,7 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
     Raises:
         PlanError: there is no such engine here.
     """
-    engine = config.train.engine
-    if not isinstance(engine, Fsdp2):
-        raise PlanError(
-            f"train.engine {engine.choice} is not part of this version", hint="set train.engine.name to fsdp2"
-        )
-    return FsdpEngine(
+    return make_train_engine(
         dataclasses.replace(config.model, path=model_path),
         config.train,
         role="policy",
@@ -292,7 +286,7 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
     )
 
 
-def _compared(config: Config, model_path: str, device: Device) -> tuple[FsdpEngine | None, Mapping[str, Comparison]]:
+def _compared(config: Config, model_path: str, device: Device) -> tuple[TrainEngine | None, Mapping[str, Comparison]]:
     """The teacher, and what whole distributions are compared with: frozen models, in the policy's own workers."""
     teaching, compared = Teaching.of(config), {}
     teacher = None if teaching is None else _frozen(config, config.model, teaching.teacher, device)
@@ -306,9 +300,9 @@ def _compared(config: Config, model_path: str, device: Device) -> tuple[FsdpEngi
     return teacher, compared
 
 
-def _frozen(config: Config, model: Model, path: str, device: Device) -> FsdpEngine:
+def _frozen(config: Config, model: Model, path: str, device: Device) -> TrainEngine:
     """A model that is not trained, spread as the policy is."""
-    return FsdpEngine(
+    return make_train_engine(
         dataclasses.replace(model, path=path, lora=None, freeze=()),
         dataclasses.replace(config.train, compile=False),
         role="reference",

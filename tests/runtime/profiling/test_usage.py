@@ -36,7 +36,7 @@ def test_an_outcome_says_what_the_call_took() -> None:
 
 
 def test_the_calls_of_groups_are_in_one_log_and_taken_once() -> None:
-    log, first, second = CallLog(), LocalGroup("policy-0", Worker()), Replicas(LocalGroup("rollout-0", Worker()), 1)
+    log, first, second = CallLog(), LocalGroup("policy-0", Worker()), Replicas(LocalGroup("rollout-0", Worker()), [[0]])
     first.log = second.log = log
     first.each(Worker.sleep, [(0.02,)])
     second.all(Worker.sleep, 0.0)

@@ -101,7 +101,7 @@ class Recording:
 
 
 def test_workers_that_share_sequences_are_one_to_the_controller() -> None:
-    pairs = Replicas(Recording(), 2)
+    pairs = Replicas(Recording(), [[0, 1], [2, 3]])
     assert len(pairs) == 2
     assert list(pairs.names) == ["a", "c"]
     assert pairs.each(len, [(1,), (2,)]) == [("a", 1), ("c", 2)]

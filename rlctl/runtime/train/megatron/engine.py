@@ -81,8 +81,10 @@ class MegatronEngine:
         seed: int,
         total_ticks: int | None = None,
         device: str = "cpu",
+        gather_bytes: int = 0,
     ) -> None:
-        """Load the model and spread it. Arguments as of ``FsdpEngine``.
+        """Load the model and spread it. Arguments as of ``FsdpEngine``; weights are gathered one by one, whatever
+        ``gather_bytes`` allows.
 
         Raises:
             PlanError: the engine cannot be set up as the config asks.
@@ -136,7 +138,7 @@ class MegatronEngine:
             self._sequence = SequenceGroup(members, members.rank(), members.size())
 
     def _reduce_gradients(self, train: Train) -> None:
-        """Give the chunks buffers of gradients, which are added up over replicas, where it is asked for while they are computed."""
+        """Give the chunks buffers of gradients, which are added up over replicas."""
         settings = ddp_config(train)
         self.chunks = [
             DistributedDataParallel(self.config, settings, chunk, disable_bucketing=number > 0)

@@ -1,0 +1,35 @@
+"""Which class computes what ``train.engine`` names. The one table; nothing else knows that there is more than one engine."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Train
+from rlctl.errors import PlanError
+from rlctl.runtime.train.interface import Role, TrainEngine
+
+ENGINES: Mapping[str, tuple[str, str]] = {
+    "fsdp2": ("rlctl.runtime.train.fsdp", "FsdpEngine"),
+    "megatron": ("rlctl.runtime.train.megatron.engine", "MegatronEngine"),
+}
+"""Module and class by the name of the engine. A module is imported where its engine is made: Megatron-core takes long to load."""
+
+
+def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any) -> TrainEngine:
+    """The engine of a role; arguments as of ``FsdpEngine``.
+
+    Raises:
+        PlanError: there is no such engine here, or it cannot be set up as the config asks.
+        RunError: the model cannot be loaded.
+    """
+    if train.engine.choice not in ENGINES:
+        raise PlanError(
+            f"train.engine {train.engine.choice} is not part of this version; expected one of {', '.join(ENGINES)}",
+            hint="set train.engine.name to fsdp2",
+        )
+    module, name = ENGINES[train.engine.choice]
+    made: TrainEngine = getattr(importlib.import_module(module), name)(model, train, role=role, **options)
+    return made
