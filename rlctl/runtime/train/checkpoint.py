@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import WriteResult
 
 from rlctl.config.sections.output import Checkpoint
@@ -81,14 +82,59 @@ def save(state: Mapping[str, Tensor], folder: Path, settings: Checkpoint = DEFAU
         What is done when the folder is whole: at once, or under ``asynchronous``, where a copy of the state is written while
         training goes on, some time later.
     """
+    return finish(write(state, folder, settings), folder, settings)
+
+
+def write(
+    state: Mapping[str, Any],
+    folder: Path,
+    settings: Checkpoint,
+    *,
+    planner: SavePlanner | None = None,
+    copied: bool = False,
+) -> Future[Any]:
+    """Write the files of a state, in turn or in the background, but for the checksums.
+
+    Under ``asynchronous`` they are of a copy, which is made here where the state is not ``copied`` yet.
+    """
     if settings.asynchronous:
         group = _group_beside()
-        copy = {name: tensor.clone() if tensor.device.type == "cpu" else tensor for name, tensor in state.items()}
-        writer = _InTurn(folder, settings.writers, group)
-        written = state_dict_saver.async_save(copy, storage_writer=writer, process_group=group)
+        if not copied:
+            state = {name: tensor.clone() if tensor.device.type == "cpu" else tensor for name, tensor in state.items()}
+        written = state_dict_saver.async_save(
+            dict(state),
+            storage_writer=_InTurn(folder, settings.writers, group),
+            planner=planner,
+            process_group=group,
+            async_stager=_Copied() if copied else None,
+        )
         assert isinstance(written, Future), "the copy is made before async_save returns"
+        return written
+    state_dict_saver.save(dict(state), storage_writer=_InTurn(folder, settings.writers, None), planner=planner)
+    done: Future[Any] = Future()
+    done.set_result(None)
+    return done
+
+
+class _Copied(AsyncStager):
+    """What is to be written is a copy already."""
+
+    _synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return state_dict
+
+    def synchronize_staging(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+def finish(written: Future[Any], folder: Path, settings: Checkpoint) -> Future[None]:
+    """Write the checksums of a folder whose other files are written: at once, or under ``asynchronous`` when they are."""
+    if settings.asynchronous:
         return _then_sum(written, folder)
-    state_dict_saver.save(dict(state), storage_writer=_InTurn(folder, settings.writers, None))
     done: Future[None] = Future()
     if dist.get_rank() == 0:
         write_checksums(folder)
