@@ -229,6 +229,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     notes += dict.fromkeys(told)  # once, where roles share a section
     if needs_rollout(config) and trains(config) and pace.schedule_name(config) != "synchronous":
         notes.append(f"schedule: {pace.schedule_name(config)}")
+    if needs_rollout(config) and trains(config) and config.sync.method == "auto":
+        notes.append("sync: method auto is memory, in buckets through the host's memory")
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
         notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
     if config.algorithm.distillation is not None:

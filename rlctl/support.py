@@ -386,8 +386,8 @@ TABLE: tuple[Row, ...] = (
     honoured("reward_loop", "overlap_with_rollout max_queued"),
     # sync, placement, buffer, service
     honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
-    noted("sync", "method", "weights travel in memory, through checkpoints where runs explore and train apart"),
-    noted("sync", "bucket_mib timeout args", "weights travel in memory, at once"),
+    honoured("sync", "method bucket_mib timeout"),
+    noted("sync", "args", "the ways that weights take have no further settings"),
     honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
     honoured("placement", "rollout_devices roles roles{}.devices"),
     honoured("", "buffer buffer<memory|sql|file>"),
@@ -456,6 +456,10 @@ NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "kernels too",
         "npu": "there are no NPUs here: nothing is profiled",
     },
+    "sync.method": {
+        **dict.fromkeys(("nccl", "ipc"), "weights travel through the host's memory, also from GPU to GPU"),
+        "in_place": "training and rollout are processes of their own: weights travel through the host's memory",
+    },
 }
 
 
@@ -463,7 +467,12 @@ def _shares_sequences(train: Train) -> bool:
     return isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1
 
 
+def _other_way_than_apart(config: Config) -> bool:
+    return config.run.mode in ("explore_only", "train_only") and config.sync.method != "checkpoint"
+
+
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "sync.method": (_other_way_than_apart, "weights travel through a folder where runs explore and train apart"),
     "train.memory.remove_padding": (lambda config: _shares_sequences(config.train), END_TO_END),
     "critic.memory.remove_padding": (
         lambda config: config.critic is not None and _shares_sequences(config.critic),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,15 @@ def engine_arguments(config: Config) -> Any:
         (engine_arguments(config, "m", "cpu"), engine_environment(config, "cpu")),
         (engine_arguments(config, "m", "cuda"), engine_environment(config, "cuda")),
     ]
+
+
+def way_of_weights(config: Config) -> Any:
+    """How large a bucket of weights may be that training gives out, and by which way it travels."""
+    from rlctl.runtime.roles import Policy
+    from rlctl.runtime.sync.transport import transport_of
+
+    weights: Any = Policy(SimpleNamespace(), config, transport_of(config, Path("stage"))).weights()  # type: ignore[arg-type]
+    return weights.bucket_bytes, type(weights.transport)
 
 
 def scheduled(config: Config) -> Any:
@@ -834,6 +844,8 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("sync.on_stale", "wait", paced, {"sync": {"ahead": 3, "max_staleness": 1}}),
     ("sync.style", "explorer_driven", paced, {}),
     ("sync.in_flight", "continue", paced, {}),
+    ("sync.bucket_mib", 64, way_of_weights, {}),
+    ("sync.method", "checkpoint", way_of_weights, {}),
     ("rollout.timeouts.response", 9.0, scheduled, {}),
     ("rollout.timeouts.retries", 0, scheduled, {}),
     ("rollout.timeouts.dynamic", {}, scheduled, {}),
@@ -1032,7 +1044,7 @@ data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algo
 critic critic.model.attention critic.model.trust_remote_code critic.model.lora.adapter_path checkpoint.keep_last_critic
 checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
 checkpoint.save_contents checkpoint.load_contents checkpoint.delete_after_load checkpoint.delete_previous
-checkpoint.asynchronous checkpoint.writers
+checkpoint.asynchronous checkpoint.writers sync.timeout
 tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
 tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
 tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password

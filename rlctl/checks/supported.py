@@ -15,11 +15,8 @@ from rlctl.support import Status, unhonoured
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Every key that is set is one the runtime honours; one that no number hangs on is told."""
-    apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
     known = surroundings.cluster
     for each in unhonoured(config, known.device if known is not None else None):
-        if apart and (each.key, each.value) == (("sync", "method"), "checkpoint"):
-            continue
         message = f"'{dotted(each.key)}': {each.reason}"
         if each.status is Status.REFUSED:
             yield Problem("not-supported", each.key, message, "set it back, or remove it")

@@ -38,6 +38,7 @@ from rlctl.runtime.skipping import with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import variables_by_role, worker_environment
+from rlctl.runtime.sync.transport import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.value_model import ValueModel
@@ -185,7 +186,8 @@ def _stage_run(
     config = stage.config
     meter = Meter.of(config, plan, groups, folder, lambda message: events.emit("advisory", message=message, hint=""))
     groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
-    policy = Policy(groups["policy"], config) if "policy" in groups else None
+    checkpoints = place_of(stage, folder)
+    policy = Policy(groups["policy"], config, transport_of(config, checkpoints)) if "policy" in groups else None
 
     def lost(error: WorkerLost) -> None:
         events.emit("advisory", message=f"{error.message}; another takes its place", hint=error.hint)
@@ -207,7 +209,6 @@ def _stage_run(
     rewards = Rewards(groups["reward"], tokenizer, models, tell, stateless) if "reward" in groups else None
     evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
-    checkpoints = place_of(stage, folder)
     source_of_groups = _source_of_groups(stage, materials, policy, rollout, rewards, checkpoints, stop, tell)
     run = StageRun(
         config=config,

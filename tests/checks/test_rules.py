@@ -86,7 +86,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-used",
         {"run": {"mode": "explore_only"}, "buffer": {"name": "sql"}, "sync": {"method": "nccl"}},
         "sync.method",
-        "weights travel in memory, through checkpoints where",
+        "through a folder where runs explore and train apart",
     ),
     (
         "not-supported",

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.sync.bucket import Bucket, Named
 
@@ -87,3 +88,8 @@ class Folder:
     def clear(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self._sent = 0
+
+
+def transport_of(config: Config, place: Path) -> Transport:
+    """The way that ``sync.method`` names; ``place`` is the stage's folder. Those that it does not take are told in the plan."""
+    return Folder(place / "sync") if config.sync.method == "checkpoint" else HostMemory()
