@@ -133,6 +133,12 @@ def total_steps(config: Config, rows: int | None) -> int | None:
     return min(limits) if limits else None
 
 
+def drained_steps(config: Config) -> int | None:
+    """Steps at most of a run that trains on a buffer, whatever data there is; None where it ends with its buffer alone."""
+    schedule = dataclasses.replace(config.schedule, total_epochs=None)
+    return total_steps(dataclasses.replace(config, schedule=schedule), None)
+
+
 def _steps_in_epochs(config: Config, epochs: int, rows: int) -> int:
     if config.data.last_batch == "carry":
         return epochs * rows // config.batch.prompts_per_step

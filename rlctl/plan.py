@@ -84,6 +84,8 @@ class SchedulePlan:
     total_steps: int | None
     evaluate_every: int | None
     save_every: int | None
+    until_dry: bool = False
+    """Whether it ends when its buffer is dry, if not before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
     if arithmetic.writes_responses(config) and config.data.eval:
         notes.append("held-out prompts are not answered: the run only explores")
+    drains = arithmetic.drains_buffer(config)
     return StagePlan(
         name=stage.name,
         objective=config.algorithm.objective.choice,
@@ -244,9 +247,10 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         roles=tuple(roles),
         batch=_batch(config),
         schedule=SchedulePlan(
-            total_steps=arithmetic.total_steps(config, rows),
+            total_steps=arithmetic.drained_steps(config) if drains else arithmetic.total_steps(config, rows),
             evaluate_every=arithmetic.interval_in_steps(config.schedule.evaluate_every, config, rows),
             save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
+            until_dry=drains,
         ),
         notes=tuple(notes),
         not_used=tuple(not_used(stage.config, device)),

@@ -144,11 +144,10 @@ def batch_lines(batch: BatchPlan) -> list[str]:
 
 def schedule_line(schedule: SchedulePlan) -> str:
     """When things happen, in steps."""
-    total = (
-        f"{schedule.total_steps} steps"
-        if schedule.total_steps
-        else "as many steps as the data has (--rows says how long it is)"
-    )
+    total = f"{schedule.total_steps} steps" if schedule.total_steps else ""
+    if schedule.until_dry:
+        total = f"{total} at most, or until the buffer is dry" if total else "until the buffer is dry"
+    total = total or "as many steps as the data has (--rows says how long it is)"
     evaluate = f"evaluates every {schedule.evaluate_every}" if schedule.evaluate_every else "no evaluation on the way"
     save = f"saves every {schedule.save_every}" if schedule.save_every else "no checkpoint on the way"
     return f"{total}; {evaluate}; {save}"

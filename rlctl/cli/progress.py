@@ -134,7 +134,7 @@ def event_line(event: Event, state: Progress) -> str:
     kind = event.get("kind")
     prefix = f"{state.stage}: " if state.stage else ""
     if kind == "stage_started":
-        return f"{prefix}{state.total_steps or '?'} steps"
+        return prefix + ("until the buffer is dry" if state.total_steps is None else f"{state.total_steps} steps")
     if kind == "step" and state.step % state.every and state.step != state.total_steps:
         return ""
     if kind == "step":

@@ -34,16 +34,13 @@ from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.skipping import check_skips
-from rlctl.runtime.stage_run import Clock
+from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
 from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
 from rlctl.runtime.workers.judge import check_judges
 from rlctl.runtime.workers.reward import scored_by_workers, scorer_of
 from rlctl.runtime.workers.trainer import make_loss
 from rlctl.support import refusals
-
-ENDLESS = 1_000_000_000
-"""Steps of a run that ends when its buffer does."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +166,7 @@ def _drained_steps(config: Config) -> int:
     Raises:
         PlanError: the learning rate needs an end, and there is none.
     """
-    schedule, rate = config.schedule, config.train.learning_rate_schedule
-    total = arithmetic.total_steps(replace(config, schedule=replace(schedule, total_epochs=None)), None)
+    rate, total = config.train.learning_rate_schedule, arithmetic.drained_steps(config)
     if total is None and rate.name != "constant" and rate.total_ticks is None:
         raise PlanError(
             f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",

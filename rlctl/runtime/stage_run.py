@@ -28,6 +28,9 @@ from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.types import Sample
 from rlctl.runtime.value_model import ValueModel
 
+ENDLESS = 1_000_000_000
+"""Steps of a stage that ends when its buffer is dry."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -40,6 +43,11 @@ class Clock:
     evaluate_last: bool
     """After the last step, where there is an interval."""
     save_last: bool
+
+    @property
+    def known_steps(self) -> int | None:
+        """Steps of the stage as people are told them; None where it ends when its buffer is dry."""
+        return None if self.total_steps == ENDLESS else self.total_steps
 
     def evaluation_due(self, step: int) -> bool:
         """Whether held-out prompts are answered after a step."""
@@ -108,7 +116,7 @@ class StageRun:
         """Take up the newest whole checkpoint where there is one; bring the engines to the policy's weights."""
         self._restore()
         done = self.progress.step
-        self.events.emit("stage_started", total_steps=self.clock.total_steps, step=done, notes=self.plan.notes)
+        self.events.emit("stage_started", total_steps=self.clock.known_steps, step=done, notes=self.plan.notes)
         self.sync(done)
         if done == 0 and self.clock.evaluate_first:
             self.evaluate(0)
@@ -229,7 +237,7 @@ class StageRun:
         """The step is over: its metrics go to the event log and the trackers."""
         self.progress.step = step
         everything = {**metrics, **self.meter.metrics(samples, metrics)}
-        self.events.emit("step", step=step, total_steps=self.clock.total_steps, metrics=everything)
+        self.events.emit("step", step=step, total_steps=self.clock.known_steps, metrics=everything)
         self._track(everything, step)
         self.stop.step_over()
         self.finish_save(wait=False)

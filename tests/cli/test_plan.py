@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rlctl.cli.launch import differences, read_plan, shape
-from rlctl.cli.plan import ranges
-from rlctl.plan import plan_from
+from rlctl.cli.plan import ranges, schedule_line
+from rlctl.config import config_from
+from rlctl.plan import SchedulePlan, make_plan, plan_from
 
 
 def test_the_plan_fits_one_screen_and_shows_its_arithmetic(rlctl: Any, config_file: Path) -> None:
@@ -35,6 +36,22 @@ def test_rows_count_the_steps_of_epochs(rlctl: Any, config_file: Path) -> None:
     known = json.loads(rlctl("plan", str(config_file), *override, "--rows", "80").out)
     assert unknown["stages"][0]["schedule"]["total_steps"] is None
     assert known["stages"][0]["schedule"]["total_steps"] == 20
+
+
+def test_a_run_on_a_buffer_ends_when_that_is_dry() -> None:
+    lines = [
+        schedule_line(SchedulePlan(total, None, 5, until_dry=dry))
+        for total, dry in ((None, True), (9, True), (9, False), (None, False))
+    ]
+    assert [line.split("; ")[0] for line in lines] == [
+        "until the buffer is dry",
+        "9 steps at most, or until the buffer is dry",
+        "9 steps",
+        "as many steps as the data has (--rows says how long it is)",
+    ]
+    drained = {"run": {"mode": "train_only"}, "schedule": {"total_epochs": 3}, "placement": {"device": "cpu"}}
+    [stage] = make_plan(config_from({**drained, "model": {"path": "m"}, "rewards": [{"type": "rule"}]})).stages
+    assert (stage.schedule.total_steps, stage.schedule.until_dry) == (None, True)
 
 
 def test_it_is_saved_once_and_overwritten_only_by_force(rlctl: Any, config_file: Path) -> None:

@@ -41,6 +41,13 @@ def test_elsewhere_there_is_a_line_for_what_happened(capsys: pytest.CaptureFixtu
     ]
 
 
+def test_nobody_knows_the_steps_of_a_run_that_ends_when_its_buffer_is_dry(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress({"kind": "stage_started", "stage": "main", "step": 0, "total_steps": None})
+        progress({"kind": "step", "stage": "main", "step": 1, "total_steps": None, "metrics": {"time/step": 2.0}})
+    assert capsys.readouterr().err.splitlines() == ["main: until the buffer is dry", "main: step 1"]
+
+
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(quiet=True) as progress:
         for event in EVENTS:

@@ -69,10 +69,12 @@ def test_a_run_explores_and_another_trains_on_what_it_left(
     assert result.status == "finished", result.cause
     assert list(numbers(explored)) == [1, 2, 3]
     assert not [event for event in explored if event["kind"] == "sync"], "there is no policy here"
-    result, trained = go(apart("train_only", kind, schedule={"evaluate_first": False}))
+    result, trained = go(apart("train_only", kind, schedule={"evaluate_first": False, "total_steps": None}))
     assert result.status == "finished", result.cause
     found = numbers(trained)
     assert list(found) == [1, 2, 3], "it ends with the buffer"
+    told = {event["total_steps"] for event in trained if event["kind"] in ("stage_started", "step")}
+    assert told == {None}, "nobody knows how many there will be"
     for step in found:
         assert found[step]["reward/mean"] == numbers(explored)[step]["reward/mean"]
     assert sum(metrics["policy/grad_norm"] for metrics in found.values()) > 0
