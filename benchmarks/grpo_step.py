@@ -3,12 +3,15 @@
     python benchmarks/grpo_step.py                                   # 32 prompts x 8 responses of the quickstart's 4 tokens
     python benchmarks/grpo_step.py --response-tokens 64 --full-length
     python benchmarks/grpo_step.py --trl-processes 2                 # TRL as two processes of accelerate
+    python benchmarks/grpo_step.py --processor-time                  # where the cores are busy with other things too
+    python benchmarks/grpo_step.py --prefix-grouping                 # train.fused_kernels.prefix_grouping on our side
 
 Both sides start from the quickstart's model after some steps of SFT, take one optimizer step on each step's responses, and
 are warm before anything is measured. Then they take turns of ``--steps`` steps, one waiting while the other works. A turn's
 time is the wall time of all that happens in it. The ratio is the median of the rounds' ratios, over the quiet rounds where
 there are any: those in which the cores did nothing else. What else is busy slows both sides, but not alike: threads that
-meet at a barrier suffer more, and Linux shares its cores out by session, of which a Ray cluster has several. Needs
+meet at a barrier suffer more, and Linux shares its cores out by session, of which a Ray cluster has several. With
+``--processor-time`` the ratio is of the processor time of each side's processes, whatever the cores do beside. Needs
 ``rlctl[dev]`` and no network.
 """
 
@@ -59,6 +62,8 @@ class Settings:
     warm_up: int
     steps: int
     rounds: int
+    processor_time: bool
+    prefix_grouping: bool
 
     @property
     def responses(self) -> int:
@@ -89,6 +94,8 @@ class Turn:
     steps: list[Step]
     others: float = 0.0
     """Cores that were busy with other things than this comparison."""
+    processor: float = 0.0
+    """Seconds of processor time of the side's processes."""
 
 
 class Player:
@@ -205,7 +212,7 @@ def ours(settings: Settings, connection: Connection) -> None:
             "sampling": {"min_response_tokens": tokens if settings.full_length else 0},
         },
         "rewards": [{"type": "function", "path": str(folder / "reward.py")}],
-        "train": train_config(LEARNING_RATE),
+        "train": train_config(LEARNING_RATE) | {"fused_kernels": {"prefix_grouping": settings.prefix_grouping}},
     }
     run_ours(config, observe)
 
@@ -338,11 +345,17 @@ def timed_trainer() -> Any:
 def busy_elsewhere() -> float:
     """Core-seconds so far that did not go to this process and those it started."""
     times = psutil.cpu_times()
-    own = 0.0
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        with suppress(psutil.Error):
-            own += sum(process.cpu_times()[:2])
-    return float(times.user + times.nice + times.system - own)
+    return float(times.user + times.nice + times.system - processor_time(os.getpid()))
+
+
+def processor_time(*pids: int) -> float:
+    """Core-seconds so far of some processes and those they started."""
+    seconds = 0.0
+    for pid in pids:
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            with suppress(psutil.Error):
+                seconds += sum(process.cpu_times()[:2])
+    return seconds
 
 
 class Referee:
@@ -352,36 +365,44 @@ class Referee:
         self._settings = settings
         self._spawn = get_context("spawn")
         self.turns: dict[str, list[Turn]] = {"rlctl": [], "TRL": []}
+        self._pids: dict[str, list[int]] = {"rlctl": [], "TRL": []}
 
     def play(self) -> None:
         """Warm up one after the other, then all rounds; who begins alternates."""
-        ends = {"rlctl": self._start(ours), "TRL": self._start_trl()}
+        ends = {"rlctl": self._start("rlctl", ours), "TRL": self._start_trl()}
         for round_number in range(self._settings.rounds):
             for name in list(ends)[:: 1 if round_number % 2 else -1]:
-                turn = self._turn(ends[name])
+                turn = self._turn(name, ends[name])
                 self.turns[name].append(turn)
                 told = f"{self._speed(turn):7.1f} responses/s, {turn.others:.2f} cores busy with other things"
                 print(f"round {round_number + 1:2d}  {name:6s} {told}", file=sys.stderr)
         for end in ends.values():
             end.send("end")
 
-    def _turn(self, end: Connection) -> Turn:
-        before, began = busy_elsewhere(), time.perf_counter()
+    def _turn(self, name: str, end: Connection) -> Turn:
+        before, own, began = busy_elsewhere(), processor_time(*self._pids[name]), time.perf_counter()
         end.send("go")
         turn = self._receive(end)
-        return replace(turn, others=(busy_elsewhere() - before) / (time.perf_counter() - began))
+        others = (busy_elsewhere() - before) / (time.perf_counter() - began)
+        return replace(turn, others=others, processor=processor_time(*self._pids[name]) - own)
 
     def _start_trl(self) -> Connection:
         with socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         for rank in range(1, self._settings.trl_processes):
-            self._spawn.Process(target=trl, args=(self._settings, None, rank, port)).start()
-        return self._start(trl, 0, port)
+            self._process("TRL", trl, None, rank, port)
+        return self._start("TRL", trl, 0, port)
 
-    def _start(self, side: Callable[..., None], *args: Any) -> Connection:
+    def _process(self, name: str, side: Callable[..., None], *args: Any) -> None:
+        process = self._spawn.Process(target=side, args=(self._settings, *args))
+        process.start()
+        assert process.pid is not None, "it has started"
+        self._pids[name].append(process.pid)
+
+    def _start(self, name: str, side: Callable[..., None], *args: Any) -> Connection:
         here, there = self._spawn.Pipe()
-        self._spawn.Process(target=side, args=(self._settings, there, *args)).start()
+        self._process(name, side, there, *args)
         there.close()
         self._receive(here)
         return here
@@ -407,6 +428,12 @@ def report(settings: Settings, turns: dict[str, list[Turn]]) -> None:
         tokens = fmean(step.tokens for turn in mine for step in turn.steps)
         largest = max(abs(step.loss) for turn in mine for step in turn.steps)
         print(f"{name:8s}tokens a response {tokens:.2f}; reward {first:.3f} -> {last:.3f}; largest loss {largest:.2g}")
+    if settings.processor_time:
+        for name, mine in turns.items():
+            print(f"{name:8s}processor time {fmean(turn.processor for turn in mine) / settings.steps:.4f} s/step")
+        ratios = [theirs.processor / ours_.processor for ours_, theirs in rounds]
+        print(f"ratio   {median(ratios):.2f} of processor time (min {min(ratios):.2f}, max {max(ratios):.2f})")
+        return
     ratios = [theirs.seconds / ours_.seconds for ours_, theirs in quiet or rounds]
     which = f"{len(quiet)} quiet rounds of {len(rounds)}" if quiet else f"{len(rounds)} rounds, NONE QUIET: no measure"
     print(f"ratio   {median(ratios):.2f} (min {min(ratios):.2f}, max {max(ratios):.2f}; {which})")
@@ -436,6 +463,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--trl-processes", type=int, default=1)
     parser.add_argument("--trl-micro", type=int, default=0, help="responses of one forward pass; 0 is all of a process")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="compare processor time, on cores that others use"
+    )
+    parser.add_argument("--prefix-grouping", action="store_true", help="compute the prompt of a group once in training")
     parser.add_argument("--folder", type=Path, help="keep the SFT model here for further calls")
     return parser.parse_args()
 

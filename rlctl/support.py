@@ -27,6 +27,7 @@ from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
+from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
 
@@ -94,6 +95,9 @@ def on_vllm(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
+WHOLE_ROWS = (
+    "each response is computed with its prompt but where FSDP2 lays whole sequences end to end (model.attention auto)"
+)
 END_TO_END = "workers that share sequences lay them end to end"
 EXPERTS = "experts are spread over all workers, as any weights are"
 FURTHER_HEADS = (
@@ -311,9 +315,8 @@ TABLE: tuple[Row, ...] = (
         "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
     ),
     noted("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
-    honoured("train.fused_kernels", "enabled liger"),
+    honoured("train.fused_kernels", "enabled liger prefix_grouping"),
     noted("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
-    noted("train.fused_kernels", "prefix_grouping", "each response is computed with its prompt"),
     honoured("train", "compile seed"),
     # critic: what it shares with train follows below
     honoured("", "critic"),
@@ -467,12 +470,28 @@ def _shares_sequences(train: Train) -> bool:
     return isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1
 
 
+def _lays_end_to_end(train: Train, model: Model) -> bool:
+    """Whether whole sequences lie end to end before the built-in attention, which can read a prompt for several of them."""
+    plain = isinstance(train.engine, Fsdp2) and not _shares_sequences(train)
+    return plain and train.memory.remove_padding and model.attention == "auto"
+
+
 def _other_way_than_apart(config: Config) -> bool:
     return config.run.mode in ("explore_only", "train_only") and config.sync.method != "checkpoint"
 
 
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     "sync.method": (_other_way_than_apart, "weights travel through a folder where runs explore and train apart"),
+    "train.fused_kernels.prefix_grouping": (
+        lambda config: not _lays_end_to_end(config.train, config.model),
+        WHOLE_ROWS,
+    ),
+    "critic.fused_kernels.prefix_grouping": (
+        lambda config: (
+            config.critic is not None and not _lays_end_to_end(config.critic, config.critic.model or config.model)
+        ),
+        WHOLE_ROWS,
+    ),
     "train.memory.remove_padding": (lambda config: _shares_sequences(config.train), END_TO_END),
     "critic.memory.remove_padding": (
         lambda config: config.critic is not None and _shares_sequences(config.critic),

@@ -1020,7 +1020,7 @@ train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce
 model.import_modules model.lora.adapter_path train.engine<fsdp2>.offload train.memory.offload_activations
-train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.compile
+train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.fused_kernels.prefix_grouping train.compile
 reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
 reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.import_modules
 train.optimizer.max_grad_norm train.learning_rate_schedule.restore_from_checkpoint train.memory.recompute_activations train.memory.recompute_reentrant

@@ -89,7 +89,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 NOTED: list[tuple[dict[str, Any], str]] = [
-    ({"critic": {"fused_kernels": {"prefix_grouping": True}}}, "critic.fused_kernels.prefix_grouping"),
+    ({"critic": {"fused_kernels": {"backend": "triton"}}}, "critic.fused_kernels.backend"),
+    (
+        {"model": {"attention": "sdpa"}, "train": {"fused_kernels": {"prefix_grouping": True}}},
+        "train.fused_kernels.prefix_grouping",
+    ),
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),

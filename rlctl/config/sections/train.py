@@ -236,7 +236,8 @@ class FusedKernels:
     liger: bool = False
     """Use Liger kernels in the model."""
     prefix_grouping: bool = False
-    """Compute the shared prompt of a group once in training."""
+    """Compute a prompt once for all its responses of a micro-batch, where sequences lie end to end (FSDP2, ``model.attention``
+    auto). Numbers change by rounding; more is saved the longer prompts are beside responses."""
 
 
 @section

@@ -36,7 +36,9 @@ class Rows:
     to_rows: Tensor
     """int64 [count * width]: the token at each place; padding repeats some token."""
     to_tokens: Tensor
-    """int64 [tokens]: the place of each token."""
+    """int64 [tokens]: the place of each token, in the first of the rows that it is in."""
+    shared: bool = False
+    """Whether a token may be in several rows."""
 
     @classmethod
     def of(cls, lengths: Tensor) -> Rows:
@@ -49,7 +51,11 @@ class Rows:
 
     def to(self, device: torch.device) -> Rows:
         """Return it on another device."""
-        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device))
+        return Rows(self.count, self.width, self.to_rows.to(device), self.to_tokens.to(device), self.shared)
+
+    def sharing(self, kept: Tensor, place: Tensor) -> Rows:
+        """The same rows of fewer tokens: those ``kept``, int64 [tokens]; ``place``, int64 [all tokens], is where each is now."""
+        return Rows(self.count, self.width, place[self.to_rows], self.to_tokens[kept], shared=True)
 
 
 def register() -> None:
@@ -119,7 +125,7 @@ def _to_rows(tensor: Tensor, rows: Rows) -> Tensor:
 
 class _ToRows(torch.autograd.Function):
     """[heads, tokens, dim] to [heads, places, dim]. The gradient of padding is 0, as no token that counts sees it, so the
-    way back is a copy, where the backward pass of ``index_select`` would be a slow sum."""
+    way back is a copy, where the backward pass of ``index_select`` would be a slow sum; that is needed for shared tokens."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, rows: Rows) -> Tensor:
@@ -128,7 +134,11 @@ class _ToRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.index_select(1, ctx.rows.to_tokens), None
+        rows: Rows = ctx.rows
+        if rows.shared:
+            tokens = grad.new_zeros(grad.shape[0], len(rows.to_tokens), grad.shape[2])
+            return tokens.index_add_(1, rows.to_rows, grad), None
+        return grad.index_select(1, rows.to_tokens), None
 
 
 class _ToTokens(torch.autograd.Function):

@@ -37,7 +37,7 @@ from rlctl.runtime.train import checkpoint, export
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
-from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
+from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
 from rlctl.runtime.train.optimizer import make_optimizer
@@ -133,6 +133,8 @@ class FsdpEngine:
                 "train.engine.sequence_parallel lays sequences end to end, which this model or its attention does not",
                 hint="set model.attention to auto, or train.engine.sequence_parallel to 1",
             )
+        plain = not self._padded and self._vision is None and self._sequence is None
+        self._shares_prompts = train.fused_kernels.prefix_grouping and plain
         if train.compile and self.device.type == "cuda" and has_triton():
             compile_rows()
         self.offload()
@@ -349,14 +351,29 @@ class FsdpEngine:
 
     def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices; every replica has as many as any other, some of them empty: passes are collective."""
-        parts = split([fed_tokens(sample) for sample in samples], micro, padded=self._padded, together=together)
+        prompts = prompts_of(samples) if self._shares_prompts else []
+        first = dict(zip(reversed(prompts), range(len(prompts) - 1, -1, -1), strict=True))
+        parts = split(
+            [fed_tokens(sample) for sample in samples],
+            micro,
+            padded=self._padded,
+            together=together,
+            like=[first[prompt] for prompt in prompts],
+        )
         count = torch.tensor(len(parts))
         dist.all_reduce(count, dist.ReduceOp.MAX)
         return parts + [[] for _ in range(int(count) - len(parts))]
 
     def _collate(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> MicroBatch:
         chosen = [samples[index] for index in members]
-        return collate(chosen, columns, padded=self._padded, device=self.device, vision=self._vision)
+        return collate(
+            chosen,
+            columns,
+            padded=self._padded,
+            device=self.device,
+            vision=self._vision,
+            share_prompts=self._shares_prompts,
+        )
 
     def _sum_over_replicas(self, sums: dict[str, Tensor]) -> dict[str, float]:
         values = torch.stack([value.double() for value in sums.values()]).cpu()

@@ -2,7 +2,8 @@
 
 A sample of T tokens is fed up to its last counted token, which is predicted and never fed. Two layouts:
 
-    end to end   [1, tokens]      no padding; needs an attention that knows where sequences begin
+    end to end   [1, tokens]      no padding; needs an attention that knows where sequences begin; a prompt that several
+                                  samples begin with may lie there once
     padded       [rows, width]    padded on the right; any causal model
 
 Of samples with images the patches lie end to end in either, and positions are [3, ...] of the same shape. A micro-batch
@@ -47,20 +48,31 @@ class MicroBatch:
     """float32 [N] each."""
 
 
+TOKEN_BYTES = 8
+"""Of a token id."""
+
+
 def fed_tokens(sample: Sample) -> int:
     """Tokens of a sample that are fed to the model: those before its last counted one, at least 1 where there are 2."""
     counted = sample.mask.nonzero()
     return max(int(counted[-1]) if len(counted) else 0, min(1, len(sample) - 1))
 
 
-def split(lengths: Sequence[int], micro: Micro, *, padded: bool, together: int = 1) -> list[list[int]]:
+def split(
+    lengths: Sequence[int], micro: Micro, *, padded: bool, together: int = 1, like: Sequence[int] = ()
+) -> list[list[int]]:
     """Return the samples of each micro-batch, as indices into ``lengths`` (tokens fed), longest first.
 
     By tokens, as many as fit in ``micro.per_replica``, padding included where there is any; a longer sample is alone.
-    With ``together``, so many neighbours stay together in their order, and count as one response.
+    With ``together``, so many neighbours stay together in their order, and count as one response. With ``like``, the first
+    sample with the same prompt as each, samples of one prompt follow each other where the longest of them is.
     """
     units = [lengths[start : start + together] for start in range(0, len(lengths), together)]
-    order = sorted(range(len(units)), key=lambda unit: (-max(units[unit]), unit))
+    kinds = [like[start] if like else start for start in range(0, len(lengths), together)]
+    widest_of = dict[int, int]()
+    for kind, own in zip(kinds, units, strict=True):
+        widest_of[kind] = max(widest_of.get(kind, 0), *own)
+    order = sorted(range(len(units)), key=lambda unit: (-widest_of[kinds[unit]], kinds[unit], -max(units[unit]), unit))
     parts: list[list[int]] = []
     size = 0
     for unit in order:
@@ -90,6 +102,7 @@ def collate(
     padded: bool,
     device: torch.device,
     vision: Vision | None = None,
+    share_prompts: bool = False,
 ) -> MicroBatch:
     """Lay out samples for one forward pass; without samples, one token that nothing counts.
 
@@ -99,6 +112,8 @@ def collate(
         padded: the layout.
         device: where the tensors are to be.
         vision: of a model that reads images.
+        share_prompts: end to end, the tokens before the first counted one lie there once for all samples that begin with
+            the same. Not of a model that reads images.
 
     Raises:
         RunError: a sample lacks one of ``columns``.
@@ -114,6 +129,10 @@ def collate(
     rows = Rows.of(torch.tensor([len(tokens) for tokens in fed]))
     places = (rows.to_tokens if padded else torch.arange(len(rows.to_tokens)))[: len(counted)]
     inputs = (_padded if padded else _end_to_end)(fed, given, rows, vision)
+    if share_prompts and samples:
+        kept, places = _shared(samples, widths)
+        laid = {name: inputs[name][:, kept] for name in ("input_ids", "position_ids")}
+        inputs = {**inputs, **laid, "rows": rows.sharing(kept, places)}
     return MicroBatch(
         inputs={name: value.to(device) for name, value in inputs.items()},
         select=places[counted].to(device),
@@ -121,6 +140,25 @@ def collate(
         lengths=torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64, device=device),
         columns={name: _column(name, samples, device) for name in columns},
     )
+
+
+def prompts_of(samples: Sequence[Sample]) -> list[bytes]:
+    """The tokens of each sample before the first that is counted; nothing where none is."""
+    return [sample.token_ids[: int(sample.mask.int().argmax())].numpy().tobytes() for sample in samples]
+
+
+def _shared(samples: Sequence[Sample], widths: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Which of the tokens fed are left where a prompt lies there once, and where each of all is found among them."""
+    known: dict[bytes, int] = {}
+    kept, places, begin, end = [], [], 0, 0
+    for prompt, width in zip(prompts_of(samples), widths, strict=True):
+        start = known.setdefault(prompt, end)
+        lies_there = 0 if start == end else len(prompt) // TOKEN_BYTES
+        own = width - lies_there
+        kept.append(torch.arange(begin + lies_there, begin + width))
+        places += [torch.arange(start, start + lies_there), torch.arange(end, end + own)]
+        begin, end = begin + width, end + own
+    return torch.cat(kept), torch.cat(places)
 
 
 def _with_images(vision: Vision, fed: list[Tensor], given: list[Inputs]) -> tuple[list[Tensor], list[Inputs]]:

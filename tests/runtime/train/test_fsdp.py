@@ -23,7 +23,7 @@ from rlctl.config.sections.algorithm import (
     Topr,
 )
 from rlctl.config.sections.batch import Micro
-from rlctl.config.sections.train import Fsdp2, MemorySettings
+from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss
 from rlctl.runtime.types import Sample
@@ -209,6 +209,22 @@ def test_recomputing_activations_and_attention_do_not_change_an_update(one: Work
     for other in results[1:]:
         for name, tensor in other.items():
             torch.testing.assert_close(tensor, results[0][name], rtol=0, atol=1e-10)
+
+
+def test_prompts_that_are_computed_once_do_not_change_an_update(one: Workers, models: dict[str, Path]) -> None:
+    samples, train = make_samples(9), settings(FLOAT64, epsilon=1.0)
+    for first, second in ((0, 3), (0, 4), (5, 6)):  # of one prompt, and different from there on
+        length = int(samples[first].mask.int().argmax())
+        samples[second].token_ids[:length] = samples[first].token_ids[:length]
+        samples[second].mask[: length + 1] = torch.arange(length + 1) == length
+    shared = dataclasses.replace(train, fused_kernels=FusedKernels(prefix_grouping=True))
+    for kind, tolerance in (("gpt2", 1e-12), ("llama", 1e-8)):  # whose norms and angles are float32 in any case
+        [(whole, metrics)] = one.run(jobs.updates, models[kind], train, samples, POLICY_LOSS, ALL_AT_ONCE)
+        for micro in (ALL_AT_ONCE, Micro(by="responses", per_replica=3)):
+            [(parts, found)] = one.run(jobs.updates, models[kind], shared, samples, POLICY_LOSS, micro)
+            assert found[0] == pytest.approx(metrics[0], rel=10 * tolerance, abs=tolerance)
+            for name, tensor in parts.items():
+                torch.testing.assert_close(tensor, whole[name], rtol=0, atol=tolerance)
 
 
 def test_padded_rows_give_the_log_probs_of_packed_ones(one: Workers, models: dict[str, Path]) -> None:

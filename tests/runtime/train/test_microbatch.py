@@ -93,3 +93,25 @@ def test_neighbours_stay_together_within_the_budget(
         tokens = [lengths[index] for index in part]
         used = len(part) // 2 if by == "responses" else max(tokens) * len(part) if padded else sum(tokens)
         assert used <= size or len(part) == 2
+
+
+def test_a_prompt_that_several_samples_begin_with_lies_there_once() -> None:
+    again = sample([5, 6, 1, 2], [0, 0, 1, 1], weight=[0.0, 0.1, 0.5, 0.6])
+    batch = collate([A, NONE, B, again], ["weight"], padded=False, device=CPU, share_prompts=True)
+    assert batch.inputs["input_ids"].tolist() == [[5, 6, 7, 8, 3, 3, 4, 1]]
+    assert batch.inputs["position_ids"].tolist() == [[0, 1, 2, 3, 0, 0, 1, 2]]
+    assert batch.select.tolist() == [1, 3, 5, 6, 1, 7]
+    assert batch.targets.tolist() == [7, 9, 4, 2, 1, 2]
+    rows = batch.inputs["rows"]
+    laid = batch.inputs["input_ids"][0][rows.to_rows].view(rows.count, rows.width)
+    assert [row[:n].tolist() for row, n in zip(laid, [4, 1, 2, 3], strict=True)] == [
+        [5, 6, 7, 8],
+        [3],
+        [3, 4],
+        [5, 6, 1],
+    ]
+
+
+def test_samples_of_one_prompt_follow_each_other() -> None:
+    lengths, like = [3, 9, 5, 8, 9, 2], [0, 1, 0, 1, 4, 0]
+    assert split(lengths, Micro(by="responses", per_replica=2), padded=False, like=like) == [[1, 3], [4, 2], [0, 5]]
