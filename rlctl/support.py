@@ -103,7 +103,13 @@ EXPERTS = "experts are spread over all workers, as any weights are"
 FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
 )
-MEGATRON = "the Megatron engine is not connected yet; fsdp2 trains"
+SHARED_BY = "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel moe.dispatcher transformer"
+"""Keys of ``engine<megatron>`` that every role goes by."""
+TRAINED_BY = (
+    "distributed_optimizer overlap_gradient_reduce overlap_parameter_gather ddp optimizer_overrides recompute_granularity"
+    " recompute_method recompute_layers recompute_modules moe.layer_recompute moe.freeze_router"
+)
+"""Those that only a role with an optimizer goes by."""
 MULTIMODAL = "images are read beside text, audio and video are not"
 OPERATORS = "data and experience operators are not run yet"
 OTHER = "it belongs to one dialect, and is kept for translation only"
@@ -301,7 +307,9 @@ TABLE: tuple[Row, ...] = (
     ),
     descriptive("train.engine<fsdp2>", "source source_args"),
     noted("train.engine<fsdp2>", "expert_parallel", EXPERTS),
-    refused("train", "engine<megatron>*", MEGATRON),
+    honoured("train", "engine<megatron>"),
+    honoured("train.engine<megatron>", f"{SHARED_BY} {TRAINED_BY}"),
+    *_megatron("train"),
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
     honoured("train.optimizer", "name module args learning_rate weight_decay betas epsilon max_grad_norm"),
@@ -349,7 +357,10 @@ TABLE: tuple[Row, ...] = (
     honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
     honoured("reference", "micro micro.by micro.per_replica"),
     noted("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
-    refused("reference", "engine<megatron>*", MEGATRON),
+    honoured("reference", "engine<megatron>"),
+    honoured("reference.engine<megatron>", SHARED_BY),
+    noted("reference.engine<megatron>", TRAINED_BY, "a reference is never trained"),
+    *_megatron("reference"),
     refused("reference", "engine<other>*", OTHER),
     honoured("reference", "compile"),
     noted(

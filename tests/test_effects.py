@@ -122,6 +122,30 @@ def own_sampling(config: Config) -> Any:
     return asked(data.train[0], training_sampling(config, (1,))), asked(data.eval[0], held_out)
 
 
+def megatron(config: Config) -> Any:
+    """What Megatron-core is told of a model of experts."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of packages for GPUs that it can do without
+        from rlctl.runtime.train.megatron import arguments
+    from transformers import Qwen3MoeConfig
+
+    made = Qwen3MoeConfig(num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=4, num_experts=4)
+    train = config.train
+    configs = (
+        arguments.transformer_config(train, made),
+        arguments.ddp_config(train),
+        arguments.optimizer_config(train),
+    )
+    return [{name: value for name, value in vars(each).items() if not callable(value)} for each in configs]
+
+
+def megatron_reference(config: Config) -> Any:
+    assert config.reference.engine is not None
+    return megatron(replace(config, train=replace(config.train, engine=config.reference.engine)))
+
+
 def temperature(config: Config) -> Any:
     from rlctl.runtime.workers.trainer import training_temperature
 
@@ -895,7 +919,36 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.environment", {"A": "1"}, environment, {}),
     ("run.deterministic", True, environment, {}),
 ]
+SHARED = [
+    ("tensor", 2, {}),
+    ("pipeline", 2, {}),
+    ("virtual_pipeline", 2, {"pipeline": 2}),
+    ("context", 2, {}),
+    ("expert", 2, {}),
+    ("expert_tensor", 1, {"tensor": 2}),
+    ("sequence_parallel", False, {"tensor": 2}),
+    ("moe.dispatcher", "allgather", {}),
+    ("transformer", {"moe_z_loss_coeff": 0.1}, {}),
+]
+TRAINED = [
+    ("distributed_optimizer", False, {}),
+    ("overlap_gradient_reduce", True, {}),
+    ("overlap_parameter_gather", True, {}),
+    ("ddp", {"bucket_size": 100}, {}),
+    ("optimizer_overrides", {"initial_loss_scale": 8.0}, {}),
+    ("recompute_granularity", "full", {}),
+    ("recompute_method", "block", {"recompute_granularity": "full"}),
+    ("recompute_layers", 2, {"recompute_granularity": "full"}),
+    ("recompute_modules", ["mlp"], {"recompute_granularity": "selective"}),
+    ("moe.layer_recompute", True, {}),
+]
+EFFECTS += [
+    (f"{section}.engine<megatron>.{name}", value, probe, {section: {"engine": {"name": "megatron", **engine}}})
+    for section, probe, keys in (("train", megatron, SHARED + TRAINED), ("reference", megatron_reference, SHARED))
+    for name, value, engine in keys
+]
 OF_CRITIC = {
+    megatron: lambda config: megatron(replace(config, train=config.critic)),
     fed: lambda config: fed(replace(config, train=config.critic)),
     learning_rates: critic_learning_rates,
     optimizer: critic_optimizer,
@@ -1024,7 +1077,8 @@ train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger t
 reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
 reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.import_modules
 train.optimizer.max_grad_norm train.learning_rate_schedule.restore_from_checkpoint train.memory.recompute_activations train.memory.recompute_reentrant
-train.seed train.engine<fsdp2>
+train.seed train.engine<fsdp2> train.engine<megatron> train.engine<megatron>.moe.freeze_router
+critic.engine<megatron> critic.engine<megatron>.moe.freeze_router reference.engine<megatron>
 reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
 reference.engine<fsdp2>.shard reference.engine<fsdp2>.cpu_offload_policy reference.engine<fsdp2>.reshard_after_forward
 reference.engine<fsdp2>.forward_prefetch reference.engine<fsdp2>.wrap_min_parameters

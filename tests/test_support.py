@@ -75,11 +75,11 @@ def test_what_is_never_done_is_refused() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
-    ({"critic": {"engine": {"name": "megatron", "tensor": 2}}}, "critic.engine"),
+    ({"critic": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
     ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
     ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
     ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
-    ({"train": {"engine": {"name": "megatron", "tensor": 2}}}, "train.engine"),
+    ({"train": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
     ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
     ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
     ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
@@ -97,6 +97,8 @@ NOTED: list[tuple[dict[str, Any], str]] = [
     ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
     ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
     ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
+    ({"train": {"engine": {"name": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),
+    ({"reference": {"engine": {"name": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
     ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
     (
         {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}, "memory": {"remove_padding": False}}},
