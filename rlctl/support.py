@@ -647,9 +647,10 @@ def generating(config: Config, device: str | None) -> str:
 
 def _judged(setting: Setting, engine: str, config: Config) -> tuple[Status, str]:
     """What the runtime does with a key as it is set, and why; without a reason, what it says."""
-    row, kept = status_of(setting.pattern), (Status.HONOURED, "")
+    kept = Status.HONOURED, ""
     if setting.value == setting.default:
         return kept
+    row = status_of(setting.pattern)
     switch = OFF_WITHOUT.get(setting.pattern)
     if switch is not None and not setting.value.get(switch):
         return kept
