@@ -130,6 +130,7 @@ class MegatronEngine:
             )
             if self.config.fp16:
                 self.config.grad_scale_func = self.optimizer.scale_loss
+        self._empties_cache = train.memory.empty_cache
         self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
         self._sequence = None
@@ -163,7 +164,6 @@ class MegatronEngine:
 
     def _each_token(self, samples: Sequence[Sample], micro: Micro, temperature: float) -> list[Tensor]:
         """One number a counted token, which the last stage says."""
-        self._bring(optimizer=False)
         results = [torch.zeros(len(sample)) for sample in samples]
         parts = self._micro_batches(samples, micro)
         fed = [self._feed(samples, members, ()) for members in parts]
@@ -204,7 +204,6 @@ class MegatronEngine:
         assert self.optimizer is not None, "a reference is never updated"
         if compare:
             raise _no_logits()
-        self._bring(optimizer=True)
         for chunk in self.chunks:
             chunk.train()
             chunk.zero_grad_buffer()
@@ -302,7 +301,6 @@ class MegatronEngine:
 
     def export_weights(self) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
-        self._bring(optimizer=False)
         self._gather_parameters()
         yield from weights.export_weights(self.chunks, self.hf_config)
         self.offload()
@@ -315,7 +313,6 @@ class MegatronEngine:
 
     def export_hf(self, folder: Path, *, tokenizer: str | None, asynchronous: bool = False) -> Future[None]:
         """See ``TrainEngine``."""
-        self._bring(optimizer=False)
         self._gather_parameters()
         state = {name: tensor.cpu() for name, tensor in weights.export_weights(self.chunks, self.hf_config)}
         self.offload()
@@ -333,7 +330,6 @@ class MegatronEngine:
 
     def save(self, folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
         """See ``TrainEngine``."""
-        self._bring(optimizer=True)
         self._gather_parameters()
         written = checkpointing.save(self, folder, settings)
         self.offload()
@@ -341,18 +337,16 @@ class MegatronEngine:
 
     def load(self, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
         """See ``TrainEngine``."""
-        self._bring(optimizer=True)
         checkpointing.load(self, folder, settings)
         self.offload()
 
     def offload(self) -> None:
-        """See ``TrainEngine``."""
+        """See ``TrainEngine``. What Megatron-core holds stays on its device; what PyTorch keeps in reserve is given back."""
+        if self.device.type == "cuda" and self._empties_cache:
+            torch.cuda.empty_cache()
 
     def reload(self) -> None:
         """See ``TrainEngine``."""
-
-    def _bring(self, *, optimizer: bool) -> None:
-        """Have on the device again what ``offload`` moved."""
 
     def _micro_batches(self, samples: Sequence[Sample], micro: Micro, together: int = 1) -> list[list[int]]:
         """Micro-batches as indices, as many on every replica as the schedule takes; some of them may be empty."""

@@ -1,0 +1,137 @@
+"""What worker processes do with engines, of either kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
+from rlctl.runtime.train.engines import make_train_engine
+from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
+from rlctl.runtime.train.losses import totals_of
+from rlctl.runtime.types import Sample
+from tests.runtime.train.jobs import settings
+
+STEPS = 2
+
+
+def settings_of(engine: Any) -> Train:
+    """Adam whose epsilon is not far below the gradients, else rounding decides the direction of a weight without one."""
+    plain = settings(learning_rate=1e-2, epsilon=1e-3, max_grad_norm=1.0, weight_decay=0.1)
+    return dataclasses.replace(plain, engine=engine)
+
+
+@dataclass
+class Told:
+    """What a worker has of a pass, updates, and a pass."""
+
+    replica: int
+    before: list[Tensor]
+    metrics: list[dict[str, float]]
+    weights: dict[str, Tensor]
+    after: list[Tensor]
+
+
+def replica_of(engine: Any) -> tuple[int, int]:
+    """The replica of this worker, and how many there are."""
+    if not isinstance(engine, Megatron):
+        return dist.get_rank(), dist.get_world_size()
+    from megatron.core import parallel_state
+
+    return parallel_state.get_data_parallel_rank(), parallel_state.get_data_parallel_world_size()
+
+
+def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
+    return make_train_engine(Model(path=str(folder)), settings_of(engine), role=role, seed=1, total_ticks=10)
+
+
+def train(folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> Told:
+    """Log-probs or values, ``STEPS`` updates, weights, and log-probs or values again."""
+    made = make(folder, engine, role)
+    replica, replicas = replica_of(engine)
+    mine = samples[replica::replicas]
+
+    def say() -> list[Tensor]:
+        if role == "critic":
+            return made.values(mine, micro=micro)
+        return made.log_probs(mine, temperature=0.7, micro=micro)
+
+    before, metrics = say(), []
+    for _ in range(STEPS):
+        metrics.append(made.update(mine, loss, micro=micro, temperature=0.7, totals=totals_of(samples)))
+        made.step_schedule()
+    weights = {name: tensor.clone() for name, tensor in made.export_weights()}
+    return Told(replica, before, metrics, weights, say())
+
+
+def train_narrow(
+    folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro
+) -> list[dict[str, float]]:
+    """Metrics of updates in bfloat16."""
+    narrow = PrecisionSettings(parameters="float32", compute="bfloat16", reduce="float32")
+    train = dataclasses.replace(settings_of(engine), precision=narrow)
+    made = make_train_engine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+    replica, replicas = replica_of(engine)
+    mine, totals = samples[replica::replicas], totals_of(samples)
+    return [made.update(mine, loss, micro=micro, temperature=1.0, totals=totals) for _ in range(STEPS)]
+
+
+def refused(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> Told:
+    """One update whose gradient is not finite."""
+    made = make(folder, engine)
+    before = {name: tensor.clone() for name, tensor in made.export_weights()}
+    metrics = made.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(samples))
+    after = {name: tensor.clone() for name, tensor in made.export_weights()}
+    same = all(bool((before[name] == after[name]).all()) for name in before)
+    return Told(0, [], [metrics, {"same": float(same)}], {}, [])
+
+
+def log_probs(folder: Path, engine: Any, samples: Sequence[Sample], micro: Micro) -> list[Tensor]:
+    """Of a reference."""
+    replica, replicas = replica_of(engine) if dist.get_world_size() > 1 else (0, 1)
+    return make(folder, engine, "reference").log_probs(samples[replica::replicas], temperature=1.0, micro=micro)
+
+
+def exported(folder: Path, engine: Any, target: Path) -> None:
+    make(folder, engine).export_hf(target, tokenizer=None).result()
+
+
+def compared(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> None:
+    """An update that is to compare whole distributions."""
+    made = make(folder, engine)
+    compare = {"divergence": Comparison(made, lambda mine, theirs: mine)}
+    made.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(samples), compare=compare)
+
+
+def shared_head(
+    hidden: Tensor, weight: Tensor, targets: Tensor, grads: tuple[Tensor, Tensor], temperature: float, rows: int
+) -> tuple[Tensor, ...]:
+    """Log-probs, entropy, the gradient of hidden states over all workers, and that of this worker's part of the head."""
+    from rlctl.runtime.train.megatron import head
+    from rlctl.runtime.train.megatron.layout import enter_layout
+
+    enter_layout(Megatron(tensor=2))
+    group, rank = dist.group.WORLD, dist.get_rank()
+    padded = torch.cat((weight, torch.full((-len(weight) % 2, weight.shape[1]), 7.0)))
+    part = padded.chunk(2)[rank].clone().requires_grad_()
+    mine = hidden.clone().requires_grad_()
+    read = head.Read(torch.arange(len(hidden)), targets, len(weight), temperature)
+    usual = head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS
+    head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS = rows, 1
+    try:
+        found = head._SharedLogProbs.apply(mine, part, read, rank * len(part), group)
+        torch.autograd.backward(found, grads)
+    finally:
+        head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS = usual
+    assert mine.grad is not None
+    dist.all_reduce(mine.grad)
+    return found[0].detach(), found[1].detach(), mine.grad, part.grad
