@@ -89,8 +89,8 @@ def noted(under: str, names: str, reason: str) -> Row:
     return Row(Status.NOTED, under, names, reason)
 
 
-def on_vllm(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
-    return Row(Status.HONOURED, under, names, BUILT_IN, ("vllm",), elsewhere)
+def on_servers(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
+    return Row(Status.HONOURED, under, names, BUILT_IN, ("vllm", "sglang"), elsewhere)
 
 
 AGENTS = "multi-turn responses, tools and environments are not run yet"
@@ -119,7 +119,7 @@ OF_TURNS = (
 )
 RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
 SERVER = "the engine is not served over HTTP yet"
-BUILT_IN = "only vLLM has such a setting"
+BUILT_IN = "only vLLM and SGLang have such a setting"
 
 TABLE: tuple[Row, ...] = (
     honoured("", "rlctl stages"),
@@ -248,10 +248,9 @@ TABLE: tuple[Row, ...] = (
     refused("algorithm", "experience_operators", OPERATORS),
     refused("algorithm", "router_replay", "routing is not replayed"),
     # rollout
-    honoured("rollout", "engine engine<auto|transformers|vllm> engine<vllm>.args"),
+    honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
     refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
     refused("rollout", "engine<transformers>.args", "the transformers engine takes no further arguments"),
-    refused("rollout", "engine<sglang>*", "the SGLang engine is not connected"),
     honoured("rollout", "engine<external> engine<external>.base_url engine<external>.model engine<external>.api_key"),
     honoured("rollout", "engine<external>.args"),
     refused("rollout", "engine<other>*", OTHER),
@@ -269,14 +268,14 @@ TABLE: tuple[Row, ...] = (
         "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
     ),
     honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
-    on_vllm("rollout.parallel", "tensor pipeline data expert"),
+    on_servers("rollout.parallel", "tensor pipeline data expert"),
     honoured("rollout.memory", "sleep"),
-    on_vllm(
+    on_servers(
         "rollout.memory",
         "gpu_fraction max_batched_tokens block_size prefix_caching chunked_prefill eager sleep_level load_format"
         " log_statistics",
     ),
-    on_vllm("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
+    on_servers("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
     noted("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
     honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
     honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),

@@ -9,7 +9,6 @@ import re
 
 LATER = {
     "Megatron-core, and engines of one framework": r"(train|critic|reference)\.engine(<|\.|$)|model\.multi_token_prediction",
-    "SGLang": r"rollout\.engine<sglang>",
     "the agentic pipeline": r"rollout\.(workflow|evaluation_workflow|workflow_args|per_turn_tokens|multi_turn|agent|environments|"
     r"evaluation_environments|auxiliary_models|openai_server)\b|data\.(train|eval)\[\d*\]\.workflow",
     "the data processor": r"data\.task_pipeline|service\.data_juicer|algorithm\.experience_operators",

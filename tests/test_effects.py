@@ -52,6 +52,13 @@ def endpoint(config: Config) -> Any:
     }
 
 
+def sglang_arguments(config: Config) -> Any:
+    """What SGLang's server is started with."""
+    from rlctl.runtime.rollout.sglang_arguments import server_arguments
+
+    return server_arguments(config, "m", "cuda")
+
+
 def engine_arguments(config: Config) -> Any:
     """What vLLM is started with on a CPU and on a GPU, or why it is not."""
     from rlctl.errors import RunError
@@ -570,6 +577,7 @@ TRUNCATED = {"algorithm": {"policy_loss": {"name": "policy_gradient", "importanc
 SCHEDULE = "train.learning_rate_schedule"
 SAMPLING, MEMORY = "rollout.sampling", "rollout.memory"
 VLLM = {"rollout": {"engine": "vllm"}}
+SGLANG = {"rollout": {"engine": "sglang"}}
 ENDPOINT = {"rollout": {"engine": {"name": "external", "base_url": "http://a/v1"}}}
 HELD_OUT = "data.eval[].evaluation_sampling"
 CORRECTION, SHAPING, FILTERS = "algorithm.rollout_correction", "algorithm.reward_shaping", "algorithm.filters"
@@ -827,6 +835,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rollout.engine<external>.api_key", "secret", endpoint, ENDPOINT),
     ("rollout.engine<external>.args", {"user": "a"}, endpoint, ENDPOINT),
     ("rollout.engine<vllm>.args", {"max_logprobs": 5}, engine_arguments, VLLM),
+    ("rollout.engine<sglang>.args", {"attention_backend": "fa3"}, sglang_arguments, SGLANG),
     ("rollout.parallel.tensor", 2, engine_arguments, VLLM),
     ("rollout.parallel.pipeline", 2, engine_arguments, VLLM),
     ("rollout.parallel.data", 2, plan, {"rollout": {"engine": "vllm", "parallel": {"replicas": 1}}}),
@@ -1068,7 +1077,7 @@ algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage
 algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
 algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
 rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
-rollout.engine<transformers> rollout.engine<vllm> rollout.engine<external> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
+rollout.engine<transformers> rollout.engine<vllm> rollout.engine<sglang> rollout.engine<external> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
 train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
 train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
 train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce

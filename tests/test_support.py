@@ -128,7 +128,7 @@ def test_what_no_number_hangs_on_is_told_and_not_refused(values: dict[str, Any],
 def test_what_is_not_used_is_named_once_for_each_reason() -> None:
     config = config_from({"rollout": {"engine": "transformers", "memory": {"eager": True, "gpu_fraction": 0.5}}})
     assert support.not_used(config) == [
-        "rollout.memory.gpu_fraction, rollout.memory.eager: only vLLM has such a setting"
+        "rollout.memory.gpu_fraction, rollout.memory.eager: only vLLM and SGLang have such a setting"
     ]
 
 

@@ -31,6 +31,7 @@ from rlctl.runtime.events import Events
 from rlctl.runtime.held_out import open_held_out
 from rlctl.runtime.remote_checkpoints import copies_of
 from rlctl.runtime.rewards.function import PACKAGE, file_of
+from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.skipping import check_skips
@@ -110,6 +111,9 @@ def _check_engine(config: Config, engine: str) -> None:
     """Refuse what the engine that the plan chose does not do: where the config says auto, only the plan knows it."""
     if engine == "vllm":
         check_vllm(config)
+        return
+    if engine == "sglang":
+        check_sglang(config)
         return
     chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
     for refusal in refusals(chosen):

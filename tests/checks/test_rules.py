@@ -399,12 +399,11 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "environment.variables.HF_TOKEN",
         "plain text",
     ),
-    ("not-supported", {"rollout": {"engine": "sglang"}}, "rollout.engine", "SGLang engine is not connected"),
     (
         "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",
-        "only vLLM has such a setting",
+        "only vLLM and SGLang have such a setting",
     ),
     ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
     (

@@ -18,6 +18,8 @@ from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
+from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
+from rlctl.runtime.rollout.sglang_arguments import server_arguments
 from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
@@ -155,6 +157,8 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
             sleep_level=config.rollout.memory.sleep_level,
             threads=threads,
         )
+    if engine == "sglang":
+        return _sglang(config, model_path, device)
     if isinstance(config.rollout.engine, External):
         return _external(config, config.rollout.engine)
     if engine != "transformers":
@@ -173,6 +177,21 @@ def make_engine(config: Config, engine: str, model_path: str, device: Device) ->
         threads=threads,
         config=changed_config(config.model, model_path),
         tokenizer=config.model.tokenizer or config.model.path,
+    )
+
+
+def _sglang(config: Config, model_path: str, device: Device) -> SglangEngine:
+    server = SglangServer(server_arguments(config, model_path, device))
+    return SglangEngine(
+        server.url,
+        model_path,
+        server=server,
+        timeout=config.rollout.timeouts.response,
+        max_length=config.model.max_context_tokens,
+        trust_remote_code=config.model.trust_remote_code,
+        sleeps=arithmetic.rollout_sleeps(config, device),
+        sleep_level=config.rollout.memory.sleep_level,
+        tokenizes=bool(config.rollout.sampling.stop),
     )
 
 

@@ -1,0 +1,499 @@
+"""SGLang as a rollout engine: its HTTP server runs as a child, and everything goes over its own protocol.
+
+    this worker ──POST /generate (token ids)──▶ python -m sglang.launch_server
+                ◀── tokens, log-probs, weight version
+    weights ──safetensors in a folder──▶ POST /update_weights_from_disk
+
+A request is one response. Requests are under way in a thread of their own, so that polling never waits for the server. While
+weights change, generation is paused and what is under way goes back to the queue (``retract``): it goes on from the tokens that
+it has, its keys and values computed anew. Log-probs are SGLang's: under the sampling temperature, before top-k and top-p, and
+after penalties (``sglang_arguments.check_sglang``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from rlctl.errors import RunError
+from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
+from rlctl.runtime.rollout.randomness import stream_keys
+from rlctl.runtime.rollout.sglang_arguments import command_line
+from rlctl.runtime.rollout.weights import Checklist, TakesWeights
+from rlctl.runtime.types import Request, Response, Sampling
+
+START_SECONDS = 1800.0
+"""Within which the server has loaded the model and captured its graphs."""
+WEIGHTS_SECONDS = 1800.0
+SHARD_BYTES = 4 << 30
+"""Of one file of weights."""
+_DIE_WITH_PARENT = 1
+_CLOSED = "the engine is closed"
+
+
+class SglangServer:
+    """The server as a child process."""
+
+    def __init__(self, arguments: Mapping[str, Any], *, program: Sequence[str] | None = None) -> None:
+        """Start it and wait until it is healthy.
+
+        Args:
+            arguments: of the server (``sglang_arguments.server_arguments``).
+            program: what is started; None is SGLang's server of this Python.
+
+        Raises:
+            RunError: it ended, or was not healthy in time.
+        """
+        port = _free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        line = [*(program or (sys.executable, "-m", "sglang.launch_server"))]
+        line += command_line({**arguments, "host": "127.0.0.1", "port": port})
+        self._process = subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_with_parent
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/health", timeout=30.0).status_code == 200:
+                    return
+            time.sleep(0.2)
+        raise RunError(
+            f"SGLang's server was not healthy after {START_SECONDS:g} s", hint="the log of the worker has its output"
+        )
+
+    def check(self) -> None:
+        """Raise where the server has ended.
+
+        Raises:
+            RunError: it has.
+        """
+        status = self._process.poll()
+        if status is not None:
+            raise RunError(
+                f"SGLang's server ended with status {status}", hint="the log of the rollout worker has its output"
+            )
+
+    def close(self) -> None:
+        """End it and its processes."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A response under way."""
+
+    request: Request
+    index: int
+    """Its place in the group."""
+    ticket: int | None
+    """None for one of a ``generate`` call."""
+    version: int
+    """Of the weights when it was asked for."""
+    future: Future[Any]
+
+
+class SglangEngine(TakesWeights):
+    """A rollout engine (``interface.RolloutEngine``) in front of SGLang's server. Not safe for threads: one call at a time."""
+
+    def __init__(
+        self,
+        url: str,
+        model_path: str,
+        *,
+        server: SglangServer | None = None,
+        timeout: float = 900.0,
+        max_length: int | None = None,
+        trust_remote_code: bool = False,
+        sleeps: bool = False,
+        sleep_level: int = 1,
+        tokenizes: bool = True,
+        weight_version: int = 0,
+    ) -> None:
+        """
+        Args:
+            url: of the server.
+            model_path: folder or hub name of the model that it serves.
+            server: the child that serves, ended with the engine.
+            timeout: seconds of one response.
+            max_length: prompt and response tokens together, at most; None is what the model has positions for.
+            trust_remote_code: whether code in the model's folder may run.
+            sleeps: whether the server was started so that it can give its memory back.
+            sleep_level: 1 keeps the weights in CPU memory while asleep, 2 drops them.
+            tokenizes: whether the server has a tokenizer, which texts that end a response need.
+            weight_version: the version that the weights in the folder count as.
+        """
+        self._url, self._server, self._timeout = url.rstrip("/"), server, timeout
+        config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
+        with torch.device("meta"):
+            self._shapes = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        self._model_config = config
+        self._max_length = max_length or getattr(config, "max_position_embeddings", None) or 1 << 31
+        self._sleeps, self._sleep_level, self._tokenizes = sleeps, sleep_level, tokenizes
+        self._asleep = self._paused = False
+        self._unusable = ""
+        self._coming: _Coming | None = None
+        self._names, self._prefix = count(), uuid.uuid4().hex
+        self._rows: dict[str, _Row] = {}
+        self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._loop = asyncio.new_event_loop()
+        self._client = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sglang", daemon=True)
+        self._thread.start()
+        self.weight_version = weight_version
+        self.tokens_computed = TokensComputed()
+
+    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
+        """Answer each request with its ``n`` responses, in the order of the requests.
+
+        Raises:
+            RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
+                weights, or a server that does not answer as it should.
+        """
+        self._check_usable("generate()")
+        self._check(requests)
+        names = [[self._add(request, request.first + j, None) for j in range(request.n)] for request in requests]
+        try:
+            return [[self._take(name) for name in group] for group in names]
+        finally:
+            self._give_up([name for group in names for name in group if name in self._rows])
+
+    def submit(self, requests: Mapping[int, Request]) -> None:
+        """Take requests to work on, each under a ticket of its own; returns at once.
+
+        Raises:
+            RunError: a request that the engine cannot answer as it asks; none was taken.
+        """
+        self._check_open()
+        self._check(list(requests.values()))
+        for ticket, request in requests.items():
+            for j in range(request.n):
+                self._add(request, request.first + j, ticket)
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """What has finished of what was submitted, within about ``seconds``, less where nothing is left of it.
+
+        Raises:
+            RunError: a server that does not answer as it should, or the engine sleeps or is closed.
+        """
+        self._check_usable("poll()")
+        deadline, found = time.monotonic() + seconds, []
+        while any(row.ticket is not None for row in self._rows.values()):
+            left = deadline - time.monotonic()
+            try:
+                name = self._done.get(timeout=max(0.0, left)) if left > 0 else self._done.get_nowait()
+            except queue.Empty:
+                break
+            row = self._rows.get(name)
+            if row is not None and row.ticket is not None:
+                found.append(Finished(row.ticket, row.index, self._take(name)))
+        return found
+
+    def abort(self, tickets: Collection[int]) -> None:
+        """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
+        self._give_up([name for name, row in self._rows.items() if row.ticket is not None and row.ticket in tickets])
+
+    def begin_weights(self, version: int) -> None:
+        """Be ready for all weights of a version; see ``RolloutEngine``."""
+        self._check_open()
+        self._end_weights()  # of a load that was broken off
+        self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
+        self._coming = _Coming(version, Checklist(self._shapes), Path(tempfile.mkdtemp(prefix="rlctl-weights-")))
+
+    def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Write a part of the weights, under their Hugging Face names, to the folder that the server reads."""
+        assert self._coming is not None, "a load begins with begin_weights"
+        try:
+            self._coming.write(weights)
+        except BaseException:
+            self._end_weights()
+            raise
+
+    def commit_weights(self) -> None:
+        """All have come: the server loads them, and what is cached of the old ones is dropped."""
+        assert self._coming is not None, "a load begins with begin_weights"
+        coming = self._coming
+        try:
+            coming.finish(self._model_config)
+            self._wake(("weights",))
+            self._pause()
+            answer = self._post(
+                "/update_weights_from_disk",
+                {
+                    "model_path": str(coming.folder),
+                    "weight_version": str(coming.version),
+                    "flush_cache": True,
+                },
+                WEIGHTS_SECONDS,
+            )
+            if not answer.get("success"):
+                raise RunError(f"SGLang did not take the weights: {answer.get('message')}")
+        finally:
+            self._end_weights()
+        if not self._asleep:
+            self._go_on()
+        self._unusable = ""
+        self.weight_version = coming.version
+
+    def sleep(self) -> None:
+        """Free the KV cache and the weights' place on the GPU, where the server was started so that it can; else nothing."""
+        self._check_open()
+        if not self._sleeps or self._asleep:
+            return
+        self._pause()
+        self._post("/flush_cache", None, self._timeout)
+        self._post("/release_memory_occupation", {}, self._timeout)
+        self._asleep = True
+        self._lacking = ["weights", "kv_cache"]
+        if self._sleep_level == 2:
+            self._unusable = "the weights were dropped by sleep of level 2; expected load_weights() before generate()"
+
+    def wake(self) -> None:
+        """Take the memory back, weights before KV cache; a no-op when awake."""
+        self._check_open()
+        self._wake(("weights", "kv_cache"))
+        self._go_on()
+
+    def close(self) -> None:
+        """End the engine and its server."""
+        if self._unusable == _CLOSED:
+            return
+        self._unusable = _CLOSED
+        self._end_weights()
+        self._rows.clear()
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result(timeout=5.0)
+        if self._server is not None:
+            self._server.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5.0)
+
+    def _add(self, request: Request, index: int, ticket: int | None) -> str:
+        name = f"{self._prefix}-{next(self._names)}"
+        body = {
+            "rid": name,
+            "input_ids": list(request.token_ids),
+            "sampling_params": _params(request.sampling, int(stream_keys([request.seed], [index]))),
+            "return_logprob": True,
+            "stream": False,
+        }
+        future = asyncio.run_coroutine_threadsafe(self._ask("/generate", body, self._timeout), self._loop)
+        self._rows[name] = _Row(request, index, ticket, self.weight_version, future)
+        future.add_done_callback(lambda _: self._done.put(name))
+        return name
+
+    def _take(self, name: str) -> Response:
+        """The response of a row, once it is there; the row leaves."""
+        row = self._rows[name]
+        try:
+            answer = row.future.result()
+        finally:
+            del self._rows[name]
+        response = self._response(row, answer)
+        self.tokens_computed.prompt += len(row.request.token_ids) - int(answer["meta_info"].get("cached_tokens") or 0)
+        self.tokens_computed.decoded += len(response.token_ids) - 1
+        return response
+
+    def _response(self, row: _Row, answer: Mapping[str, Any]) -> Response:
+        """An answer of ``/generate``: ``output_token_logprobs`` has (log-prob, token id, text) for each token."""
+        try:
+            told = answer["meta_info"]
+            drawn, reason = told["output_token_logprobs"], told["finish_reason"]
+            ids, log_probs = tuple(int(each[1]) for each in drawn), tuple(float(each[0]) for each in drawn)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise RunError(f"SGLang answered {str(answer)[:300]}; expected output_token_logprobs") from error
+        if not ids or not all(map(math.isfinite, log_probs)):
+            what = "no tokens" if not ids else "log-probs that are not finite"
+            raise RunError(
+                f"SGLang answered with {what}, with weight version {self.weight_version}",
+                hint="the weights may have diverged: look at the gradient norm and the learning rate of the last steps",
+            )
+        if reason["type"] not in ("stop", "length"):
+            raise RunError(f"SGLang gave a response up: {reason.get('message') or reason['type']}")
+        matched, said = reason.get("matched"), str(told.get("weight_version"))
+        version = int(said) if said.isdigit() else self.weight_version
+        sampling = row.request.sampling
+        return Response(
+            token_ids=ids,
+            log_probs=log_probs,
+            finish_reason=reason["type"],
+            weight_version=version,
+            first_version=None if row.version == version else row.version,
+            cut=matched if isinstance(matched, str) and not sampling.include_stop else "",
+        )
+
+    def _give_up(self, names: Sequence[str]) -> None:
+        for name in names:
+            row = self._rows.pop(name)
+            row.future.cancel()
+            with suppress(RunError):
+                self._post("/abort_request", {"rid": name}, self._timeout)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._post("/pause_generation", {"mode": "retract"}, self._timeout)
+            self._paused = True
+
+    def _go_on(self) -> None:
+        if self._paused:
+            self._post("/continue_generation", {}, self._timeout)
+            self._paused = False
+
+    def _wake(self, parts: Sequence[str]) -> None:
+        back = [part for part in parts if self._asleep and part in self._lacking]
+        if back:
+            self._post("/resume_memory_occupation", {"tags": back}, self._timeout)
+            self._lacking = [part for part in self._lacking if part not in back]
+            self._asleep = bool(self._lacking)
+
+    def _end_weights(self) -> None:
+        if self._coming is not None:
+            shutil.rmtree(self._coming.folder, ignore_errors=True)
+            self._coming = None
+
+    def _post(self, path: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+        found: dict[str, Any] = asyncio.run_coroutine_threadsafe(self._ask(path, body, seconds), self._loop).result()
+        return found
+
+    async def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+        """Post, and return the JSON object that comes back; empty for an answer that is none.
+
+        Raises:
+            RunError: the server cannot be reached, is too slow, or says no.
+        """
+        try:
+            answer = await asyncio.wait_for(self._client.post(f"{self._url}{path}", json=body), seconds)
+        except TimeoutError:
+            raise RunError(
+                f"SGLang took longer than {seconds:g} s for {path}", hint="raise rollout.timeouts.response"
+            ) from None
+        except httpx.HTTPError as error:
+            if self._server is not None:
+                self._server.check()
+            raise RunError(f"SGLang's server cannot be reached: {str(error) or type(error).__name__}") from None
+        if answer.status_code >= 400:
+            raise RunError(f"SGLang answered {path} with {answer.status_code}: {answer.text[:300]}")
+        try:
+            found = answer.json()
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        vocabulary = self._shapes.get_input_embeddings().weight.shape[0]
+        check_requests(requests, max_length=self._max_length, vocab_size=vocabulary)
+        for index, request in enumerate(requests):
+            if request.inputs:
+                raise RunError(f"request {index} has images; rlctl hands SGLang token ids only")
+            if request.sampling.stop and not self._tokenizes:
+                raise RunError(
+                    "texts that end a response need a tokenizer", hint="set rollout.sampling.stop, and SGLang gets one"
+                )
+
+    def _check_usable(self, call: str) -> None:
+        if self._unusable:
+            raise RunError(self._unusable)
+        if self._asleep:
+            raise RunError(f"the engine sleeps; expected wake() before {call}")
+
+    def _check_open(self) -> None:
+        if self._unusable == _CLOSED:
+            raise RunError(_CLOSED)
+
+
+class _Coming:
+    """Weights on their way to the server, as safetensors files of a folder."""
+
+    def __init__(self, version: int, checklist: Checklist, folder: Path) -> None:
+        self.version, self.folder = version, folder
+        self._checklist = checklist
+        self._part: dict[str, torch.Tensor] = {}
+        self._bytes = self._files = 0
+
+    def write(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Keep copies of weights, and write a file whenever there are enough for one."""
+        for name, tensor in self._checklist.take(weights):
+            self._part[name] = tensor.detach().to("cpu", copy=True).contiguous()
+            self._bytes += tensor.nbytes
+            if self._bytes >= SHARD_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._part:
+            self._files += 1
+            save_file(self._part, self.folder / f"model-{self._files:05d}.safetensors", metadata={"format": "pt"})
+            self._part, self._bytes = {}, 0
+
+    def finish(self, config: Any) -> None:
+        """Write what is left, and the model's config beside it.
+
+        Raises:
+            RunError: a tensor is missing.
+        """
+        self._checklist.finish()
+        self._flush()
+        config.save_pretrained(self.folder)
+
+
+def _params(sampling: Sampling, key: int) -> dict[str, Any]:
+    """A sampling as SGLang's, for one response that draws from the stream ``key``."""
+    return {
+        "max_new_tokens": sampling.max_tokens,
+        "min_new_tokens": sampling.min_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "stop": list(sampling.stop) or None,
+        "stop_token_ids": list(sampling.stop_token_ids) or None,
+        "ignore_eos": sampling.ignore_eos,
+        "no_stop_trim": True,
+        "skip_special_tokens": False,
+        "sampling_seed": key & ((1 << 63) - 1),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _with_parent() -> None:
+    """In the child: be killed when the worker ends, however it ends."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -1,0 +1,170 @@
+"""Config -> arguments of SGLang's server, and what SGLang there is. SGLang is not imported: it runs as a program of its own.
+
+Names are those of SGLang's ``ServerArgs``; on the command line they have dashes.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.config import Config
+from rlctl.config.sections.rollout import EngineMemory
+from rlctl.errors import MissingDependency, RunError, nearest
+from rlctl.plan import Device
+
+FRACTION_COLOCATED, FRACTION_ALONE = 0.5, 0.85
+RESERVED: Mapping[str, str] = {
+    "model_path": "set model.path",
+    "tokenizer_path": "set model.tokenizer",
+    "dtype": "set rollout.precision",
+    "random_seed": "set rollout.sampling.seed",
+    "trust_remote_code": "set model.trust_remote_code",
+    "context_length": "set model.max_context_tokens",
+    "json_model_override_args": "set model.overrides or model.rope",
+    "tp_size": "set rollout.parallel.tensor",
+    "pp_size": "set rollout.parallel.pipeline",
+    "ep_size": "set rollout.parallel.expert",
+    "dp_size": "set rollout.parallel.replicas",
+    "enable_memory_saver": "set rollout.memory.sleep",
+    "weight_version": "rlctl says it with every update of weights",
+    "host": "rlctl's worker alone asks the server",
+    "port": "rlctl's worker alone asks the server",
+    "api_key": "rlctl's worker alone asks the server",
+    "nnodes": "an engine is on one machine",
+    "speculative_algorithm": "the log-probs of speculated tokens would be those of another temperature",
+    "skip_tokenizer_init": "it follows from rollout.sampling.stop",
+    "device": "set placement.device",
+}
+"""Arguments that ``rollout.engine.args`` cannot set, and why or where it is set."""
+
+
+def check_sglang(config: Config) -> None:
+    """Refuse a run whose engine is SGLang where there is none, or where it does not do what the config says.
+
+    Raises:
+        MissingDependency: ``sglang`` is not installed.
+        RunError: an argument that SGLang does not have, or that is not the config's to set; what its server cannot do.
+    """
+    names = argument_names()
+    if names is None:
+        raise MissingDependency(
+            "rollout.engine is sglang, and SGLang is not installed",
+            hint="pip install sglang, where there is a GPU and no vLLM (they want different versions of torch); "
+            "or set rollout.engine to vllm or transformers",
+        )
+    if config.model.modality != "text":
+        raise RunError(
+            f"model.modality is {config.model.modality}; rlctl hands SGLang token ids only",
+            hint="set rollout.engine=transformers, which reads images",
+        )
+    for name in _given(config):
+        if name in RESERVED:
+            raise RunError(f"rollout.engine.args sets {name}, which is not its to set", hint=RESERVED[name])
+        if name not in names:
+            raise RunError(f"rollout.engine.args: SGLang's server has no argument {name}", hint=nearest(name, names))
+    sampling = config.rollout.sampling
+    shaped = sampling.repetition_penalty != 1.0 or sampling.min_response_tokens > 0
+    if shaped and arithmetic.trains(config) and _uses_rollout_log_probs(config):
+        raise RunError(
+            "SGLang's log-probs are taken after the repetition penalty and after a least length, and this run trains with them",
+            hint="set algorithm.old_log_probs=recompute, set rollout.sampling.repetition_penalty to 1 and "
+            "min_response_tokens to 0, or set rollout.engine=vllm",
+        )
+    if sampling.repetition_penalty > 2.0:
+        raise RunError(
+            f"rollout.sampling.repetition_penalty is {sampling.repetition_penalty}; SGLang takes up to 2",
+            hint="lower it, or set rollout.engine=vllm",
+        )
+
+
+def _uses_rollout_log_probs(config: Config) -> bool:
+    return config.algorithm.old_log_probs != "recompute" or config.algorithm.rollout_correction is not None
+
+
+def argument_names() -> set[str] | None:
+    """The names of SGLang's server arguments, read from the text of its modules; None where SGLang is not installed."""
+    found = importlib.util.find_spec("sglang")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0], "srt")
+    names: set[str] = set()
+    for path in (folder / "server_args.py", *sorted((folder / "arg_groups" / "fields").glob("*.py"))):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and (path.parent.name == "fields" or node.name == "ServerArgs"):
+                fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
+                names |= {target.id for target in fields if isinstance(target, ast.Name)}
+    if "tp_size" not in names:
+        raise RunError("this SGLang's arguments cannot be read", hint="install sglang 0.5.23")
+    return names
+
+
+def server_arguments(config: Config, model_path: str, device: Device) -> dict[str, Any]:
+    """The arguments of the server; those of ``rollout.engine.args`` go over what follows from other keys."""
+    rollout, model = config.rollout, config.model
+    precision = config.train.precision.compute if rollout.precision == "auto" else rollout.precision
+    arguments: dict[str, Any] = {
+        "model_path": model_path,
+        "tokenizer_path": model.tokenizer or model.path,
+        "dtype": precision,
+        "device": device,
+        "random_seed": config.run.seed if rollout.sampling.seed is None else rollout.sampling.seed,
+        "trust_remote_code": model.trust_remote_code,
+        "context_length": model.max_context_tokens,
+        "tp_size": rollout.parallel.tensor,
+        "pp_size": rollout.parallel.pipeline,
+        "ep_size": rollout.parallel.expert,
+        "json_model_override_args": json.dumps(dict(model.overrides)) if model.overrides else None,
+        "weight_version": "0",
+        "skip_tokenizer_init": not rollout.sampling.stop,
+        "enable_deterministic_inference": True,  # without it no request has a seed of its own
+        **_of_memory(config, rollout.memory),
+    }
+    if arithmetic.rollout_sleeps(config, device):
+        arguments["enable_memory_saver"] = True
+        arguments["enable_weights_cpu_backup"] = rollout.memory.sleep_level == 1
+    return {name: value for name, value in arguments.items() if value is not None} | _given(config)
+
+
+def _of_memory(config: Config, memory: EngineMemory) -> dict[str, Any]:
+    shared = config.placement.layout == "colocated" and arithmetic.trains(config)
+    usual = FRACTION_COLOCATED if shared else FRACTION_ALONE
+    return {
+        "mem_fraction_static": usual if memory.gpu_fraction is None else memory.gpu_fraction,
+        "max_running_requests": memory.max_running_responses,
+        "max_prefill_tokens": memory.max_batched_tokens,
+        "chunked_prefill_size": None if memory.chunked_prefill else -1,
+        "page_size": memory.block_size,
+        "kv_cache_dtype": memory.kv_cache_dtype,
+        "disable_radix_cache": not memory.prefix_caching,
+        "disable_cuda_graph": memory.eager,
+        "load_format": memory.load_format,
+        "quantization": memory.quantization,
+        "log_level": "info" if memory.log_statistics else "warning",
+    }
+
+
+def _given(config: Config) -> dict[str, Any]:
+    """Arguments of the config's own; a null is SGLang's default, as in the frameworks."""
+    return {name: value for name, value in config.rollout.engine.args.items() if value is not None}
+
+
+def command_line(arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments as ``python -m sglang.launch_server`` takes them; a switch is there or not."""
+    line: list[str] = []
+    for name, value in arguments.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            line += [flag] if value else []
+        elif isinstance(value, (list, tuple)):
+            line += [flag, *map(str, value)]
+        elif isinstance(value, Mapping):
+            line += [flag, json.dumps(value)]
+        else:
+            line += [flag, str(value)]
+    return line
