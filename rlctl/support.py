@@ -93,6 +93,24 @@ def on_servers(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> R
     return Row(Status.HONOURED, under, names, BUILT_IN, ("vllm", "sglang"), elsewhere)
 
 
+def _megatron(section: str) -> tuple[Row, ...]:
+    """What the Megatron engine does not go by, in each section that has one."""
+    under = f"{section}.engine<megatron>"
+    return (
+        noted(under, "offload offload_gradients", "what Megatron holds stays on its device"),
+        noted(under, "bridge", "weights are converted by tables of rlctl's own"),
+        noted(under, "sequence_packing", "sequences are always laid end to end, without padding"),
+        noted(under, "distributed_checkpointing", "checkpoints are always in Megatron's own format, which reshards"),
+        noted(under, "moe.grouped_gemm", "the experts of a device are computed one after another"),
+        noted(under, "moe.shared_expert_overlap", "no model that Megatron trains here has shared experts"),
+        refused(
+            under,
+            "checkpoint_path",
+            "weights are read from Hugging Face files; checkpoint.resume_path takes up a checkpoint of rlctl's",
+        ),
+    )
+
+
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
 WHOLE_ROWS = (
