@@ -151,7 +151,7 @@ class RolloutEngines:
         Args:
             group: of the workers.
             again: how an engine that is lost is replaced, so that its prompts are rolled out again, with the same seeds.
-            sync_timeout: seconds that a weight sync may take.
+            sync_timeout: seconds that a weight sync waits for a bucket.
         """
         self._group = group
         self._sync = WeightSync(group, sync_timeout, again)

@@ -27,15 +27,16 @@ class Sync:
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
     """Who decides when to synchronise (Trinity's ``sync_style``)."""
     method: Literal["auto", "nccl", "ipc", "checkpoint", "memory", "in_place"] = "auto"
-    """How weights travel; auto takes the fastest that the placement allows."""
+    """How weights travel; auto is memory, the host's. checkpoint goes through files in a folder that all machines see; what
+    is not available is told, and goes through memory: no number depends on it."""
     bucket_mib: Annotated[int, Unit("MiB"), Range(at_least=1)] = 2048
-    """Weights sent at once. Raised, fewer messages and more memory."""
+    """Weights sent at once, at most; a larger tensor travels alone. Raised, fewer messages and more memory."""
     timeout: Seconds = 3600.0
-    """Longest wait for the other side."""
+    """Longest wait for the other side in a weight sync, for each bucket; what has not come by then is named."""
     in_flight: Literal["wait", "abort", "continue"] = "wait"
     """Responses under way at a weight update are waited for, thrown away, or continued with the new weights."""
     args: dict[str, Any] = {}
-    """Further settings of the transfer."""
+    """Further settings of the transfer, of a dialect's."""
 
 
 @section

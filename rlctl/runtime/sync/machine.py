@@ -13,7 +13,6 @@ the others have theirs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ class WeightSync:
 
     engines: Group
     timeout: float
-    """Seconds that a sync may take."""
+    """Seconds that one side waits for the other, for each bucket."""
     again: Again | None = None
     """How an engine that is lost meanwhile is replaced; it gets the weights when the others have them."""
 
@@ -162,11 +161,10 @@ class WeightSync:
 
     def _attempt(self, source: Source, version: int, engines: list[int], again: Again | None) -> set[int]:
         """One pass over the buckets; the engines that took the place of others after it had begun."""
-        deadline, number, behind = time.monotonic() + self.timeout, 1, set[int]()
+        number, behind = 1, set[int]()
 
         def within(what: str) -> Limit:
-            told = f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)"
-            return Limit(max(0.0, deadline - time.monotonic()), told)
+            return Limit(self.timeout, f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)")
 
         def each(method: Callable[..., Any], what: str, *args: Any, joins: bool = False) -> None:
             renew = Again(again.times, again.tell, (lambda index: None) if joins else behind.add) if again else None
