@@ -1,5 +1,8 @@
 """Plan -> Ray: a placement group with one bundle a device, and the host processes of every role in their bundles.
 
+Devices are on nodes as the plan has them: those of a plan of one node on one, each on its own where a node has one. Where several
+nodes have several each, Ray packs them as it finds room, and where that is another layout the run says so.
+
 Roles that share a device share its bundle, each reserving an equal part of it; they take turns. Roles without devices
 (rewards) get a part of the first bundle. Hosts are kept from one stage to the next, since starting a process and importing
 torch in it takes longer than many a step; rollout engines take memory that only the end of their process gives back.
@@ -26,10 +29,10 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from rlctl.errors import RunError
-from rlctl.plan import Device, Plan, RolePlan, StagePlan
+from rlctl.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import RayGroup, spawn
-from rlctl.runtime.waiting import in_order_of_nodes, missing
+from rlctl.runtime.waiting import in_order_of_nodes, missing, other_layout, strategy_of
 
 Tell = Callable[[str], None]
 ENDED_WITH_THEIR_STAGE = ("rollout", "judge")
@@ -165,8 +168,10 @@ def reserve(
         StopRequested: the run was asked to end while it waited for them.
     """
     count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
-    bundles = _reserve(count, _cpus_of(plan), plan.device, timeout, stop_requested, tell)
+    bundles = _reserve(plan, count, timeout, stop_requested, tell)
     placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell, _order(bundles))
+    if told := other_layout(_nodes_of(bundles), plan.nodes, plan.devices_per_node):
+        tell(told)
     try:
         yield placement
     finally:
@@ -178,11 +183,10 @@ def _cpus_of(plan: Plan) -> int:
     return max(role.cpus_per_process for stage in plan.stages for role in stage.roles)
 
 
-def _reserve(
-    count: int, cpus: int, device: Device, timeout: float, stop_requested: Callable[[], bool], tell: Tell
-) -> PlacementGroup:
-    bundle: dict[str, float] = {"CPU": cpus, **({"GPU": 1} if device == "cuda" else {})}
-    group = placement_group([dict(bundle) for _ in range(count)], strategy="PACK")
+def _reserve(plan: Plan, count: int, timeout: float, stop_requested: Callable[[], bool], tell: Tell) -> PlacementGroup:
+    bundle: dict[str, float] = {"CPU": _cpus_of(plan), **({"GPU": 1} if plan.device == "cuda" else {})}
+    strategy = strategy_of(count, plan.nodes, plan.devices_per_node)
+    group = placement_group([dict(bundle) for _ in range(count)], strategy=strategy)
     try:
         _wait_for(group, timeout, stop_requested, tell)
     except BaseException:
@@ -225,12 +229,18 @@ def _answer() -> None:
 
 def _missing(group: PlacementGroup) -> str:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return missing(group.bundle_count, group.bundle_specs[0], nodes, ray.available_resources())
+    strategy = placement_group_table(group)["strategy"]
+    return missing(group.bundle_count, group.bundle_specs[0], nodes, ray.available_resources(), strategy)
 
 
 def _order(bundles: PlacementGroup) -> list[int]:
+    return in_order_of_nodes(_nodes_of(bundles))
+
+
+def _nodes_of(bundles: PlacementGroup) -> list[str]:
+    """The node of each bundle."""
     nodes = placement_group_table(bundles)["bundles_to_node_id"]
-    return in_order_of_nodes([nodes[index] for index in range(bundles.bundle_count)])
+    return [nodes[index] for index in range(bundles.bundle_count)]
 
 
 def _devices_of(role: RolePlan, index: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a run waits for before it has its devices: which resource is missing, and by how much."""
+"""What a run waits for before it has its devices: where they are to be, and which resource is missing, by how much."""
 
 from __future__ import annotations
 
@@ -6,9 +6,44 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 Resources = Mapping[str, float]
+ONE_NODE, OWN_NODES, ANY_NODES = "STRICT_PACK", "STRICT_SPREAD", "PACK"
+"""Ray's names of where the bundles of a run are."""
 
 
-def missing(count: int, bundle: Resources, nodes: Sequence[Resources], free: Resources) -> str:
+def strategy_of(count: int, nodes: int, each: int) -> str:
+    """Where the devices of a plan are: on its one node, each on a node of its own, or where there is room.
+
+    Args:
+        count: devices of the run.
+        nodes: of the plan.
+        each: devices of a node.
+    """
+    if count > nodes * each:
+        return ANY_NODES
+    if count <= each:
+        return ONE_NODE
+    return OWN_NODES if each == 1 else ANY_NODES
+
+
+def other_layout(node_of: Sequence[str], nodes: int, each: int) -> str:
+    """What is to be told of devices that are on other nodes than a plan says; empty where they are as it says.
+
+    Args:
+        node_of: the node of each bundle.
+        nodes: of the plan.
+        each: devices of a node.
+    """
+    most = Counter(node_of).most_common()
+    wanted = -(-len(node_of) // each)
+    if len(node_of) > nodes * each or (len(most) == wanted and most[0][1] <= each):
+        return ""
+    held = " + ".join(str(count) for _, count in most)
+    return f"the plan has {nodes} nodes of {each} devices; the cluster gave {held} on {len(most)}"
+
+
+def missing(
+    count: int, bundle: Resources, nodes: Sequence[Resources], free: Resources, strategy: str = ANY_NODES
+) -> str:
     """Why a cluster does not give a run its devices, in a sentence.
 
     Args:
@@ -16,6 +51,7 @@ def missing(count: int, bundle: Resources, nodes: Sequence[Resources], free: Res
         bundle: what each of them reserves.
         nodes: what each node of the cluster has, in use or not.
         free: what nobody uses now, over all nodes.
+        strategy: where its devices are to be.
     """
     total: Counter[str] = Counter()
     for node in nodes:
@@ -29,9 +65,13 @@ def missing(count: int, bundle: Resources, nodes: Sequence[Resources], free: Res
     ]
     if short:
         return f"{asked}; {', and '.join(short)}"
-    held = sum(int(min(node.get(name, 0) // amount for name, amount in bundle.items())) for node in nodes)
-    if held < count:
-        return f"{asked}; the cluster's {_nodes(nodes)} room for {held}, since each must fit on one node"
+    room = [int(min(node.get(name, 0) // amount for name, amount in bundle.items())) for node in nodes]
+    if sum(room) < count:
+        return f"{asked}; the cluster's {_nodes(nodes)} room for {sum(room)}, since each must fit on one node"
+    if strategy == ONE_NODE and max(room) < count:
+        return f"{asked} on one node, as placement.nodes says; the largest has room for {max(room)}"
+    if strategy == OWN_NODES and sum(map(bool, room)) < count:
+        return f"{asked}, each on a node of its own, as placement.nodes says; {sum(map(bool, room))} nodes have room"
     taken = [
         f"{name} ({free.get(name, 0):g} of {total[name]:g} are free)"
         for name, amount in bundle.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl.runtime.waiting import in_order_of_nodes, missing
+from rlctl.runtime.waiting import ANY_NODES, ONE_NODE, OWN_NODES, in_order_of_nodes, missing, other_layout, strategy_of
 
 GPU = {"CPU": 2.0, "GPU": 1.0}
 NODE = {"CPU": 16.0, "GPU": 8.0, "memory": 1e12}
@@ -23,6 +23,50 @@ NODE = {"CPU": 16.0, "GPU": 8.0, "memory": 1e12}
 )  # fmt: skip
 def test_what_is_missing_is_told(count: int, nodes: list[dict[str, float]], free: dict[str, float], told: str) -> None:
     assert told in missing(count, GPU, nodes, free)
+
+
+@pytest.mark.parametrize(
+    ("count", "nodes", "each", "strategy"),
+    [
+        (1, 1, 1, ONE_NODE),
+        (8, 1, 8, ONE_NODE),
+        (3, 2, 4, ONE_NODE),
+        (3, 3, 1, OWN_NODES),
+        (8, 2, 4, ANY_NODES),
+        (9, 1, 8, ANY_NODES),
+    ],
+)
+def test_devices_are_on_the_nodes_of_the_plan(count: int, nodes: int, each: int, strategy: str) -> None:
+    assert strategy_of(count, nodes, each) == strategy
+
+
+def test_what_is_missing_goes_by_where_devices_are_to_be() -> None:
+    halves = [{"CPU": 8.0, "GPU": 4.0}] * 2
+    everything = {"CPU": 16.0, "GPU": 8.0}
+    assert "on one node, as placement.nodes says; the largest has room for 4" in missing(
+        8, GPU, halves, everything, ONE_NODE
+    )
+    assert "each on a node of its own, as placement.nodes says; 2 nodes have room" in missing(
+        3, GPU, halves, everything, OWN_NODES
+    )
+
+
+@pytest.mark.parametrize(
+    ("node_of", "told"),
+    [
+        ("aaaabbbb", ""),
+        ("abababab", ""),
+        ("aaaaaa", "gave 6 on 1"),
+        ("aaaaaaaa", "gave 8 on 1"),
+        ("aaaaabbb", "gave 5 + 3 on 2"),
+        ("aaabbbcc", "the plan has 2 nodes of 4 devices; the cluster gave 3 + 3 + 2 on 3"),
+        ("aaaaaaaaa", ""),
+    ],
+)
+def test_another_layout_than_the_plans_is_told(node_of: str, told: str) -> None:
+    found = other_layout(node_of, 2, 4)
+    assert told in found
+    assert bool(told) == bool(found)
 
 
 @pytest.mark.parametrize(
