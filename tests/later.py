@@ -1,25 +1,29 @@
-"""What runs do not do yet, by key: the only keys of the frameworks' documents and examples that may be refused.
-
-Megatron-core's keys are listed key by key in ``rlctl/support.py``; what is left to its engine is said by its own checks.
-"""
+"""What runs do not do, by key: the only keys of the frameworks' documents and examples that may be refused."""
 
 from __future__ import annotations
 
 import re
 
 LATER = {
-    "Megatron-core, and engines of one framework": r"(train|critic|reference)\.engine(<|\.|$)|model\.multi_token_prediction",
     "the agentic pipeline": r"rollout\.(workflow|evaluation_workflow|workflow_args|per_turn_tokens|multi_turn|agent|environments|"
     r"evaluation_environments|auxiliary_models|openai_server)\b|data\.(train|eval)\[\d*\]\.workflow",
     "the data processor": r"data\.task_pipeline|service\.data_juicer|algorithm\.experience_operators",
 }
-"""Key patterns, and keys, that begin so."""
+"""Key patterns, and keys, that begin so: not run yet."""
 
+_MEGATRONS = (
+    "checkpoints of Megatron-core are rlctl's own here; the weights of another program come as Hugging Face files"
+)
 NEVER = {
     "model.tinker": "a remote training service, with an account: nothing of it can be run here",
+    "model.multi_token_prediction": "heads that Transformers does not read; in none of the documents",
     "algorithm.router_replay": "of Megatron-core's mixtures of experts; in none of the documents",
     "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
     "rollout.engine<other>": "an engine of one framework; in none of the documents",
+    "train.engine<other>": "an engine of one framework; in none of the documents",
+    "train.engine<megatron>.checkpoint_path": _MEGATRONS,
+    "critic.engine<megatron>.checkpoint_path": _MEGATRONS,
+    "reference.engine<megatron>.checkpoint_path": _MEGATRONS,
 }
 """What else is refused, and why."""
 
