@@ -400,6 +400,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "plain text",
     ),
     (
+        "not-supported",
+        {"rollout": {"engine": "sglang", "parallel": {"tensor": 2}}},
+        "rollout.parallel.tensor",
+        "an engine of SGLang has one device here",
+    ),
+    (
         "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",

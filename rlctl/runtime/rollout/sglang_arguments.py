@@ -27,9 +27,9 @@ RESERVED: Mapping[str, str] = {
     "trust_remote_code": "set model.trust_remote_code",
     "context_length": "set model.max_context_tokens",
     "json_model_override_args": "set model.overrides or model.rope",
-    "tp_size": "set rollout.parallel.tensor",
-    "pp_size": "set rollout.parallel.pipeline",
-    "ep_size": "set rollout.parallel.expert",
+    "tp_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
+    "pp_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
+    "ep_size": "a worker of a run sees one GPU; rollout.engine=vllm takes several",
     "dp_size": "set rollout.parallel.replicas",
     "enable_memory_saver": "set rollout.memory.sleep",
     "weight_version": "rlctl says it with every update of weights",
@@ -63,6 +63,14 @@ def check_sglang(config: Config) -> None:
             f"model.modality is {config.model.modality}; rlctl hands SGLang token ids only",
             hint="set rollout.engine=transformers, which reads images",
         )
+    parallel = config.rollout.parallel
+    for name in ("tensor", "pipeline", "data", "expert"):
+        if getattr(parallel, name) > 1:
+            raise RunError(
+                f"rollout.parallel.{name} is {getattr(parallel, name)}; a worker of a run sees one GPU, and SGLang starts "
+                "processes of its own",
+                hint=f"set rollout.parallel.{name} to 1 and have more replicas, or set rollout.engine=vllm",
+            )
     for name in _given(config):
         if name in RESERVED:
             raise RunError(f"rollout.engine.args sets {name}, which is not its to set", hint=RESERVED[name])
@@ -116,9 +124,6 @@ def server_arguments(config: Config, model_path: str, device: Device) -> dict[st
         "random_seed": config.run.seed if rollout.sampling.seed is None else rollout.sampling.seed,
         "trust_remote_code": model.trust_remote_code,
         "context_length": model.max_context_tokens,
-        "tp_size": rollout.parallel.tensor,
-        "pp_size": rollout.parallel.pipeline,
-        "ep_size": rollout.parallel.expert,
         "json_model_override_args": json.dumps(dict(model.overrides)) if model.overrides else None,
         "weight_version": "0",
         "skip_tokenizer_init": not rollout.sampling.stop,

@@ -267,7 +267,6 @@ def test_arguments_of_the_server() -> None:
                     "name": "sglang",
                     "args": {"attention_backend": "fa3", "log_level": "error", "page_size": None},
                 },
-                "parallel": {"tensor": 2, "pipeline": 2, "expert": 2},
                 "memory": {"gpu_fraction": 0.4, "prefix_caching": False, "eager": True, "chunked_prefill": False},
                 "sampling": {"stop": ["x"]},
             }
@@ -277,9 +276,6 @@ def test_arguments_of_the_server() -> None:
     )
     wanted = {
         "model_path": "folder",
-        "tp_size": 2,
-        "pp_size": 2,
-        "ep_size": 2,
         "mem_fraction_static": 0.4,
         "dtype": "bfloat16",
     }
@@ -320,6 +316,8 @@ def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeyp
             check_sglang(config(rollout={"engine": {"name": "sglang", "args": args}}))
     with pytest.raises(RunError, match="token ids only"):
         check_sglang(config(model={"path": "m", "modality": "vision"}))
+    with pytest.raises(RunError, match="sees one GPU"):
+        check_sglang(config(rollout={"engine": {"name": "sglang"}, "parallel": {"tensor": 2}}))
     shaped = {"engine": {"name": "sglang"}, "sampling": {"repetition_penalty": 1.1}}
     check_sglang(config(rollout=shaped, algorithm={"old_log_probs": "recompute"}))
     with pytest.raises(RunError, match="after the repetition penalty"):
