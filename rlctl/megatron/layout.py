@@ -72,8 +72,10 @@ def _devices(engine: Megatron, devices: int) -> Iterator[Broken]:
             "expert",
             f"expert {engine.expert} * expert_tensor {expert_tensor} * pipeline {engine.pipeline} = {sharing}, which does not "
             f"divide {devices} devices",
-            _set(
-                "expert", engine.expert, lambda size: devices % (size * expert_tensor * engine.pipeline) == 0, devices
+            _set("expert", engine.expert, lambda size: devices % (sharing // engine.expert * size) == 0, devices)
+            + ", or "
+            + _set(
+                "expert_tensor", expert_tensor, lambda size: devices % (sharing // expert_tensor * size) == 0, devices
             ),
         )
 

@@ -1,0 +1,69 @@
+"""Shared examples that train on Megatron plan as they are: no key of their layout is refused, and none breaks a rule."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from rlctl import arithmetic
+from rlctl.adapters import names
+from rlctl.checks.megatron import RULES
+from rlctl.checks.problem import Surroundings
+from rlctl.config import Config, stages_of
+from rlctl.config.sections.train import Megatron
+from rlctl.documents import dotted
+from rlctl.megatron.limits import asked_of
+from rlctl.plan import make_plan
+from rlctl.support import refusals, unhonoured
+
+from .corpus import examples
+
+SIZES = re.compile(
+    r"(train|critic|reference)\.engine(\.(tensor|pipeline|virtual_pipeline|context|expert|expert_tensor|sequence_parallel))?"
+)
+
+REFUSED = {
+    "verl/overrides/grpo_trainer_run_qwen3_235b_a22b_megatron": "expert 4 * expert_tensor 4 * pipeline 8 = 128, which",
+}
+"""Examples that Megatron-core itself refuses, as their devices do not divide by it, and our message."""
+
+
+def with_devices(config: Config) -> Config:
+    """A config with a replica's devices where it says one: those of verl's SFT are said to torchrun, not in the config."""
+    if arithmetic.devices(config) > 1:
+        return config
+    engine = config.train.engine
+    assert isinstance(engine, Megatron)
+    experts = engine.expert * (engine.expert_tensor or engine.tensor) * engine.pipeline
+    count = math.lcm(arithmetic.devices_per_replica(engine), experts)
+    return replace(config, placement=replace(config.placement, devices_per_node=count))
+
+
+@pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
+def test_examples_on_megatron_plan_with_every_key_of_their_layout(dialect: str) -> None:
+    problems, planned = {}, 0
+    for example in examples(dialect):
+        if example.is_default:
+            continue  # some name groups of files that are in the framework's package and not beside them
+        loaded, _ = example.read()
+        for stage in stages_of(loaded.config) if loaded is not None else ():
+            if not list(asked_of(stage.config)):
+                continue
+            config = with_devices(stage.config)
+            found = [problem for rule in RULES for problem in rule(config, Surroundings())]
+            wrong = [each.message for each in found if each.code in ("megatron-layout", "tensor-over-node")]
+            not_done = [each for each in unhonoured(config) if SIZES.fullmatch(dotted(each.key))]
+            refused = [each for each in refusals(config) if each.key[1:2] == ("engine",)]
+            wrong += [f"{dotted(each.key)}: {each.reason}" for each in (*not_done, *refused)]
+            plan = make_plan(config).stages[0]
+            wrong += [role.role for role in plan.roles if role.engine == "megatron" and role.replicas < 1]
+            planned += 1
+            known = REFUSED.get(example.name)
+            if [each for each in wrong if known is None or known not in each] or (known is not None and not wrong):
+                problems[example.name] = wrong
+    if not planned:
+        pytest.skip("the shared examples are not here")
+    assert problems == {}
