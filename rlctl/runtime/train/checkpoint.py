@@ -214,6 +214,11 @@ def load(engine: FsdpEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> N
         RunError: something is missing, or of another model.
     """
     contents = settings.load_contents
+    if (folder / "metadata.json").exists():
+        raise RunError(
+            f"the checkpoint {folder} was saved by the Megatron engine",
+            hint="a run moves between engines by its Hugging Face export: give that to model.path of a new run",
+        )
     try:
         metadata = FileSystemReader(folder).read_metadata().state_dict_metadata
         metadata = {name: value for name, value in metadata.items() if _content(name) in contents}

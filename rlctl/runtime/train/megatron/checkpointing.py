@@ -91,7 +91,9 @@ def _saved(engine: MegatronEngine, settings: Checkpoint) -> State:
     assert engine.curve is not None, "a reference is never saved"
     contents, model = settings.save_contents, _model(engine)
     state: State = {"model": model} if "model" in contents else {}
-    steps = max((_steps(part) for part in _parts(engine)), default=0)
+    taken = torch.tensor(max((_steps(part) for part in _parts(engine)), default=0), device=engine.device)
+    dist.all_reduce(taken, dist.ReduceOp.MAX)  # a worker may have no part of any parameter
+    steps = int(taken)
     if "optimizer" in contents and steps:
         state["optimizer"] = {str(n): _states(part, model) for n, part in enumerate(_parts(engine))}
         scalers = [part.grad_scaler.state_dict() for part in _parts(engine) if getattr(part, "grad_scaler", None)]

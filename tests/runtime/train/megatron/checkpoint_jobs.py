@@ -1,0 +1,67 @@
+"""What worker processes do with checkpoints of Megatron engines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.output import Checkpoint
+from rlctl.config.sections.train import LearningRateSchedule, Megatron, PrecisionSettings, Train
+from rlctl.runtime.train.checkpoint import DEFAULTS
+from rlctl.runtime.train.losses import SftLoss, totals_of
+from rlctl.runtime.train.megatron.engine import MegatronEngine
+from rlctl.runtime.types import Sample
+from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, settings
+
+from megatron.core import parallel_state as mpu  # isort: skip
+
+Trained = tuple[dict[str, Tensor], list[dict[str, float]]]
+
+
+BFLOAT16 = PrecisionSettings(compute="bfloat16")
+
+
+def decaying(engine: Megatron, precision: PrecisionSettings = FLOAT32) -> Train:
+    """Settings under which another tick, or another moment of Adam, would show."""
+    schedule = LearningRateSchedule(name="cosine")
+    return dataclasses.replace(settings(precision), engine=engine, learning_rate_schedule=schedule)
+
+
+def engine_of(folder: Path, train: Train) -> MegatronEngine:
+    return MegatronEngine(Model(path=str(folder)), train, role="policy", seed=1, total_ticks=10)
+
+
+def trained(engine: MegatronEngine, samples: Sequence[Sample], count: int) -> Trained:
+    """All weights, on rank 0, and the metrics of so many updates."""
+    mine = list(samples[mpu.get_data_parallel_rank() :: mpu.get_data_parallel_world_size()])
+    totals, metrics = totals_of(samples), []
+    for _ in range(count):
+        metrics.append(engine.update(mine, SftLoss(), micro=ALL_AT_ONCE, temperature=1.0, totals=totals))
+        engine.step_schedule()
+    return dict(engine.export_weights()), metrics
+
+
+def train_and_save(
+    folder: Path, train: Train, samples: Sequence[Sample], target: Path, how: Checkpoint
+) -> tuple[dict[str, Tensor], Trained]:
+    """Two optimizer steps, a save, and two more; the weights that were saved, and what came after."""
+    engine = engine_of(folder, train)
+    saved, _ = trained(engine, samples, 2)
+    written = engine.save(target, how)
+    found = trained(engine, samples, 2)
+    written.result()
+    return saved, found
+
+
+def load_and_train(
+    folder: Path, train: Train, samples: Sequence[Sample], source: Path, how: Checkpoint = DEFAULTS
+) -> tuple[dict[str, Tensor], Trained]:
+    """The weights that were loaded, and two optimizer steps from there."""
+    engine = engine_of(folder, train)
+    engine.load(source, how)
+    loaded = dict(engine.export_weights())
+    return loaded, trained(engine, samples, 2)

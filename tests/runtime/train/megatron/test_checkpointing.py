@@ -1,0 +1,89 @@
+"""A Megatron run that is stopped and resumed ends in the same bits; in another layout it goes on with the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlctl.config.sections.output import Checkpoint
+from rlctl.config.sections.train import Megatron
+from rlctl.runtime.checksums import damage
+from tests.runtime.train.jobs import make_samples
+from tests.runtime.train.megatron import checkpoint_jobs
+from tests.runtime.train.megatron.checkpoint_jobs import BFLOAT16, FLOAT32, decaying
+from tests.runtime.train.processes import Workers
+
+SAMPLES = make_samples(6)
+ONE, TENSOR, PIPELINE, EXPERT = Megatron(), Megatron(tensor=2), Megatron(pipeline=2), Megatron(expert=2)
+REPLICAS = Megatron()
+WHOLE_OPTIMIZERS = Megatron(distributed_optimizer=False)
+VIRTUAL = Megatron(pipeline=2, virtual_pipeline=2)
+TENSOR_AND_PIPELINE = Megatron(tensor=2, pipeline=2)
+ASYNCHRONOUS = Checkpoint(asynchronous=True)
+
+SAME: dict[str, tuple[str, str, Any, Any]] = {
+    "one": ("one", "qwen2", ONE, FLOAT32),
+    "tensor": ("two", "qwen2", TENSOR, FLOAT32),
+    "pipeline, tied": ("two", "qwen2", PIPELINE, FLOAT32),
+    "virtual pipeline": ("two", "llama", VIRTUAL, FLOAT32),
+    "replicas": ("two", "qwen3", REPLICAS, FLOAT32),
+    "replicas, many buckets": (
+        "two",
+        "qwen3",
+        Megatron(overlap_gradient_reduce=True, ddp={"bucket_size": 5000}),
+        FLOAT32,
+    ),
+    "replicas, whole optimizers": ("two", "qwen3", WHOLE_OPTIMIZERS, FLOAT32),
+    "replicas, bfloat16": ("two", "qwen3", REPLICAS, BFLOAT16),
+    "whole optimizers, bfloat16": ("one", "qwen3", WHOLE_OPTIMIZERS, BFLOAT16),
+    "experts": ("two", "qwen3_moe", EXPERT, FLOAT32),
+    "tensor and pipeline": ("four", "llama", TENSOR_AND_PIPELINE, FLOAT32),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_resuming_gives_the_same_bits(
+    case: str, families: dict[str, Path], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    fixture, family, layout, precision = SAME[case]
+    workers: Workers = request.getfixturevalue(fixture)
+    folder, train = families[family], decaying(layout, precision)
+    how = ASYNCHRONOUS if case == "tensor" else Checkpoint()
+    saved, straight = workers.run(checkpoint_jobs.train_and_save, folder, train, SAMPLES, tmp_path / "c", how)[0]
+    assert damage(tmp_path / "c") == ""
+    loaded, resumed = workers.run(checkpoint_jobs.load_and_train, folder, train, SAMPLES, tmp_path / "c")[0]
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in loaded.items())
+    assert resumed[1] == straight[1]
+    assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
+
+
+@pytest.mark.parametrize(
+    ("family", "ways"),
+    [
+        ("qwen2", [("two", TENSOR), ("two", PIPELINE), ("one", ONE), ("four", TENSOR_AND_PIPELINE), ("two", REPLICAS)]),
+        ("llama", [("two", VIRTUAL), ("two", WHOLE_OPTIMIZERS), ("two", TENSOR)]),
+        ("qwen3_moe", [("two", EXPERT), ("one", ONE), ("two", TENSOR), ("two", EXPERT)]),
+    ],
+)
+def test_other_layouts_go_on_with_the_same_numbers(
+    family: str,
+    ways: list[tuple[str, Megatron]],
+    families: dict[str, Path],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    (fixture, first), *others = ways
+    workers: Workers = request.getfixturevalue(fixture)
+    arguments = decaying(first), SAMPLES, tmp_path / "c", Checkpoint()
+    saved, (weights, metrics) = workers.run(checkpoint_jobs.train_and_save, families[family], *arguments)[0]
+    for name, layout in others:
+        workers = request.getfixturevalue(name)
+        arguments = decaying(layout), SAMPLES, tmp_path / "c"
+        loaded, resumed = workers.run(checkpoint_jobs.load_and_train, families[family], *arguments)[0]
+        assert all(torch.equal(tensor, saved[key]) for key, tensor in loaded.items()), layout
+        assert [each["loss"] for each in resumed[1]] == pytest.approx([each["loss"] for each in metrics], rel=1e-4)
+        for key, tensor in resumed[0].items():
+            torch.testing.assert_close(tensor, weights[key], rtol=1e-3, atol=2e-4)
