@@ -33,6 +33,7 @@ from rlctl.cli import (
     schema,
     set,
     try_out,
+    tui,
     version,
 )
 from rlctl.cli.commands import command
@@ -63,6 +64,7 @@ command(app, "eval", panel=RUNNING)(evaluate.evaluate)
 command(app, panel=RUNNING)(export.export)
 app.add_typer(runs.app, name="runs", rich_help_panel=RUNNING)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=RUNNING)
+command(app, panel=BEFORE)(tui.tui)
 command(app, panel=ABOUT)(explain.explain)
 command(app, panel=ABOUT)(schema.schema)
 command(app, panel=ABOUT)(doctor.doctor)

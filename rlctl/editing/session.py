@@ -76,6 +76,8 @@ class Session:
     _saved: int | None = 0
     """The state that the file holds; None where it was left on a way that was given up."""
     _merging: KeyPath | None = field(default=None, repr=False)
+    lost: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """What the dialect could not say when the file was saved last: key, the value here, the one in the file."""
 
     # Opening
 
@@ -346,6 +348,7 @@ class Session:
 
     def _saved_as(self, path: Path, text: str) -> None:
         loaded, report = _read(text, path, self.dialect)
+        self.lost = [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, loaded)]
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
         here = self._states[self._now]

@@ -1,0 +1,42 @@
+"""Runs an app without a terminal, and acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.worker import WorkerCancelled
+
+from rlctl.tui.app import RlctlApp
+
+Act = Callable[[Any, Any], Awaitable[None]]
+
+
+async def settled(screen: Any, pilot: Any) -> None:
+    """Until what was done has come back from its thread; a newer check cancels an older one."""
+    await pilot.pause()
+    with contextlib.suppress(WorkerCancelled):
+        await screen.app.workers.wait_for_complete()
+    await pilot.pause()
+    await pilot.pause()
+
+
+def drive(app: RlctlApp, act: Act, size: tuple[int, int] = (140, 45)) -> None:
+    """Run an app headless and act on it: ``act(screen, pilot)``."""
+
+    async def go() -> None:
+        async with app.run_test(size=size) as pilot:
+            await settled(app.screen, pilot)
+            await act(app.screen, pilot)
+
+    asyncio.run(go())
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not saved is kept in the test's own folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,0 +1,186 @@
+"""The monitor shows what the run folder says, and goes on as it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, OptionList, Static
+
+from rlctl.runs.record import began
+from rlctl.runtime.events import Events
+from rlctl.runtime.stopping import STOP_FILE
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.tui.screens.start import StartScreen
+from rlctl.tui.widgets.metric_plot import MetricPlot
+from rlctl.tui.widgets.spark import Spark
+from tests.tui.conftest import drive, settled
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of this process that has taken eight steps."""
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    record = {"name": "demo", "status": "running", "pid": os.getpid(), "host": socket.gethostname(), "started": time.time() - 90,
+              "ended": None, "cause": "", "process_began": began(os.getpid())}  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(record))
+    events = writer(folder)
+    events.emit("run_started", folder=str(folder), run="demo", stages=["grpo"])
+    events.emit("stage_started", total_steps=20, step=0, notes=[])
+    for step in range(1, 9):
+        shown = {"prompt": f"[{step}]+1=", "answer": "2", "responses": ["two", "2", "[b]"], "rewards": [0.0, 1.0, 0.0],
+                 "components": [{"math": 0.0}, {"math": 1.0}, {"math": 0.0}], "weight_version": step}  # fmt: skip
+        events.emit("samples", step=step, samples=[shown, {**shown, "prompt": "second"}])
+        metrics = {
+            "reward/mean": step / 10,
+            "group/equal_share": 0.75,
+            "time/rollout": 2.0,
+            "time/train": 1.0,
+            "time/step": 3.0,
+        }
+        events.emit("step", step=step, total_steps=20, metrics=metrics)
+    events.emit("phase", step=8, name="rollout")
+    return folder
+
+
+def writer(folder: Path) -> Events:
+    events = Events(folder / "events.jsonl", lambda event: None)
+    events.enter_stage("grpo")
+    return events
+
+
+def text(screen: MonitorScreen, name: str) -> str:
+    return str(screen.query_one(name, Static).render())
+
+
+def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        head = text(screen, "#run-head")
+        assert "running" in head
+        assert "step 8/20" in head
+        assert "rollout for" in head
+        assert "usually 2.0 s" in head
+        assert "about 36 s left" in head
+        assert "75% of the groups" in text(screen, "#advice")
+        assert "RRR" in text(screen, "#timeline")
+        assert [spark.metric for spark in screen.query(Spark)] == ["reward/mean"]
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_it_follows_the_run(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        writer(run).emit("step", step=9, total_steps=20, metrics={"reward/mean": 0.9, "time/step": 3.0})
+        screen._poll()
+        await settled(screen, pilot)
+        assert "step 9/20" in text(screen, "#run-head")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_a_metric_is_picked_and_drawn(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("slash")
+        screen.query_one("#filter", Input).value = "rwmn"
+        await settled(screen, pilot)
+        listed = screen.query_one("#metric-list", OptionList)
+        assert [option.id for option in listed.options] == ["reward/mean"]
+        await pilot.press("enter")
+        await settled(screen, pilot)
+        plot = screen.query_one(MetricPlot)
+        assert plot.metric == "reward/mean"
+        assert plot._plot is not None
+        await pilot.press("m", "l")
+        await settled(screen, pilot)
+        assert "smoothed 0.6, log10" in text(screen, "#plot-title")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_samples_are_browsed_by_step_and_group(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("3")
+        await settled(screen, pilot)
+        shown = text(screen, "#group-text")
+        assert "[8]+1=" in shown
+        assert shown.index("reward 1 (+0.667") < shown.index("two")
+        assert "[b]" in shown
+        await pilot.press("left_square_bracket", "left_square_bracket", "down")
+        await settled(screen, pilot)
+        assert "second" in text(screen, "#group-text")
+        assert screen.query_one("#group-list", OptionList).border_title == "step 6"
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_stopping_asks_first(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("S")
+        await pilot.pause()
+        await pilot.press("n")
+        await pilot.pause()
+        assert not (run / STOP_FILE).exists()
+        await pilot.press("S")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        assert (run / STOP_FILE).exists()
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_who_only_watches_stops_nothing(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("S")
+        await pilot.pause()
+        assert screen.app.screen is screen
+
+    drive(RlctlApp(run=run, readonly=True), act)
+    assert not (run / STOP_FILE).exists()
+
+
+def test_a_folder_that_is_half_written_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"name": "x", "sta')
+    (tmp_path / "events.jsonl").write_text(
+        '{"time": 1, "kind": "step", "step": 1, "metrics": {"x": 1}}\n{"time": 2, "ki'
+    )
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert "no run.json" in text(screen, "#run-head")
+        assert list(screen.view.stages["main"].steps.columns) == ["x"]
+
+    drive(RlctlApp(run=tmp_path), act)
+
+
+def test_the_start_page_opens_runs_files_and_presets(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("rlctl: 1\nrun: {name: mine}\n")
+
+    async def act(screen: StartScreen, pilot: Any) -> None:
+        choices = screen.query_one("#choices", OptionList)
+        ids = [option.id for option in choices.options if option.id]
+        assert ids[0] == f"run:{run}"
+        assert f"file:{tmp_path / 'mine.yaml'}" in ids
+        assert "preset:grpo-1node" in ids
+        await pilot.press("enter")
+        await settled(screen.app.screen, pilot)
+        assert isinstance(screen.app.screen, MonitorScreen)
+        await pilot.press("escape")
+        await pilot.pause()
+        choices.highlighted = choices.get_option_index("preset:grpo-1node")
+        await pilot.press("enter")
+        await settled(screen.app.screen, pilot)
+        assert isinstance(screen.app.screen, EditorScreen)
+        assert screen.app.screen.session.file is None
+
+    drive(RlctlApp(runs_folder=tmp_path / "runs"), act)
