@@ -66,7 +66,8 @@ class Layout:
         return self.world // (self.tensor * self.pipeline * self.context)
 
 
-_entered: Layout | None = None
+_entered: tuple[Layout, dist.ProcessGroup] | None = None
+"""What this process has entered, and in which group of workers: the next stage of a run has another."""
 
 
 def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
@@ -85,7 +86,10 @@ def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
     if not torch.cuda.is_available():
         cpu_shim.install()
     layout = Layout.of(engine, dist.get_world_size())
-    if _entered == layout and parallel_state.model_parallel_is_initialized():
+    everyone = dist.group.WORLD
+    assert everyone is not None, "the process has joined its group"
+    same = _entered is not None and _entered[0] == layout and _entered[1] is everyone
+    if same and parallel_state.model_parallel_is_initialized():
         return layout
     if parallel_state.model_parallel_is_initialized():
         parallel_state.destroy_model_parallel()
@@ -99,5 +103,5 @@ def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
         create_gloo_process_groups=False,
     )
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
-    _entered = layout
+    _entered = layout, everyone
     return layout
