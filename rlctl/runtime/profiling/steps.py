@@ -21,7 +21,7 @@ from rlctl.runtime.group import Group
 from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, worker_metrics
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.tools import Order, Tool, WorkerProfile
-from rlctl.runtime.profiling.usage import Call, CallLog
+from rlctl.runtime.profiling.usage import Call, CallLog, moment
 from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.types import Sample
 
@@ -156,12 +156,12 @@ class Meter:
         self.profiles.begin(step)
         self._phases = []
         self.log.take()
-        self._began = time.time(), time.perf_counter()
+        self._began = moment(), time.perf_counter()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time a phase."""
-        began, clock = time.time(), time.perf_counter()
+        began, clock = moment(), time.perf_counter()
         yield
         self._phases.append(Interval(name, began, time.perf_counter() - clock))
 

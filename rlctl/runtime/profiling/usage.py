@@ -49,12 +49,20 @@ class Watch:
         cuda = _cuda()
         if cuda is not None:
             cuda.reset_peak_memory_stats()
-        began, clock = time.time(), time.perf_counter()
+        began, clock = moment(), time.perf_counter()
         try:
             yield self
         finally:
             seconds = time.perf_counter() - clock
             self.usage = Usage(began, seconds, os.getpid(), resident_bytes(), _gpu(_cuda()))
+
+
+_BEGAN = time.time() - time.perf_counter()
+
+
+def moment() -> float:
+    """Now, in seconds since 1970 by the system's clock of when this process began: it goes on evenly when that clock is set."""
+    return _BEGAN + time.perf_counter()
 
 
 def resident_bytes() -> int:
