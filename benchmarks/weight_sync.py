@@ -1,18 +1,20 @@
 """Weight sync and checkpoints against a plain copy of the same bytes, on CPU.
 
     python benchmarks/weight_sync.py                     # 100 million float32 parameters
-    python benchmarks/weight_sync.py --layers 24 --width 1024
+    python benchmarks/weight_sync.py --layers 24 --width 1024 --bucket-mib 64
 
 One process has the training engine, the rollout engine and the plain copy, in turns: what a sync costs beside the copy is
-gathering, packing with Ray's serializer, one copy into memory that both can see, and loading into the engine; processor time of
-one thread. Checkpoints are compared with writing the same number of bytes to one file, with fsync, in wall time; of asynchronous
-ones only what training waits for counts. All are medians.
+gathering, packing into buckets, one copy into memory that both can see, as into Ray's, and loading into the engine; processor
+time, as the machine may be busy. Checkpoints are compared with writing the same number of bytes to one file, with fsync, in
+wall time; of asynchronous ones only what training waits for counts. All are medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import mmap
 import os
+import pickle
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,12 +24,13 @@ from statistics import median
 from typing import Any
 
 import torch
-from ray import cloudpickle
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlctl.config import config_from
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.group import _address
+from rlctl.runtime.sync.bucket import MIB, Packer
+from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.trainer import Place, Trainer
@@ -57,6 +60,19 @@ def seconds(action: Callable[[], object], rounds: int, clock: Callable[[], float
     return median(found)
 
 
+def through(memory: mmap.mmap, message: Any) -> Any:
+    """A message as it comes out of memory that processes share, and that is used again."""
+    buffers: list[pickle.PickleBuffer] = []
+    packed = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    place, shared = 0, []
+    for buffer in buffers:
+        raw = buffer.raw()
+        memory[place : place + len(raw)] = raw
+        shared.append(memoryview(memory)[place : place + len(raw)].toreadonly())
+        place += len(raw)
+    return pickle.loads(packed, buffers=shared)
+
+
 def write(folder: Path, data: torch.Tensor) -> None:
     """One file of these bytes, durable."""
     with (folder / "plain").open("wb") as file:
@@ -79,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--bucket-mib", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -95,19 +112,35 @@ def main() -> None:
         )
         trainer = Trainer(config, str(folder / "model"), Place(0, 1, *_address()), 1)
         engine = RolloutWorker(config, "transformers", str(folder / "model"), "cpu")
-        weights = trainer.weights()
+        weights = [(name, tensor.clone()) for name, tensor in trainer._engine.export_weights()]
         flat = torch.cat([tensor.reshape(-1) for _, tensor in weights])
         target = torch.empty_like(flat)
         size = flat.numel() * flat.element_size()
 
-        def sync() -> None:
-            buffers: list[Any] = []
-            packed = cloudpickle.dumps(trainer.weights(), protocol=5, buffer_callback=buffers.append)
-            engine.load_weights(cloudpickle.loads(packed, buffers=[bytes(each.raw()) for each in buffers]), 1)
+        transport, memory = HostMemory(), mmap.mmap(-1, 2 * size)
 
+        def sync() -> None:
+            trainer.begin_weights(transport, options.bucket_mib * MIB)
+            engine.begin_weights(1, transport)
+            while (bucket := trainer.next_bucket()) is not None:
+                engine.load_bucket(1, through(memory, bucket))
+            engine.commit_weights(1)
+            trainer.end_weights()
+
+        def load() -> None:
+            engine.begin_weights(1, transport)
+            engine.load_bucket(1, whole)
+            engine.commit_weights(1)
+
+        def pack() -> None:
+            trainer.begin_weights(transport, options.bucket_mib * MIB)
+            while trainer.next_bucket() is not None:
+                pass
+
+        whole = Packer(torch.device("cpu")).pack(weights)
         copying = seconds(lambda: target.copy_(flat), options.rounds)
-        gathering = seconds(trainer.weights, options.rounds)
-        loading = seconds(lambda: engine.load_weights(weights, 1), options.rounds)
+        packing = seconds(pack, options.rounds)
+        loading = seconds(load, options.rounds)
         syncing = seconds(sync, options.rounds)
         writing = seconds(lambda: write(folder, flat), options.rounds, time.perf_counter)
         saving = seconds(lambda: trainer.save(folder / "checkpoint"), options.rounds, time.perf_counter)
@@ -115,9 +148,7 @@ def main() -> None:
         saved = sum(file.stat().st_size for file in (folder / "checkpoint").rglob("*") if file.is_file())
         leave()
     print(f"{size / 2**20:.0f} MiB of weights")
-    print(
-        f"plain copy {copying:.3f} s, gathered {gathering:.3f} s, loaded {loading:.3f} s, synchronised {syncing:.3f} s"
-    )
+    print(f"plain copy {copying:.3f} s, packed {packing:.3f} s, loaded {loading:.3f} s, synchronised {syncing:.3f} s")
     print(f"ratio   {syncing / copying:.1f} (a sync to a copy)")
     plain = writing * saved / size
     print(f"checkpoint of {saved / 2**20:.0f} MiB: {saving:.3f} s; plain file of as many bytes: {plain:.3f} s")
