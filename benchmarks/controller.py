@@ -9,8 +9,10 @@ counted: neither unpacking its arguments, nor making its answer, nor packing it.
 a call of an actor costs the caller on this machine, which is counted once for every call.
 
 The share is of a step of the same batch on the GPUs that the workers stand for, as ``rlctl plan`` estimates it for a 7B model
-on H100s (arithmetic at 40 % of peak, decoding at 60 % of memory bandwidth). The controller's time is processor time, of all its
-threads together, so that it is the same on a busy machine; what several cores do at a time counts in full.
+on H100s (arithmetic at 40 % of peak, decoding at 60 % of memory bandwidth). That is the longest response decoded token by
+token, and forward and backward passes: no pass for log-probs, no weight sync, no reward, no waiting. A real step is longer.
+The controller's time is processor time, of all its threads together, so that other load changes it less; what several cores
+do at a time counts in full.
 """
 
 from __future__ import annotations
@@ -183,8 +185,8 @@ def config_of(options: argparse.Namespace, folder: Path, **model: Any) -> Config
     )
 
 
-def estimated_step(options: argparse.Namespace, folder: Path) -> float:
-    """Seconds of the same step with a 7B model on as many H100s."""
+def estimated_step(options: argparse.Namespace, folder: Path) -> tuple[float, float]:
+    """Seconds of generation and of training in the same step with a 7B model on as many H100s."""
     (folder / "seven").mkdir()
     (folder / "seven" / "config.json").write_text(json.dumps(SEVEN_B))
     nodes, each = max(1, options.workers // 8), min(8, options.workers)
@@ -194,7 +196,7 @@ def estimated_step(options: argparse.Namespace, folder: Path) -> float:
     assert cost is not None
     assert cost.training_seconds is not None
     assert cost.generation_seconds is not None
-    return cost.training_seconds + cost.generation_seconds
+    return cost.generation_seconds, cost.training_seconds
 
 
 def run(
@@ -274,7 +276,7 @@ def main() -> None:
         make_quickstart(folder / "quickstart", seed=0)
         profile = cProfile.Profile(time.process_time) if options.profile else None
         groups, own = run(options, folder, profile)
-        estimate = estimated_step(options, folder)
+        generation, training = estimated_step(options, folder)
     if profile is not None:
         profile.disable()
         pstats.Stats(profile).sort_stats("cumtime").print_stats("rlctl.runtime|pickle", 45)
@@ -290,8 +292,10 @@ def main() -> None:
     print("  " + ", ".join(f"{name} {size:.0f} MiB" for name, size in phases.items()))
     seconds = median(counted) + calls * per_call
     print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")
-    print(f"a step of a 7B model on {options.workers} H100s, estimated: {estimate:.1f} s")
-    print(f"share   {seconds / estimate:.1%}")
+    print(
+        f"a step of a 7B model on {options.workers} H100s, estimated: {generation:.1f} s drawn, {training:.1f} s trained"
+    )
+    print(f"share   {seconds / (generation + training):.1%}")
 
 
 if __name__ == "__main__":
