@@ -343,7 +343,7 @@ def _layout(engine: Megatron) -> str:
         "virtual_pipeline": engine.virtual_pipeline or 1,
         "context": engine.context,
         "expert": engine.expert,
-        "expert_tensor": engine.expert_tensor or engine.tensor,
+        "expert_tensor": engine.expert_tensor or 1,
     }
     shared = ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     return f"Megatron-core shares the model by {shared}" if shared else "Megatron-core holds the model whole"

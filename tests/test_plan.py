@@ -176,3 +176,31 @@ def test_old_log_probs_are_the_rollout_engines_where_it_agrees_and_a_step_is_one
     assert stage.config.algorithm.old_log_probs == expected
     said = f"policy: old log-probs auto is {expected}" in make_plan(config).stages[0].notes
     assert said == (config.algorithm.old_log_probs == "auto")
+
+
+def test_roles_on_megatron_have_their_own_replicas_and_layouts() -> None:
+    policy = {"name": "megatron", "tensor": 2, "pipeline": 2, "virtual_pipeline": 2}
+    values = {
+        "train": {"engine": policy, "memory": {"remove_padding": False}},
+        "critic": {"engine": {"name": "megatron", "context": 4}},
+        "reference": {"engine": {"name": "megatron", "tensor": 8}},
+        "algorithm": {"advantage": "gae", "kl_in_reward": {"coefficient": 0.1}},
+    }
+    (stage,) = plan(values).stages
+    found = {role.role: (role.engine, role.processes, role.replicas) for role in stage.roles}
+    assert found["policy"] == ("megatron", 8, 2)
+    assert found["critic"] == ("megatron", 8, 2)
+    assert found["reference"] == ("megatron", 8, 1)
+    assert "policy: Megatron-core shares the model by tensor 2, pipeline 2, virtual_pipeline 2" in stage.notes
+    assert "reference: Megatron-core shares the model by tensor 8" in stage.notes
+    told = [note for note in stage.notes if note.startswith("train.memory.remove_padding")]
+    assert len(told) == 1
+    assert "laid end to end" in told[0]
+
+
+def test_a_reference_that_does_not_divide_its_devices_is_refused_under_its_own_key() -> None:
+    reference = {"engine": {"name": "megatron", "tensor": 3}}
+    with pytest.raises(PlanError, match=r"8 devices of the reference .*tensor 3 .* = 3; 8 / 3") as refused:
+        plan({"reference": reference, "algorithm": {"kl_in_loss": {"coefficient": 0.1}}})
+    assert "6 or 9 devices" in refused.value.hint
+    assert "reference.engine" in refused.value.hint

@@ -71,7 +71,7 @@ class Row:
     """One limit."""
 
     key: str
-    """``@`` stands for the role's section, ``@model`` for its model's."""
+    """``@`` stands for the section of the role's engine, ``@model`` for its model's, ``@train`` for that of its training."""
     asks: Callable[[Asked], Any]
     """What is asked for; false where nothing is."""
     reason: str
@@ -122,34 +122,34 @@ ROWS: tuple[Row, ...] = (
         "set @model.attention to auto",
     ),
     Row(
-        "@.precision.parameters",
+        "@train.precision.parameters",
         _masters,
         "Megatron keeps weights and optimizer state in float32, beside the weights that it computes with",
-        "set @.precision.parameters to float32",
+        "set @train.precision.parameters to float32",
     ),
     Row(
-        "@.precision.reduce",
+        "@train.precision.reduce",
         _reduce,
         "Megatron reduces gradients in float32 or in the type that it computes in",
-        "set @.precision.reduce to float32",
+        "set @train.precision.reduce to float32",
     ),
     Row(
-        "@.memory.offload_activations",
+        "@train.memory.offload_activations",
         lambda asked: asked.trains and asked.train.memory.offload_activations,
         "activations stay where they are",
         "set @.engine.recompute_granularity to full",
     ),
     Row(
-        "@.fused_kernels.liger",
+        "@train.fused_kernels.liger",
         lambda asked: asked.train.fused_kernels.liger,
         "Liger's kernels are for Transformers models",
-        "set @.fused_kernels.liger to false",
+        "set @train.fused_kernels.liger to false",
     ),
     Row(
-        "@.optimizer.module",
+        "@train.optimizer.module",
         lambda asked: asked.trains and asked.train.optimizer.module,
         "it has the optimizers of Megatron-core",
-        "leave @.optimizer.module out",
+        "leave @train.optimizer.module out",
     ),
     Row(
         "@model.freeze",
@@ -158,14 +158,14 @@ ROWS: tuple[Row, ...] = (
         "leave @model.freeze out; for routers, set @.engine.moe.freeze_router to true",
     ),
     Row(
-        "@.memory.remove_padding",
+        "@train.memory.remove_padding",
         lambda asked: not asked.train.memory.remove_padding,
         "sequences are always laid end to end, without padding",
         "leave it out",
         noted=True,
     ),
     Row(
-        "@.memory.recompute_reentrant",
+        "@train.memory.recompute_reentrant",
         lambda asked: asked.trains and asked.train.memory.recompute_reentrant,
         "Megatron recomputes in its own way, as @.engine.recompute_granularity says",
         "leave it out",
@@ -181,15 +181,17 @@ ROWS: tuple[Row, ...] = (
 )
 
 
+def _placed(text: str, asked: Asked) -> str:
+    trained = "critic" if asked.role == "critic" else "train"
+    return text.replace("@model", asked.model_section).replace("@train", trained).replace("@", asked.section)
+
+
 def limits(asked: Asked) -> Iterator[Limit]:
     """What a role asks of the Megatron engine and is not there."""
     for row in ROWS:
         value = row.asks(asked)
         if value:
-            key, reason, hint = (
-                text.replace("@model", asked.model_section).replace("@", asked.section)
-                for text in (row.key, row.reason, row.hint)
-            )
+            key, reason, hint = (_placed(text, asked) for text in (row.key, row.reason, row.hint))
             shown = f" {value}" if isinstance(value, str) else ""
             yield Limit(key, f"{key}{shown} on the Megatron engine: {reason}", hint, row.noted)
     for each in misfits(asked.engine):
