@@ -135,12 +135,11 @@ VALUE_HEAD = (
 
 ATTENTION = (
     Rule("input_layernorm.weight", ("input_layernorm.weight",), WHOLE),
-    Rule("self_attention.linear_qkv.layer_norm_weight", ("input_layernorm.weight",), WHOLE),
     Rule("self_attention.linear_qkv.weight", tuple(f"self_attn.{x}_proj.weight" for x in "qkv"), QKV),
     Rule("self_attention.linear_qkv.bias", tuple(f"self_attn.{x}_proj.bias" for x in "qkv"), QKV),
     Rule("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), COLUMNS),
 )
-"""With the norm before it, which Transformer Engine has in its linear layer."""
+"""With the norm before it."""
 
 NORMED_HEADS = (
     Rule("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",), WHOLE),
@@ -149,7 +148,6 @@ NORMED_HEADS = (
 
 DENSE = (
     Rule("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",), WHOLE),
-    Rule("mlp.linear_fc1.layer_norm_weight", ("post_attention_layernorm.weight",), WHOLE),
     Rule("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), GATED),
     Rule("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), COLUMNS),
 )

@@ -34,12 +34,7 @@ logger = logging.getLogger(__name__)
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 
-ONE_BY_ONE = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.(.*)")
-"""An expert of a layer that computes them one after another."""
-NUMBERED = re.compile(r"mlp\.experts\.(linear_fc[12]\.\w+?)(\d+)$")
-"""An expert of a layer that computes them in one call of Transformer Engine."""
-TOGETHER = re.compile(r"mlp\.experts\.weight([12])$")
-"""All experts of a layer that computes them in one call without it; rows and columns are the other way round."""
+EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ def parts(chunks: Sequence[torch.nn.Module]) -> Iterator[Part]:
                 hint="take the setting that asks for it out of train.engine.transformer",
             )
         for name, parameter in parameters.items():
-            yield from _experts(_in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
+            yield _part(_in_the_whole_model(name, chunk), parameter.detach(), chunk.config)
 
 
 def _in_the_whole_model(name: str, chunk: Any) -> str:
@@ -79,24 +74,14 @@ def _in_the_whole_model(name: str, chunk: Any) -> str:
     return f"{LAYER}{chunk.decoder.layers[int(own)].layer_number - 1}.{rest}"
 
 
-def _experts(name: str, tensor: Tensor, config: Any) -> Iterator[Part]:
-    """One part, or one for each expert in it."""
-    if "mlp.experts." not in name:
-        yield Part(name, tensor)
-        return
-    before = name.partition("mlp.experts.")[0]
+def _part(name: str, tensor: Tensor, config: Any) -> Part:
+    """A part, of an expert with its number in the model, where the worker counts its own."""
+    found = EXPERT.search(name)
+    if found is None:
+        return Part(name, tensor)
     here = config.num_moe_experts // mpu.get_expert_model_parallel_world_size()
     first = mpu.get_expert_model_parallel_rank() * here
-    if found := ONE_BY_ONE.search(name):
-        yield Part(f"{before}mlp.experts.*.{found[2]}", tensor, first + int(found[1]))
-    elif found := NUMBERED.search(name):
-        yield Part(f"{before}mlp.experts.*.{found[1]}", tensor, first + int(found[2]))
-    elif found := TOGETHER.search(name):
-        shape = (here, config.hidden_size, -1) if found[1] == "1" else (here, -1, config.hidden_size)
-        for number, each in enumerate(tensor.view(shape)):
-            yield Part(f"{before}mlp.experts.*.linear_fc{found[1]}.weight", each.t(), first + number)
-    else:
-        yield Part(name, tensor)
+    return Part(EXPERT.sub("mlp.experts.*.", name), tensor, first + int(found[1]))
 
 
 def _sharing(rule: Rule) -> tuple[int, int]:
