@@ -210,19 +210,6 @@ def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
     ]
 
 
-def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
-    """The ranks of each replica, in Megatron's order (tensor, context, data, pipeline) and so the parts of a layer neighbours.
-
-    With FSDP2 replicas are of neighbours.
-    """
-    stages = engine.pipeline if isinstance(engine, Megatron) else 1
-    each, stage = devices_per_replica(engine) // stages, workers // stages
-    return [
-        [number * stage + first + place for number in range(stages) for place in range(each)]
-        for first in range(0, stage, each)
-    ]
-
-
 def devices_per_sequence(engine: TrainEngine) -> int:
     """Devices that share one sequence: the context size in Megatron, the Ulysses size in FSDP2."""
     if isinstance(engine, Megatron):

@@ -32,8 +32,6 @@ class Reference(EngineWorker):
         """
         reference = config.reference
         engine = reference.engine or config.train.engine
-        if not isinstance(engine, Fsdp2):
-            raise PlanError(f"reference.engine {engine.choice} is not part of this version; expected fsdp2")
         precision = reference.precision or config.train.precision
         compiled = config.train.compile if reference.compile is None else reference.compile
         self._micro = reference.micro or config.batch.log_prob_micro or config.batch.micro
