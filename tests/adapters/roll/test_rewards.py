@@ -93,3 +93,23 @@ def test_they_come_back() -> None:
     second = read(made.text)
     assert rewards(second) == rewards(first)
     assert first.config.extensions.roll.items() <= second.config.extensions.roll.items()
+
+
+def test_a_judge_that_roll_serves_is_served_here() -> None:
+    judge = f"""
+  served:
+    worker_cls: {ROOT}.llm_judge_reward_worker.LLMJudgeRewardWorker
+    judge_model_type: inference
+    judge_prompt: Qwen2.5-7B-Instruct-RLVR-prompt
+    model_args: {{model_name_or_path: org/judge, dtype: bf16}}
+    generating_args: {{max_new_tokens: 100, temperature: 0.8, top_p: 0.8, top_k: 50, num_beams: 1}}
+    strategy_args: {{strategy_name: vllm, strategy_config: {{tensor_parallel_size: 2, max_model_len: 8000, block_size: 16}}}}
+    device_mapping: list(range(4,8))
+    tag_included: [served]
+"""
+    found = rewards(read(TEXT.replace("actor_train:", judge.strip("\n") + "\nactor_train:")))["served"]
+    assert (found["type"], found["base_url"], found["model"], found["scoring"]) == ("judge", None, "org/judge", "yes_no")
+    assert (found["engine"], found["replicas"], found["tensor"]) == ("vllm", 2, 2)
+    assert (found["max_context_tokens"], found["engine_args"]) == (8000, {"block_size": 16})
+    drawn = {"max_tokens": 100, "temperature": 0.8, "top_p": 0.8, "top_k": 50, "repetition_penalty": 1.0}
+    assert found["sampling"] == drawn
