@@ -18,8 +18,8 @@ VALUES = {
     "verl/overrides/otb_trainer_run_qwen3_8b_fsdp": "algorithm.advantage.kind",
 }
 """Estimators of no document that are not computed, in the examples that show them."""
-OF_OTHERS = (AGENTS, OTHER, "Megatron", "a class of one framework's")
-"""In the message of what is of later parts, of one framework only, or beyond Megatron-core."""
+OF_OTHERS = (AGENTS, OTHER, "Megatron", "SGLang", "a class of one framework's")
+"""In the message of what is of later parts, of one framework only, or beyond what Megatron-core and SGLang do here."""
 
 
 @pytest.mark.parametrize("dialect", [name for name in names() if name != "rlctl"])
