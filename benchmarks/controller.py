@@ -25,9 +25,11 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,7 @@ class Simulated:
     ) -> None:
         self.names: Sequence[str] = [f"{role}-{rank}" for rank in range(count)]
         self.log = CallLog()
+        self.turn = nullcontext()
         self.away, self.calls, self.packed = 0.0, 0, 0
         self._answer = answer
         self._profile = profile
@@ -81,16 +84,29 @@ class Simulated:
         return len(self.names)
 
     def each(self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Any = None) -> list[Any]:
-        sent = [_pack(share) for share in arguments]
+        return self._call(method, dict(enumerate(arguments)))
+
+    def begin(self, method: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]], **_: Any) -> Any:
+        found = self._call(method, arguments)
+        return SimpleNamespace(wait=lambda: found)
+
+    def processes_of(self) -> range:
+        return range(len(self.names))
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def _call(self, method: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]]) -> list[Any]:
+        sent = [_pack(share) for share in arguments.values()]
         if self._profile is not None:
             self._profile.disable()
         began = time.process_time()
         received = []
-        for name, share in zip(self.names, sent, strict=True):
+        for index, share in zip(arguments, sent, strict=True):
             watch = Watch()
             with watch.around():
                 received.append(_pack(self._answer(method.__name__, _unpack(share))))
-            self.log.add(name, method.__name__, watch.usage)
+            self.log.add(self.names[index], method.__name__, watch.usage)
         self.calls += len(sent)
         self.packed += sum(map(_size, sent)) + sum(map(_size, received))
         self.away += time.process_time() - began
