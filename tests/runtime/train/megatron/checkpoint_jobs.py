@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from rlctl.config.sections.model import Model
@@ -16,6 +17,7 @@ from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.train.megatron.engine import MegatronEngine
 from rlctl.runtime.types import Sample
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, settings
+from tests.runtime.train.jobs import engine_of as fsdp_engine_of
 
 from megatron.core import parallel_state as mpu  # isort: skip
 
@@ -65,3 +67,37 @@ def load_and_train(
     engine.load(source, how)
     loaded = dict(engine.export_weights())
     return loaded, trained(engine, samples, 2)
+
+
+def load_some(folder: Path, train: Train, source: Path, how: Checkpoint) -> dict[str, bool]:
+    """What of a fresh engine a checkpoint changes."""
+    engine = engine_of(folder, train)
+    before = dict(engine.export_weights())
+    engine.load(source, how)
+    assert engine.optimizer is not None
+    parts = getattr(engine.optimizer, "chained_optimizers", [engine.optimizer])
+    after = dict(engine.export_weights())
+    return {
+        "model": any(not torch.equal(tensor, before[name]) for name, tensor in after.items()),
+        "optimizer": any(part.optimizer.state for part in parts),
+        "extra": engine.updates > 0,
+    }
+
+
+def draws(folder: Path, train: Train, target: Path, load: bool) -> Tensor:
+    """What this worker draws after saving, or after loading."""
+    engine = engine_of(folder, train)
+    if load:
+        torch.manual_seed(99)
+        engine.load(target)
+    else:
+        engine.save(target)
+    return torch.rand(3)
+
+
+def load_with_fsdp(folder: Path, source: Path) -> None:
+    fsdp_engine_of(folder, settings()).load(source)
+
+
+def save_with_fsdp(folder: Path, target: Path) -> None:
+    fsdp_engine_of(folder, settings()).save(target)

@@ -10,6 +10,7 @@ import torch
 
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron
+from rlctl.errors import RunError
 from rlctl.runtime.checksums import damage
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import checkpoint_jobs
@@ -87,3 +88,55 @@ def test_other_layouts_go_on_with_the_same_numbers(
         assert [each["loss"] for each in resumed[1]] == pytest.approx([each["loss"] for each in metrics], rel=1e-4)
         for key, tensor in resumed[0].items():
             torch.testing.assert_close(tensor, weights[key], rtol=1e-3, atol=2e-4)
+
+
+def test_contents_are_chosen_in_writing_and_in_reading(two: Workers, families: dict[str, Path], tmp_path: Path) -> None:
+    folder, train = families["qwen3"], decaying(PIPELINE)
+
+    def saved(*contents: Any) -> None:
+        how = Checkpoint(save_contents=contents)
+        two.run(checkpoint_jobs.train_and_save, folder, train, SAMPLES, tmp_path / "-".join(contents), how)
+
+    def taken(name: str, *contents: Any) -> dict[str, bool]:
+        how = Checkpoint(load_contents=contents)
+        found: dict[str, bool] = two.run(checkpoint_jobs.load_some, folder, train, tmp_path / name, how)[0]
+        return found
+
+    saved("model", "optimizer", "extra")
+    saved("model")
+    everything, nothing = (
+        dict.fromkeys(("model", "optimizer", "extra"), True),
+        dict.fromkeys(("optimizer", "extra"), False),
+    )
+    assert taken("model-optimizer-extra", "model", "optimizer", "extra") == everything
+    assert taken("model-optimizer-extra", "model") == {**nothing, "model": True}
+    assert taken("model-optimizer-extra", "optimizer", "extra") == {**everything, "model": False}
+    assert taken("model", "model", "optimizer", "extra") == {**nothing, "model": True}
+
+
+def test_random_states_come_back_in_the_same_layout_and_are_new_in_another(
+    two: Workers, families: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, to = families["qwen2"], tmp_path / "c"
+    drawn = two.run(checkpoint_jobs.draws, folder, decaying(TENSOR), to, False)
+    again = two.run(checkpoint_jobs.draws, folder, decaying(TENSOR), to, True)
+    other = two.run(checkpoint_jobs.draws, folder, decaying(PIPELINE), to, True)
+    assert [each.tolist() for each in again] == [each.tolist() for each in drawn]
+    assert all(not torch.equal(new, each) for new in other for each in drawn)
+    assert not torch.equal(*other)
+
+
+def test_a_checkpoint_of_the_other_engine_or_another_model_or_none_is_refused(
+    two: Workers, families: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, train = families["qwen2"], decaying(TENSOR)
+    two.run(checkpoint_jobs.draws, folder, train, tmp_path / "megatron", False)
+    two.run(checkpoint_jobs.save_with_fsdp, folder, tmp_path / "fsdp")
+    with pytest.raises(RunError, match=r"(?s)saved by the FSDP2 engine.*Hugging Face export"):
+        two.run(checkpoint_jobs.draws, folder, train, tmp_path / "fsdp", True)
+    with pytest.raises(RunError, match=r"(?s)saved by the Megatron engine.*Hugging Face export"):
+        two.run(checkpoint_jobs.load_with_fsdp, folder, tmp_path / "megatron")
+    with pytest.raises(RunError, match="does not fit the model"):
+        two.run(checkpoint_jobs.draws, families["qwen3"], train, tmp_path / "megatron", True)
+    with pytest.raises(RunError, match="checkpoint"):
+        two.run(checkpoint_jobs.draws, folder, train, tmp_path / "nothing", True)
