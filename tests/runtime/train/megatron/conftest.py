@@ -46,6 +46,7 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for family, config in FAMILIES.items():
         generator = torch.Generator().manual_seed(3)
+        torch.manual_seed(3)
         model = AutoModelForCausalLM.from_config(config)
         with torch.no_grad():
             for parameter in model.parameters():

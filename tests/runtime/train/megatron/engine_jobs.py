@@ -26,7 +26,7 @@ STEPS = 2
 
 def settings_of(engine: Any) -> Train:
     """Adam whose epsilon is not far below the gradients, else rounding decides the direction of a weight without one."""
-    plain = settings(learning_rate=1e-2, epsilon=1e-3, max_grad_norm=1.0, weight_decay=0.1)
+    plain = settings(learning_rate=1e-3, epsilon=1e-3, max_grad_norm=1.0, weight_decay=0.1)
     return dataclasses.replace(plain, engine=engine)
 
 
@@ -113,7 +113,7 @@ def compared(folder: Path, engine: Any, samples: Sequence[Sample], loss: LossFun
 
 
 def shared_head(
-    hidden: Tensor, weight: Tensor, targets: Tensor, grads: tuple[Tensor, Tensor], temperature: float, rows: int
+    hidden: Tensor, weight: Tensor, targets: Tensor, grads: tuple[Tensor, ...], temperature: float, rows: int
 ) -> tuple[Tensor, ...]:
     """Log-probs, entropy, the gradient of hidden states over all workers, and that of this worker's part of the head."""
     from rlctl.runtime.train.megatron import head
@@ -121,7 +121,7 @@ def shared_head(
 
     enter_layout(Megatron(tensor=2))
     group, rank = dist.group.WORLD, dist.get_rank()
-    padded = torch.cat((weight, torch.full((-len(weight) % 2, weight.shape[1]), 7.0)))
+    padded = torch.cat((weight, weight.new_full((-len(weight) % 2, weight.shape[1]), 7.0)))
     part = padded.chunk(2)[rank].clone().requires_grad_()
     mine = hidden.clone().requires_grad_()
     read = head.Read(torch.arange(len(hidden)), targets, len(weight), temperature)

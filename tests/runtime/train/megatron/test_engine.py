@@ -129,8 +129,8 @@ def test_bfloat16_is_near_that_of_fsdp2(distributed: bool, two: Workers, familie
     told = two.run(engine_jobs.train_narrow, families["llama"], engine, samples, POLICY_LOSS, MICRO)
     expected = two.run(engine_jobs.train_narrow, families["llama"], Fsdp2(), samples, POLICY_LOSS, MICRO)
     for mine, theirs in zip(told[0], expected[0], strict=True):
-        assert mine["loss"] == pytest.approx(theirs["loss"], rel=0.05, abs=0.02)
-        assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.05)
+        assert mine["loss"] == pytest.approx(theirs["loss"], rel=0.1, abs=0.05)
+        assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.2)
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing(two: Workers, families: dict[str, Path]) -> None:
