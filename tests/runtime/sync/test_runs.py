@@ -29,7 +29,7 @@ def test_no_number_depends_on_the_way_or_the_buckets(task: Any, run: Callable[..
         assert not list(ran.result.folder.rglob("bucket-*")), "files are gone"
         found.append(numbers_of(ran.events))
     assert found[0] == found[1] == found[2] == found[3]
-    (started,) = [event for event in ran.events if event["kind"] == "stage_started"]
+    (started,) = [event for event in ran.events if event["kind"] == "run_started"]
     assert any("host's memory" in note for note in started["not_used"]), started
 
 
