@@ -42,5 +42,3 @@ def test_a_run_has_the_numbers_of_fsdp2(
     for step, metrics in expected.items():
         for name in metrics.keys() & found[step].keys():
             assert found[step][name] == pytest.approx(metrics[name], rel=1e-3, abs=1e-4), (step, name)
-    losses = [metrics["policy/loss"] for (stage, _), metrics in found.items() if stage == "sft"]
-    assert losses[-1] < losses[0]
