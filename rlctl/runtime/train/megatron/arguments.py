@@ -257,6 +257,7 @@ def _make(made: type[Made], values: dict[str, Any], engine: Megatron, key: str) 
     overrides = {
         name: _as_megatron_has(name, value) for name, value in getattr(engine, key).items() if name not in absent
     }
+    overrides.pop("attention_backend", None)  # our own attention; two models of one process may not differ in it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to users of Transformer Engine, and of old names

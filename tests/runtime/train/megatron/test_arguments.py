@@ -67,12 +67,7 @@ READ_BACK: Mapping[str, tuple[dict[str, Any], str, str, Any]] = {
         ["mlp", "layernorm"],
     ),
     "moe": ({"moe": Moe(dispatcher="allgather")}, "transformer", "moe_token_dispatcher_type", "allgather"),
-    "transformer": (
-        {"transformer": {"attention_backend": "flash"}},
-        "transformer",
-        "attention_backend",
-        AttnBackend.flash,
-    ),
+    "transformer": ({"transformer": {"moe_z_loss_coeff": 0.5}}, "transformer", "moe_z_loss_coeff", 0.5),
     "ddp": ({"ddp": {"bucket_size": 10}}, "ddp", "bucket_size", 10),
     "optimizer_overrides": (
         {"optimizer_overrides": {"initial_loss_scale": 32768}},
@@ -112,6 +107,11 @@ def test_a_key_of_the_engine_is_where_megatron_reads_it(key: str) -> None:
 
 def test_sequence_parallelism_can_be_left_off() -> None:
     assert made(Megatron(tensor=2, sequence_parallel=False))["transformer"].sequence_parallel is False
+
+
+def test_the_attention_is_rlctls_own_whatever_backend_is_named() -> None:
+    config = made(Megatron(transformer={"attention_backend": "flash"}))["transformer"]
+    assert config.attention_backend is AttnBackend.auto
 
 
 def test_number_types_are_written_as_words() -> None:
