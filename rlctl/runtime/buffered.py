@@ -184,4 +184,3 @@ class Drained(WorksWhenAsked):
 
     def close(self) -> None:
         self.buffer.close()
-

@@ -94,7 +94,9 @@ def test_a_key_that_is_not_used_is_told_and_starts_nothing_where_strict(
     shown = rlctl("launch", str(ready_file), "--set", "rollout.memory.eager=true", *flags)
     assert (shown.code, len(seen)) == (code, started), shown.err
     assert "warning: 'rollout.memory.eager': only vLLM and SGLang have such a setting" in shown.err
-    assert all(plan.stages[0].not_used == ("rollout.memory.eager: only vLLM and SGLang have such a setting",) for plan in seen)
+    assert all(
+        plan.stages[0].not_used == ("rollout.memory.eager: only vLLM and SGLang have such a setting",) for plan in seen
+    )
 
 
 def test_a_saved_plan_is_executed_where_it_fits(rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

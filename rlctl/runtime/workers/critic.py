@@ -13,7 +13,6 @@ import torch
 from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
-from rlctl.config.sections.train import Fsdp2
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.crossing import Values
 from rlctl.runtime.model_config import import_modules
@@ -100,8 +99,6 @@ def make_critic_engine(config: Config, model_path: str, device: Device, total_ti
         PlanError: there is no such engine here.
     """
     section = section_of(config)
-    if not isinstance(section.engine, Fsdp2):
-        raise PlanError(f"critic.engine {section.engine.choice} is not part of this version; expected fsdp2")
     own = section.model or dataclasses.replace(config.model, lora=None, freeze=())
     with told_of_critic():
         return make_train_engine(

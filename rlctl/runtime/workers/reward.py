@@ -82,9 +82,7 @@ class RewardWorker:
     def __init__(self, rewards: Sequence[Reward], log_folder: Path | None = None) -> None:
         self._rewards = tuple(rewards)
         _check_names(self._rewards)
-        self._scorers = {
-            i: scorer_of(each) for i, each in enumerate(self._rewards) if not scored_by_workers(each)
-        }
+        self._scorers = {i: scorer_of(each) for i, each in enumerate(self._rewards) if not scored_by_workers(each)}
         self._pools: dict[int, CallPool] = {}
         try:
             for i, scorer in self._scorers.items():

@@ -101,7 +101,7 @@ class RolloutWorker:
 
     def _with_texts(self, responses: Sequence[Response]) -> Sequence[Response]:
         """Responses decoded where they are drawn, which is many places; an outside engine's are left to the controller."""
-        if isinstance(self._config.rollout.engine, External) or not responses:
+        if not responses or isinstance(self._config.rollout.engine, External):
             return responses
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)

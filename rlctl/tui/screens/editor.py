@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -156,13 +157,12 @@ class EditorScreen(Screen[None]):
 
     def _dialect_names(self, pattern: str) -> list[str]:
         """What dialects call a key."""
-        if not self._names:
-            from rlctl.adapters.matrix import canonical_paths, spellings
+        if pattern not in self._names:
+            from rlctl.adapters.matrix import spellings
 
-            self._names = {
-                path: [key.name for item in spellings(path) for key in item.keys] for path in canonical_paths()
-            }
-        return self._names.get(pattern, [])
+            path = re.sub(r"<[^<>]*>", "", pattern)
+            self._names[pattern] = [key.name for item in spellings(path) for key in item.keys]
+        return self._names[pattern]
 
     @on(FieldRow.Looked)
     def _look(self, message: FieldRow.Looked) -> None:

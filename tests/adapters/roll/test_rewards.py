@@ -108,7 +108,12 @@ def test_a_judge_that_roll_serves_is_served_here() -> None:
     tag_included: [served]
 """
     found = rewards(read(TEXT.replace("actor_train:", judge.strip("\n") + "\nactor_train:")))["served"]
-    assert (found["type"], found["base_url"], found["model"], found["scoring"]) == ("judge", None, "org/judge", "yes_no")
+    assert (found["type"], found["base_url"], found["model"], found["scoring"]) == (
+        "judge",
+        None,
+        "org/judge",
+        "yes_no",
+    )
     assert (found["engine"], found["replicas"], found["tensor"]) == ("vllm", 2, 2)
     assert (found["max_context_tokens"], found["engine_args"]) == (8000, {"block_size": 16})
     drawn = {"max_tokens": 100, "temperature": 0.8, "top_p": 0.8, "top_k": 50, "repetition_penalty": 1.0}

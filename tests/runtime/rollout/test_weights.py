@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
 from rlctl.errors import RunError
-from rlctl.runtime.rollout.weights import copy_weights
+from rlctl.runtime.rollout.weights import Checklist
 
 from .conftest import CONFIGS
 
 Weights = list[tuple[str, torch.Tensor]]
+
+
+def copy_weights(model: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """All of them, and nothing else."""
+    checklist = Checklist(model)
+    checklist.copy(weights)
+    checklist.finish()
 
 
 def model(kind: str = "qwen2", *, seed: int = 0) -> torch.nn.Module:

@@ -13,7 +13,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from rlctl.errors import RunError
-from rlctl.runtime.rollout.weights import copy_weights
+from rlctl.runtime.rollout.weights import Checklist
 from rlctl.runtime.train.losses import SftLoss
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import make_samples
@@ -41,7 +41,9 @@ def test_the_exported_folder_is_the_trained_model(
     engine = AutoModelForCausalLM.from_pretrained(models[kind])
     ids = torch.arange(3, 20)[None]
     before = engine(ids).logits
-    copy_weights(engine, weights.items())
+    checklist = Checklist(engine)
+    checklist.copy(weights.items())
+    checklist.finish()
     assert not torch.equal(engine(ids).logits, before)
     assert torch.equal(engine(ids).logits, exported(ids).logits)
     assert AutoConfig.from_pretrained(tmp_path / "hf").architectures == [type(exported).__name__]

@@ -17,9 +17,9 @@ from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.rollout import Rollout, SamplingSettings
 from rlctl.config.sections.train import (
     LearningRateSchedule,
-    Megatron,
     MemorySettings,
     Optimizer,
+    OtherTrainEngine,
     PrecisionSettings,
     Train,
 )
@@ -146,8 +146,8 @@ def test_the_loss_is_that_of_the_objective() -> None:
 
 
 def test_an_engine_that_is_not_here_is_refused() -> None:
-    with pytest.raises(PlanError, match="megatron"):
-        make_engine(Config(train=Train(engine=Megatron())), "", "cpu", None)
+    with pytest.raises(PlanError, match="other"):
+        make_engine(Config(train=Train(engine=OtherTrainEngine(kind="torchtitan"))), "", "cpu", None)
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
     same = _entered is not None and _entered[0] == layout and _entered[1] is everyone
     if same and parallel_state.model_parallel_is_initialized():
         return layout
-    if parallel_state.model_parallel_is_initialized():
-        parallel_state.destroy_model_parallel()
+    _leave()
+    before = set(_groups())
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=layout.tensor,
         pipeline_model_parallel_size=layout.pipeline,
@@ -104,4 +104,24 @@ def enter_layout(engine: Megatron, *, seed: int = 1) -> Layout:
     )
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
     _entered = layout, everyone
+    _made.extend(group for group in _groups() if group not in before)
     return layout
+
+
+_made: list[dist.ProcessGroup] = []
+"""Of the layout that was entered; each has threads and sockets."""
+
+
+def _groups() -> list[dist.ProcessGroup]:
+    return list(dist.distributed_c10d._world.pg_map)
+
+
+def _leave() -> None:
+    """End the groups of the layout before; those of a process group that is over ended with it."""
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.destroy_model_parallel()
+    there = _groups()
+    for group in _made:
+        if group in there:
+            dist.destroy_process_group(group)
+    _made.clear()

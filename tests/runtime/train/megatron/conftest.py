@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,23 @@ FAMILIES: dict[str, PretrainedConfig] = {
     "qwen3": Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
     "qwen3_moe": Qwen3MoeConfig(**SIZES, **EXPERTS, head_dim=16, tie_word_embeddings=False),
 }
+
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs them all, as importing Megatron-core in a worker takes 8 seconds; those with four run in ``make soak``."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("megatron"))
+            if "four" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.soak)
+
+
+def some(cases: Iterable[str], *always: str) -> list[Any]:
+    """The cases; those that are not named run under ``make soak`` only."""
+    return [case if case in always else pytest.param(case, marks=pytest.mark.soak) for case in cases]
 
 
 @pytest.fixture(scope="session")

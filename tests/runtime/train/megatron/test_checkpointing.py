@@ -15,6 +15,7 @@ from rlctl.runtime.checksums import damage
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import checkpoint_jobs
 from tests.runtime.train.megatron.checkpoint_jobs import BFLOAT16, FLOAT32, decaying
+from tests.runtime.train.megatron.conftest import some
 from tests.runtime.train.processes import Workers
 
 SAMPLES = make_samples(6)
@@ -45,7 +46,7 @@ SAME: dict[str, tuple[str, str, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", SAME)
+@pytest.mark.parametrize("case", some(SAME, "pipeline, tied", "replicas, many buckets"))
 def test_resuming_gives_the_same_bits(
     case: str, families: dict[str, Path], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -64,9 +65,15 @@ def test_resuming_gives_the_same_bits(
 @pytest.mark.parametrize(
     ("family", "ways"),
     [
-        ("qwen2", [("two", TENSOR), ("two", PIPELINE), ("one", ONE), ("four", TENSOR_AND_PIPELINE), ("two", REPLICAS)]),
+        pytest.param(
+            "qwen2",
+            [("two", TENSOR), ("two", PIPELINE), ("one", ONE), ("four", TENSOR_AND_PIPELINE), ("two", REPLICAS)],
+            marks=pytest.mark.soak,
+        ),
         ("llama", [("two", VIRTUAL), ("two", WHOLE_OPTIMIZERS), ("two", TENSOR)]),
-        ("qwen3_moe", [("two", EXPERT), ("one", ONE), ("two", TENSOR), ("two", EXPERT)]),
+        pytest.param(
+            "qwen3_moe", [("two", EXPERT), ("one", ONE), ("two", TENSOR), ("two", EXPERT)], marks=pytest.mark.soak
+        ),
     ],
 )
 def test_other_layouts_go_on_with_the_same_numbers(

@@ -19,6 +19,7 @@ from rlctl.runtime.train.losses import CriticLoss, PolicyLoss
 from rlctl.runtime.types import Sample
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import engine_jobs
+from tests.runtime.train.megatron.conftest import some
 from tests.runtime.train.megatron.engine_jobs import Told
 from tests.runtime.train.processes import Workers
 
@@ -100,7 +101,17 @@ def check(told: list[Told], expected: Told) -> None:
     assert not any(each.weights for each in told[1:])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+ALWAYS = (
+    "one",
+    "tensor and sequence",
+    "virtual pipeline",
+    "context",
+    "replicas that overlap",
+    "experts",
+)
+
+
+@pytest.mark.parametrize("layout", some(LAYOUTS, *ALWAYS))
 def test_steps_are_those_of_fsdp2(
     layout: str,
     families: dict[str, Path],

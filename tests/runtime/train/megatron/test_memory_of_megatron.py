@@ -35,13 +35,13 @@ def estimated(folder: Path, engine: dict[str, Any], compute: str, critic: bool) 
 @pytest.mark.parametrize(
     ("family", "engine", "compute", "critic"),
     [
-        ("llama", {"tensor": 2}, "float32", False),
+        pytest.param("llama", {"tensor": 2}, "float32", False, marks=pytest.mark.soak),
         ("llama", {"pipeline": 2, "virtual_pipeline": 2}, "bfloat16", False),
-        ("qwen2", {"tensor": 2, "pipeline": 2}, "float32", False),
+        pytest.param("qwen2", {"tensor": 2, "pipeline": 2}, "float32", False, marks=pytest.mark.soak),
         ("qwen2", {"context": 2, "distributed_optimizer": False}, "bfloat16", False),
         ("qwen3", {"tensor": 2, "pipeline": 2}, "float32", True),
         ("qwen3_moe", {"tensor": 2, "expert": 2, "expert_tensor": 1}, "bfloat16", False),
-        ("qwen3_moe", {"expert": 4}, "float32", False),
+        pytest.param("qwen3_moe", {"expert": 4}, "float32", False, marks=pytest.mark.soak),
     ],
 )
 def test_parameters_gradients_and_optimizer_are_what_workers_hold(
