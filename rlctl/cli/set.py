@@ -40,18 +40,20 @@ def set_keys(
 
     [cyan]rlctl set run.sh batch.responses_per_prompt=16 --dry-run[/cyan]
     """
+    from rlctl.documents import read_text
     from rlctl.editing.session import Session
 
     session = Session.open(file, dialect=dialect, assignments=changes)
-    text = session.text()
-    lines = _difference(session.file.text if session.file is not None else "", text, str(file))
+    before = read_text(file)
     if dry_run:
-        output.text(lines)
+        text = session.text()
+        lost = session.unsaid_by(text)
+        output.text(_difference(before, text, str(file)))
     else:
         session.save()
+        lines, lost = _difference(before, read_text(file), str(file)), session.lost
         count = sum(line[:1] == "+" and line[:3] != "+++" for line in lines.splitlines())
         diagnostics.note(f"{file}: {count} line{'s' * (count != 1)} changed" if lines else f"{file} says so already")
-    lost = session.unsaid_by(text)
     for key, wanted, said in lost:
         diagnostics.note(
             f"{session.dialect} cannot say {key} = {diagnostics.shown(wanted)}: it says {diagnostics.shown(said)}"

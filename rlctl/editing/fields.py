@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -13,7 +13,7 @@ from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import FieldInfo, Key, sections_in, settings, type_text, walk
 from rlctl.documents import KeyPath
 from rlctl.editing.session import Session
-from rlctl.editing.values import text_of
+from rlctl.editing.values import alternatives, text_of
 
 Kind = Literal["choice", "enum", "bool", "number", "text", "list", "mapping", "section"]
 """What a field is edited with; ``section``: one that may be missing as a whole, as ``critic``."""
@@ -83,7 +83,7 @@ class FieldView:
     changed: bool
     """Whether it is not the default."""
     edited: bool
-    """Whether it was changed here and not saved."""
+    """Whether it is not what the file says."""
     applies: bool
     """Whether it matters in this run."""
     info: FieldInfo
@@ -104,7 +104,7 @@ APPLIES: Mapping[str, Callable[[Config], bool]] = {
     "sync": arithmetic.needs_rollout,
     "buffer": arithmetic.needs_rollout,
     "critic": arithmetic.needs_critic,
-    "reference": lambda config: arithmetic.needs_reference(config),
+    "reference": arithmetic.needs_reference,
     "algorithm.advantage": lambda config: config.algorithm.objective.choice in ("rl", "mix"),
     "algorithm.policy_loss": lambda config: config.algorithm.objective.choice in ("rl", "mix"),
     "train": arithmetic.trains,
@@ -115,8 +115,8 @@ APPLIES: Mapping[str, Callable[[Config], bool]] = {
 def fields(session: Session) -> list[FieldView]:
     """Every value of the config as it is now, in the schema's order."""
     loaded, keys = session.loaded, _keys()
-    edited = {change.path for change in session.changes} if session.is_changed else set()
-    defaults = {setting.path: setting.value for setting in settings(session.defaults)}
+    saved = {} if session.file is None else _values(session.file.loaded.config)
+    defaults = _values(session.defaults)
     dormant = [section for section, matters in APPLIES.items() if not matters(loaded.config)]
     found = []
     for setting in settings(loaded.config):
@@ -124,16 +124,9 @@ def fields(session: Session) -> list[FieldView]:
         if key is None:  # the name of a chosen option: it is in the choice's own field
             continue
         default = defaults.get(setting.path, setting.default)
+        edited = session.file is not None and saved.get(setting.path, NOWHERE) != setting.value
         found.append(_field(key, setting.path, setting.value, default, loaded, edited, dormant))
     return found
-
-
-def sections(found: list[FieldView]) -> Iterator[tuple[KeyPath, list[FieldView]]]:
-    """The fields by section, in their order."""
-    grouped: dict[KeyPath, list[FieldView]] = {}
-    for view in found:
-        grouped.setdefault(view.section, []).append(view)
-    yield from grouped.items()
 
 
 def search(found: list[FieldView], text: str, names: Callable[[str], list[str]]) -> list[FieldView]:
@@ -155,6 +148,15 @@ def search(found: list[FieldView], text: str, names: Callable[[str], list[str]])
     return by_key + by_name + by_help
 
 
+NOWHERE = object()
+"""In place of the value of a key that the file does not have."""
+
+
+def _values(config: Config) -> dict[KeyPath, Any]:
+    """Every value by its path, where a choice is itself and not its name."""
+    return {setting.path: setting.value for setting in settings(config) if setting.pattern in _keys()}
+
+
 @cache
 def _keys() -> dict[str, Key]:
     return {key.pattern: key for key in walk(Config)}
@@ -168,7 +170,7 @@ def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
 
 
 def _field(
-    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, edited: set[KeyPath], dormant: list[str]
+    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, edited: bool, dormant: list[str]
 ) -> FieldView:
     info = key.info
     required = info.required and default is None
@@ -187,7 +189,7 @@ def _field(
         options=options,
         origin=origin_of(loaded, path),
         changed=value != default,
-        edited=any(path[: len(root)] == root for root in edited),
+        edited=edited,
         applies=not any(
             key.pattern == section or key.pattern.startswith((f"{section}.", f"{section}<")) for section in dormant
         ),
@@ -217,21 +219,12 @@ def _options(info: FieldInfo) -> tuple[str, ...]:
     for cls, suffix in sections_in(info.type):
         if issubclass(cls, Choice) and not suffix:
             return cls.names()
-    literals = [str(item) for hint in _hints(info.type) if get_origin(hint) is Literal for item in get_args(hint)]
+    literals = [str(item) for hint in alternatives(info.type) if get_origin(hint) is Literal for item in get_args(hint)]
     return tuple(literals)
 
 
-def _hints(hint: Any) -> list[Any]:
-    import types
-    from typing import Union
-
-    if get_origin(hint) in (Union, types.UnionType):
-        return [part for arg in get_args(hint) for part in _hints(arg)]
-    return [hint]
-
-
 def _has(hint: Any, kind: type) -> bool:
-    return any(part is kind or get_origin(part) is kind for part in _hints(hint))
+    return any(part is kind or get_origin(part) is kind for part in alternatives(hint))
 
 
 def origin_of(loaded: Loaded, path: KeyPath) -> str:

@@ -54,13 +54,22 @@ class Kept:
 
 def keep(session: Session) -> None:
     """Keep what is not saved; nothing where all is. What cannot be kept (a full disk) never stops a person from editing."""
-    place = _place(session)
+    write(*contents(session))
+
+
+def contents(session: Session) -> tuple[Path, str]:
+    """Where, and what is to be kept, nothing where all is saved: for ``write``, which another thread may do."""
+    return _place(session), json.dumps(_content(session)) if session.is_changed else ""
+
+
+def write(place: Path, text: str) -> None:
+    """Keep what ``contents`` said."""
     with suppress(OSError, RlctlError):
-        if not session.is_changed:
+        if not text:
             place.unlink(missing_ok=True)
             return
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(place, json.dumps(_content(session)), force=True)
+        write_atomic(place, text, force=True)
         place.chmod(0o600)
 
 

@@ -174,9 +174,11 @@ def _without(lines: list[str], number: int, key: str) -> list[str]:
     rest = _override(key).sub("", lines[number])
     if rest.strip().rstrip("\\").strip():
         return [*lines[:number], rest, *lines[number + 1 :]]
+    if number == 0:
+        return lines[1:]
     ended = not rest.rstrip().endswith("\\")
     before = lines[number - 1]
-    if ended and number > 0 and before.rstrip().endswith("\\"):
+    if ended and before.rstrip().endswith("\\"):
         before = before.rstrip().removesuffix("\\").rstrip() + "\n"
     return [*lines[: number - 1], before, *lines[number + 1 :]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check
-from rlctl.config import Config, Loaded, put, to_plain
+from rlctl.config import Config, Loaded, put, set_keys, to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
@@ -19,7 +19,7 @@ from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
 from rlctl.editing.saving import edited_text
 from rlctl.errors import DocumentError, RlctlError, UsageError
 from rlctl.report import Finding, Level, Report
-from rlctl.sources import Script, gather_text
+from rlctl.sources import Script, gather_text, is_script
 from rlctl.translate import Translation, read_document, read_input, translate_loaded
 
 
@@ -47,7 +47,7 @@ class _State:
 
     loaded: Loaded
     changes: tuple[Change, ...] = ()
-    """None for what was opened."""
+    """None of them for what was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,6 @@ class Session:
         return cls(None, "rlctl@1", Report(dialect="rlctl@1"), Config(), [_State(Loaded(Config()))])
 
     def _assign(self, assignments: Sequence[str]) -> None:
-        from rlctl.config import set_keys
-
         changed = set_keys(self.loaded, assignments)
         self._push(_State(changed, (Change((), to_plain(changed.config, sparse=True)),)))
 
@@ -157,7 +155,7 @@ class Session:
         changed = put(self.loaded, path, value)
         if changed.config == self.config:
             return
-        if merge and self._merging == path and self._now > 0:
+        if merge and self._merging == path:
             self._now -= 1
         self._push(_State(changed, (Change(path, value),)))
         self._merging = path if merge else None
@@ -183,27 +181,6 @@ class Session:
             ConfigError: there is no such option.
         """
         self.set(path, {tag_of(path): name})
-
-    def add(self, path: KeyPath, value: Any) -> None:
-        """Put an item at the end of a list.
-
-        Raises:
-            ConfigError: it is none, or the item does not fit.
-        """
-        self.set(path, [*value_at(self.config, path), value])
-
-    def remove(self, path: KeyPath) -> None:
-        """Take an item out of a list or a mapping.
-
-        Raises:
-            ConfigError: what is left does not fit.
-        """
-        *parent, last = path
-        held = value_at(self.config, tuple(parent))
-        if isinstance(last, int):
-            self.set(tuple(parent), [item for index, item in enumerate(held) if index != last])
-        else:
-            self.set(tuple(parent), {key: item for key, item in held.items() if key != last})
 
     def reset(self, path: KeyPath) -> None:
         """Give a key what the silence of the dialect means.
@@ -233,6 +210,7 @@ class Session:
             self._saved = None
         self._states[self._now + 1 :] = [state]
         self._now += 1
+        self._merging = None
 
     # What is thought of it
 
@@ -277,14 +255,14 @@ class Session:
             RlctlError: the text cannot be read.
         """
         name = "anew.yaml" if self.file is None else str(self.file.path)
-        said, _ = _read(text, Path(name), self.dialect)
+        return self._unsaid(_read(text, Path(name), self.dialect)[0])
+
+    def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
 
     @property
     def is_script(self) -> bool:
         """Whether the file is a launch script, of which more is kept than its keys."""
-        from rlctl.sources import is_script
-
         return self.file is not None and is_script(self.file.text, str(self.file.path))
 
     def text_in(self, dialect: str) -> str:
@@ -348,7 +326,7 @@ class Session:
 
     def _saved_as(self, path: Path, text: str) -> None:
         loaded, report = _read(text, path, self.dialect)
-        self.lost = [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, loaded)]
+        self.lost = self._unsaid(loaded)
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
         here = self._states[self._now]

@@ -28,7 +28,7 @@ def value_of(text: str, info: FieldInfo) -> Any:
         ConfigError: it is no YAML, as an open bracket.
     """
     typed = text.strip()
-    kinds = _kinds(info.type)
+    kinds = {get_origin(part) or part for part in alternatives(info.type)}
     if typed == NULL and type(None) in kinds:
         return None
     if str in kinds and not kinds & {int, float, bool}:
@@ -39,8 +39,8 @@ def value_of(text: str, info: FieldInfo) -> Any:
         raise ConfigError(f"{info.name}: {typed!r} cannot be read: {error.message}", hint=error.hint) from error
 
 
-def _kinds(hint: Any) -> set[Any]:
-    """The types that a hint allows, without what lists and mappings hold."""
+def alternatives(hint: Any) -> list[Any]:
+    """The types that a hint allows, one by one."""
     if get_origin(hint) in (Union, types.UnionType):
-        return {kind for arg in get_args(hint) for kind in _kinds(arg)}
-    return {get_origin(hint) or hint}
+        return [part for arg in get_args(hint) for part in alternatives(arg)]
+    return [hint]

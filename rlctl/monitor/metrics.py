@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,16 +20,6 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.steps)
-
-    def at(self, step: int) -> float | None:
-        """Its value at the last step that is not after ``step``; None before the first."""
-        index = bisect_right(self.steps, step) - 1
-        return self.values[index] if index >= 0 else None
-
-    def between(self, first: int, last: int) -> Series:
-        """The part from step ``first`` to ``last``, both included."""
-        low, high = bisect_left(self.steps, first), bisect_right(self.steps, last)
-        return Series(self.steps[low:high], self.values[low:high])
 
     def smoothed(self, weight: float) -> Series:
         """The exponential mean with ``weight`` (0 to below 1) on what came before, without the pull to 0 at the start.

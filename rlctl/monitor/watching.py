@@ -29,7 +29,6 @@ class StageView:
     steps: StepTable = field(default_factory=StepTable)
     evaluations: StepTable = field(default_factory=StepTable)
     weight_version: int | None = None
-    notes: tuple[str, ...] = ()
     ended: dict[str, Any] = field(default_factory=dict)
     """What it told at its end: ``seconds`` by phase, ``tokens``, the first and last numbers ``evaluated``."""
 
@@ -48,6 +47,8 @@ class RunView:
         """The one that runs, or ran last."""
         self.samples = SampleIndex(self.log.path)
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        self.events_told = 0
+        """Also those that are not kept any more."""
         self.failure: dict[str, Any] | None = None
         self.ended: dict[str, Any] | None = None
         self._phase: tuple[str, float] | None = None
@@ -79,6 +80,7 @@ class RunView:
             take(self, event, line.offset)
         if event["kind"] not in ("phase", "phase_ended", "step", "samples"):
             self.events.append(event)
+            self.events_told += 1
 
     @property
     def phase(self) -> Current | None:
@@ -113,7 +115,6 @@ class RunView:
     def _stage_started(self, event: dict[str, Any], offset: int) -> None:
         self.stage = stage = self._stage_of(event)
         stage.total_steps = event.get("total_steps")
-        stage.notes = tuple(event.get("notes", ()))
         for table in (stage.steps, stage.evaluations):
             table.cut(int(event.get("step", 0)))
 

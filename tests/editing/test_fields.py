@@ -8,7 +8,7 @@ import pytest
 
 from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
-from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, search, sections
+from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, search
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
 from rlctl.errors import ConfigError
@@ -70,7 +70,7 @@ def test_what_is_known_of_a_field(session: Session) -> None:
     assert "cosine" in name.options
     assert name.origin == "default"
     engine = view(session, "train.engine")
-    assert (engine.kind, engine.text) == ("choice", "fsdp2")
+    assert (engine.kind, engine.text, engine.default, engine.changed) == ("choice", "fsdp2", "fsdp2", False)
     assert "megatron" in engine.options
     assert view(session, "data.train").kind == "list"
     assert view(session, "run.deterministic").kind == "bool"
@@ -95,10 +95,14 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     assert search(found, "no such words at all", names) == []
 
 
-def test_sections_hold_their_fields(session: Session) -> None:
-    grouped = dict(sections(fields(session)))
-    assert "train.optimizer.learning_rate" in {field.pattern for field in grouped["train", "optimizer"]}
-    assert ("rewards", 0) in grouped
+def test_what_is_saved_is_not_edited_any_more(session: Session) -> None:
+    session.set(("run", "seed"), 7)
+    session.save()
+    session.set(("run", "name"), "other")
+    assert {field.pattern for field in fields(session) if field.edited} == {"run.name"}
+    session.undo()
+    session.undo()
+    assert {field.pattern for field in fields(session) if field.edited} == {"run.seed"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlctl.config import Config, config_from
-from rlctl.editing.session import FileChangedError, Session
+from rlctl.editing.session import Change, FileChangedError, Session
 from rlctl.errors import ConfigError, DocumentError, UsageError
 
 VERL = """\
@@ -141,6 +141,17 @@ def test_any_way_back_and_forth_ends_where_a_list_of_states_says(steps: list[Any
         assert session.config == states[now]
 
 
+def test_typing_goes_on_only_where_nothing_else_was_done(verl: Path) -> None:
+    session = Session.open(verl)
+    session.set(GROUP, 4, merge=True)
+    session.apply([Change(RATE, 2e-6), Change(("run", "seed"), 3)])
+    session.set(GROUP, 2, merge=True)
+    session.undo()
+    assert (session.config.batch.responses_per_prompt, session.config.train.optimizer.learning_rate) == (4, 2e-6)
+    assert len(session.undo()) == 2
+    assert session.config.train.optimizer.learning_rate == 1e-6
+
+
 def test_saved_then_undone_is_changed_again(verl: Path) -> None:
     session = Session.open(verl)
     session.set(GROUP, 4)
@@ -156,10 +167,6 @@ def test_a_choice_brings_its_own_options() -> None:
     session = Session.new()
     session.choose(("algorithm", "advantage"), "rloo")
     assert session.config.algorithm.advantage.choice == "rloo"
-    session.add(("rewards",), {"name": "a", "type": "rule"})
-    session.add(("rewards",), {"name": "b", "type": "rule"})
-    session.remove(("rewards", 0))
-    assert [reward.name for reward in session.config.rewards] == ["a", "b"], "the first was the default"
     session.reset(("algorithm", "advantage"))
     assert session.config.algorithm.advantage == Config().algorithm.advantage
 

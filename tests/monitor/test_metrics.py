@@ -58,12 +58,6 @@ def test_smoothing_by_hand() -> None:
     assert list(Series([1, 2], [3.0, 3.0]).smoothed(0.99).values) == pytest.approx([3.0, 3.0])
 
 
-def test_a_cursor_and_a_zoom() -> None:
-    series = Series([2, 4, 6], [20.0, 40.0, 60.0])
-    assert [series.at(step) for step in (1, 2, 5, 9)] == [None, 20.0, 40.0, 60.0]
-    assert list(series.between(3, 6).values) == [40.0, 60.0]
-
-
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [

@@ -86,6 +86,18 @@ def test_it_follows_the_run(run: Path) -> None:
     drive(RlctlApp(run=run), act)
 
 
+def test_a_stall_is_told_although_nothing_is_new(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert "phase rollout" not in text(screen, "#advice")
+        later = time.time() + 7200
+        monkeypatch.setattr("rlctl.tui.screens.monitor.time.time", lambda: later)
+        screen._poll()
+        await settled(screen, pilot)
+        assert "the phase rollout has taken 120 minutes" in text(screen, "#advice")
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_a_metric_is_picked_and_drawn(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await pilot.press("slash")

@@ -37,13 +37,13 @@ from typing import Any
 import httpx
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
 from rlctl.runtime.rollout.sglang_arguments import command_line
-from rlctl.runtime.rollout.weights import Checklist, TakesWeights
+from rlctl.runtime.rollout.weights import Checklist, TakesWeights, without_memory
 from rlctl.runtime.types import Request, Response, Sampling
 
 START_SECONDS = 1800.0
@@ -158,8 +158,7 @@ class SglangEngine(TakesWeights):
         """
         self._url, self._server, self._timeout = url.rstrip("/"), server, timeout
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
-        with torch.device("meta"):
-            self._shapes = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        self._shapes = without_memory(config, trust_remote_code=trust_remote_code)
         self._model_config = config
         self._max_length = max_length or getattr(config, "max_position_embeddings", None) or 1 << 31
         self._sleeps, self._sleep_level, self._tokenizes = sleeps, sleep_level, tokenizes

@@ -19,12 +19,11 @@ from typing import Any
 
 import psutil
 import torch
-from transformers import AutoModelForCausalLM
 
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
-from rlctl.runtime.rollout.weights import Checklist, TakesWeights
+from rlctl.runtime.rollout.weights import Checklist, TakesWeights, without_memory
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Request, Response, Sampling
@@ -81,7 +80,8 @@ class VllmEngine(TakesWeights):
             torch.set_num_threads(threads)
         self._made_group = not torch.distributed.is_initialized()
         self._engine = _start(arguments)
-        self._shapes = _on_meta(self._engine.vllm_config.model_config)
+        served = self._engine.vllm_config.model_config
+        self._shapes = without_memory(served.hf_config, trust_remote_code=served.trust_remote_code)
         self._sleeps, self._sleep_level = bool(arguments.get("enable_sleep_mode")), sleep_level
         self._asleep: set[str] = set()
         self._unusable = ""
@@ -342,15 +342,6 @@ def _check_kernels(model: Any) -> None:
             f"the attention heads of {model.model} have size {size}; vLLM's kernels for CPUs take {', '.join(map(str, known))}",
             hint="set rollout.engine=transformers",
         )
-
-
-def _on_meta(model: Any) -> torch.nn.Module:
-    """The model as Transformers makes it, without memory: names, shapes and ties of the weights that are sent."""
-    with torch.device("meta"):
-        made: torch.nn.Module = AutoModelForCausalLM.from_config(
-            model.hf_config, trust_remote_code=model.trust_remote_code
-        )
-    return made
 
 
 def _params(sampling: Sampling, key: int) -> Any:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlctl.errors import RunError, nearest
+
+
+def without_memory(config: Any, *, trust_remote_code: bool) -> PreTrainedModel:
+    """The model as Transformers makes it, on no device: names, shapes and ties of the weights that are sent."""
+    with torch.device("meta"):
+        made: PreTrainedModel = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    return made
 
 
 class Checklist:

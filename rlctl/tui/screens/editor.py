@@ -11,6 +11,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.markup import escape
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, Header, Input, OptionList, Static, TabbedContent, TabPane
@@ -125,12 +126,12 @@ class EditorScreen(Screen[None]):
         name = "new config" if self.session.file is None else self.session.file.path.name
         self.title = f"{name}{' *' if self.session.is_changed else ''}"
         self.sub_title = self.session.dialect
-        self._check()
+        self._check(*recovery.contents(self.session))
 
     @work(thread=True, exclusive=True, group="check")
-    def _check(self) -> None:
+    def _check(self, place: Path, unsaved: str) -> None:
         session, name = self.session, DIALECTS[self.dialect]
-        recovery.keep(session)
+        recovery.write(place, unsaved)
         findings = session.findings()
         translated = session.preview(name)
         told = [item.message for item in translated.report.findings if item.level is Level.ERROR]
@@ -144,11 +145,8 @@ class EditorScreen(Screen[None]):
         listed = self.query_one("#finding-list", OptionList)
         listed.clear_options()
         for item in self.findings:
-            text = f"{item.key}: {item.message}".replace("[", r"\[")
-            hint = (
-                f"\n  [dim]{item.hint}[/dim]".replace("[", r"\[").replace(r"\[dim", "[dim").replace(r"\[/dim", "[/dim")
-            )
-            listed.add_option(Option(f"{MARKS.get(item.level, '·')} {text}{hint if item.hint else ''}"))
+            hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
+            listed.add_option(Option(f"{MARKS.get(item.level, '·')} {escape(f'{item.key}: {item.message}')}{hint}"))
         errors = sum(item.level is Level.ERROR for item in self.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
         tab.label = f"Findings ({errors} errors)" if errors else f"Findings ({len(self.findings)})"
@@ -262,7 +260,7 @@ class EditorScreen(Screen[None]):
     def action_dialect(self) -> None:
         self.dialect = (self.dialect + 1) % len(DIALECTS)
         self.query_one("#beside", TabbedContent).active = "preview"
-        self._check()
+        self._renew()
 
     def action_beside(self) -> None:
         beside = self.query_one("#beside")

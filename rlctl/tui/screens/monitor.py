@@ -78,7 +78,8 @@ class MonitorScreen(Screen[None]):
         self.step: int | None = None
         """Whose samples are shown; None follows the newest."""
         self._shown_names: list[str] = []
-        self._told = 0
+        self._shown = False
+        self._events_shown = 0
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -121,18 +122,15 @@ class MonitorScreen(Screen[None]):
         self.info = message.info
         now = time.time()
         self.query_one("#run-head", Static).update(head_text(self.view, self.info, now))
-        if not message.something and self._told:
-            return
-        stage = self.view.stage
-        if stage is not None:
-            await self._show_stage(stage, now)
-        self._show_events()
-        self._told += 1
-
-    async def _show_stage(self, stage: StageView, now: float) -> None:
-        self.query_one("#timeline", Static).update(timeline_text(stage.steps, self.size.width - 4))
-        advice = self.view.advice(now)
+        advice = self.view.advice(now)  # also when nothing is new: a phase that stalls tells nothing
         self.query_one("#advice", Static).update("\n".join(f"! {item.message}\n  {item.remedy}" for item in advice))
+        if self.view.stage is not None and (message.something or not self._shown):
+            await self._show_stage(self.view.stage)
+            self._shown = True
+        self._show_events()
+
+    async def _show_stage(self, stage: StageView) -> None:
+        self.query_one("#timeline", Static).update(timeline_text(stage.steps, self.size.width - 4))
         await self._show_sparks(stage)
         self._list_metrics(stage)
         self._list_groups(stage)
@@ -180,8 +178,12 @@ class MonitorScreen(Screen[None]):
 
     def _show_events(self) -> None:
         log = self.query_one("#event-log", RichLog)
-        log.clear()
-        for event in self.view.events:
+        if self.view.events_told < self._events_shown:  # the log was begun anew
+            log.clear()
+            self._events_shown = 0
+        new = min(self.view.events_told - self._events_shown, len(self.view.events))
+        self._events_shown = self.view.events_told
+        for event in list(self.view.events)[len(self.view.events) - new :]:
             when = time.strftime("%H:%M:%S", time.localtime(event.get("time", 0)))
             rest = {
                 key: value for key, value in event.items() if key not in ("time", "kind") and value not in ("", None)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.markup import escape
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, Header, OptionList
@@ -70,7 +71,7 @@ class StartScreen(Screen[None]):
         for number, (kind, name, shown) in enumerate(message.found):
             if number == 0 or message.found[number - 1][0] != kind:
                 choices.add_option(Option(f"[b]{kind.capitalize()}s[/b]", disabled=True))
-            choices.add_option(Option(f"  {shown}".replace("[", r"\["), id=f"{kind}:{name}"))
+            choices.add_option(Option(f"  {escape(shown)}", id=f"{kind}:{name}"))
         choices.focus()
         choices.action_first()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import cycle
 from statistics import fmean
 
+from textual.markup import escape
+
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import IDLE, timeline
 from rlctl.monitor.samples import Group
@@ -92,7 +94,7 @@ def _colored(text: str, color: str | None) -> str:
 def list_line(group: Group) -> str:
     """A group in a line: mean reward, how many responses, its prompt."""
     mark = "=" if group.is_equal else " "
-    prompt = " ".join(group.prompt.split())[:200].replace("[", r"\[")
+    prompt = escape(" ".join(group.prompt.split())[:200])
     return f"{group.mean_reward:6.2f}{mark} {len(group.responses):>2}  {prompt}" if group.responses else prompt
 
 

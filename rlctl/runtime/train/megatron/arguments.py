@@ -27,13 +27,12 @@ from rlctl.config.sections.train import Megatron, Optimizer, Train
 from rlctl.errors import PlanError, nearest
 from rlctl.megatron import options
 from rlctl.megatron.sizes import padded_vocabulary
+from rlctl.runtime.train.megatron.names import FAMILIES
 
-__all__ = ["FAMILIES", "ddp_config", "optimizer_config", "padded_vocabulary", "transformer_config"]
+__all__ = ["ddp_config", "optimizer_config", "padded_vocabulary", "transformer_config"]
 
 Made = TypeVar("Made", TransformerConfig, DistributedDataParallelConfig, OptimizerConfig)
 
-FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe")
-"""Values of ``model_type`` whose weights and layers are known."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
     "adamw": {"optimizer": "adam", "decoupled_weight_decay": True},
