@@ -1,0 +1,3 @@
+"""The app's texts in Chinese, by the English that stands in the code."""
+
+ZH: dict[str, str] = {}
