@@ -100,6 +100,8 @@ def test_a_stall_is_told_although_nothing_is_new(run: Path, monkeypatch: pytest.
 
 def test_a_metric_is_picked_and_drawn(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("2")
+        await settled(screen, pilot)
         await pilot.press("slash")
         screen.query_one("#filter", Input).value = "rwmn"
         await settled(screen, pilot)

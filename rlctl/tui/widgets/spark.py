@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label, Sparkline
 
-from rlctl.monitor.metrics import Series
+from rlctl.monitor.metrics import EMPTY, Series
 
 POINTS = 400
 
@@ -14,16 +14,31 @@ POINTS = 400
 class Spark(Vertical):
     """One metric of the first page."""
 
+    DEFAULT_CSS = """
+    Spark { height: 4; width: 1fr; padding: 0 1; }
+    Spark Sparkline { height: 2; }
+    """
+
     def __init__(self, metric: str) -> None:
-        super().__init__(classes="spark")
+        super().__init__()
         self.metric = metric
+        self._series: Series = EMPTY
 
     def compose(self) -> ComposeResult:
         yield Label(self.metric, markup=False)
         yield Sparkline([])
 
+    def on_mount(self) -> None:
+        self._draw()
+
     def show(self, series: Series) -> None:
         """Show the metric as it is now."""
+        self._series = series
+        if self.is_mounted:
+            self._draw()
+
+    def _draw(self) -> None:
+        series = self._series
         if not len(series):
             return
         low, high = min(series.values), max(series.values)
