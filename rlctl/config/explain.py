@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeGuard
 
+from rlctl.config.chinese import key_help, option_help
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo, Key, fields_of, help_of, sections_in, type_text, walk
@@ -146,7 +147,7 @@ def _explanation(key: Key, also: tuple[str, ...]) -> Explanation:
     return Explanation(
         pattern=key.pattern,
         path=key.path,
-        help=key.help,
+        help=key_help(key),
         type=shown_type(info),
         default="" if info.required else shown_default(default_of(key)),
         unit=info.unit,
@@ -207,8 +208,7 @@ def _options(key: Key) -> Iterable[Option]:
         options: Mapping[str, type] = setting.registry
         for name, cls in options.items():
             pattern = f"{key.pattern}{suffix}<{name}>"
-            help_text = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
-            yield Option(name, pattern, help_text, tuple(f"{pattern}.{field}" for field in help_of(cls)))
+            yield Option(name, pattern, option_help(cls), tuple(f"{pattern}.{field}" for field in help_of(cls)))
 
 
 def _below(key: Key) -> Iterable[str]:

@@ -105,6 +105,11 @@ def _own_help(cls: type) -> dict[str, str]:
     return found
 
 
+def summary_of(cls: type) -> str:
+    """The first paragraph of what a section says of itself, in one line: the help of an option of a choice."""
+    return " ".join((cls.__doc__ or "").split("\n\n")[0].split())
+
+
 @cache
 def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
     source = textwrap.dedent(inspect.getsource(sys.modules[module]))

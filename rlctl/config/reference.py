@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from rlctl.config.explain import default_of, shown_default, shown_type
 from rlctl.config.fields import Choice
-from rlctl.config.inspect import Key, sections_in, walk
+from rlctl.config.inspect import Key, sections_in, summary_of, walk
 from rlctl.config.root import SCHEMA_VERSION, Config
 
 _HEAD = f"""# The canonical config, key by key
@@ -76,8 +76,7 @@ def _option_titles(keys: list[Key]) -> Iterator[tuple[str, str]]:
         for held, suffix in sections_in(key.info.type):
             if issubclass(held, Choice):
                 for name, cls in held.registry.items():
-                    text = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
-                    yield f"{key.pattern}{suffix}<{name}>", _prose(text)
+                    yield f"{key.pattern}{suffix}<{name}>", _prose(summary_of(cls))
 
 
 def _repeats(key: Key, seen: dict[type, str], hidden: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice, Interval, Range
-from rlctl.config.inspect import FieldInfo, fields_of, help_of
+from rlctl.config.inspect import FieldInfo, fields_of, help_of, summary_of
 from rlctl.config.root import Config
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -80,7 +80,7 @@ class _Definitions:
         if tag is not None:
             properties = {tag[0]: {"const": tag[1]}, **properties}
             required = [tag[0], *required]
-        body: Node = {**_interpolated("object"), "description": _first_line(cls), "properties": properties}
+        body: Node = {**_interpolated("object"), "description": summary_of(cls), "properties": properties}
         return body | ({"required": required} if required else {}) | {"additionalProperties": False}
 
     def _choice_body(self, setting: type[Choice]) -> Node:
@@ -90,7 +90,7 @@ class _Definitions:
             options.append(self._reference(key, option, lambda n=name, o=option: self._option_body(setting, n, o)))
         names = [name for name, option in setting.registry.items() if not _requires(option)]
         return {
-            "description": _first_line(setting),
+            "description": summary_of(setting),
             "if": {"type": "string"},
             "then": _either([{"enum": names}, _interpolated()]),
             "else": {"type": "object", "discriminator": {"propertyName": setting.tag}, "oneOf": options},
@@ -175,7 +175,3 @@ def _range(limits: Range) -> Node:
 
 def _requires(option: type) -> bool:
     return any(info.required for info in fields_of(option).values())
-
-
-def _first_line(cls: type) -> str:
-    return " ".join((cls.__doc__ or "").split("\n\n")[0].split())

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rlctl import arithmetic
 from rlctl.config import EDITED, Config, Loaded
+from rlctl.config.chinese import key_help
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import FieldInfo, Key, sections_in, settings, type_text, walk
 from rlctl.documents import KeyPath
@@ -143,7 +144,11 @@ def search(found: list[FieldView], text: str, names: Callable[[str], list[str]])
     by_key = [view for view in found if matches(view.pattern)]
     by_name = [view for view in found if view not in by_key and matches(view.pattern, *names(view.pattern))]
     by_help = [
-        view for view in found if view not in by_key and view not in by_name and matches(view.pattern, view.help)
+        view
+        for view in found
+        if view not in by_key
+        and view not in by_name
+        and matches(view.pattern, view.help, _keys()[view.pattern].help)  # English is found in any language
     ]
     return by_key + by_name + by_help
 
@@ -182,7 +187,7 @@ def _field(
         value=value,
         text=loaded.expressions.get(path) or text_of(value),
         default="" if required else text_of(default),
-        help=key.help,
+        help=key_help(key),
         type=type_,
         unit=info.unit,
         range="" if info.range is None else str(info.range),
