@@ -8,7 +8,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import REWARD_FIELDS
 
 ROOT = "roll.pipeline.rlvr.rewards"
@@ -237,7 +237,8 @@ def _write_one(view: Writing, index: int, reward: Mapping[str, Any], name: str) 
         note = "its tokenizer reads responses"
         used = (view.to("model.path"),)
         yield Flow((*to, "model_args", "model_name_or_path"), "${pretrain}", used, "derived", note, always=True)
-    yield Flow((), None, ((*place, "name"),), "mapped", f"the domain {name}")
+    how: How = "mapped" if name == reward["name"] else "derived"
+    yield Flow((), None, ((*place, "name"),), how, f"the domain {name}")
     own = PROGRAM_SECONDS if reward["type"] == "sandbox" and reward["url"] is None else 30.0
     for field, usual in (("weight", 1.0), ("timeout", own), ("on_error", "zero")):
         if reward[field] != usual:

@@ -13,6 +13,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     K,
     Key,
     Lost,
@@ -190,7 +191,8 @@ def ticks_of(schedule: str) -> Code:
         if tick == "optimizer_step" and moves and arithmetic.optimizer_steps_per_step(view.config) > 1:
             yield Lost(used, "verl moves the schedule once a step; the ticks are divided")
         elif not isinstance(tick, Absent):
-            yield Flow((), None, used, "mapped", "a step is one optimizer step, or the rate stays")
+            how: How = "derived" if tick == "optimizer_step" else "mapped"
+            yield Flow((), None, used, how, "a step is one optimizer step, or the rate stays")
 
     return Code(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once a step")
 
