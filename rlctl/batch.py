@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rlctl import arithmetic
-from rlctl.config import Config, Source
+from rlctl.config import Config, Loaded, Source, stages_of
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.documents import KeyPath, dotted
 from rlctl.errors import PlanError
+from rlctl.report import Report
 
 Find = Callable[[KeyPath], Source | None]
 """Where a canonical value came from; None where nobody said it."""
@@ -49,6 +50,22 @@ def rows(config: Config, find: Find, formula: Callable[[KeyPath], str] = lambda 
         formula: how reading computed a canonical value from the source's keys; empty where it is the source's own.
     """
     return [_placed(row, path, find, formula) if path else row for row, path in _rows(config)]
+
+
+def rows_by_stage(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
+    """The rows of each stage, by its name; a number that reading computed shows how."""
+    formulas = {key: entry.note for entry in report.accounting for key, _ in entry.targets if entry.bucket == "derived"}
+
+    def rows_of(index: int, config: Config) -> list[Row]:
+        def find(path: KeyPath) -> Source | None:
+            return loaded.sources.get(("stages", index, *path)) or loaded.sources.get(path)
+
+        def formula(path: KeyPath) -> str:
+            return formulas.get(dotted(("stages", index, *path))) or formulas.get(dotted(path), "")
+
+        return rows(config, find, formula)
+
+    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(stages_of(loaded.config))]
 
 
 def _placed(row: Row, path: KeyPath, find: Find, formula: Callable[[KeyPath], str]) -> Row:

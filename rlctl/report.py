@@ -55,6 +55,10 @@ class Origin(StrEnum):
     CARRIED = "carried"
 
 
+Fix = tuple[tuple[str | int, ...], Any]
+"""A canonical key, and a plain value for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing worth telling: a stable code, how bad, which key, where, what, and what to do."""
@@ -65,6 +69,8 @@ class Finding:
     key: str = ""
     at: Location | None = None
     hint: str = ""
+    fixes: tuple[Fix, ...] = field(default=(), compare=False)
+    """What would mend it, each a canonical key and the value it would take; empty where a person has to think."""
 
     def as_data(self) -> dict[str, Any]:
         return {

@@ -100,4 +100,5 @@ def _problems(config: Config, surroundings: Surroundings) -> list[Problem]:
 def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:
     path = (*stage, *problem.key)
     level = CODES[problem.code].level
-    return Finding(problem.code, level, problem.message, dotted(path), locate(path), problem.hint)
+    fixes = tuple(((*stage, *key), value) for key, value in problem.fixes)
+    return Finding(problem.code, level, problem.message, dotted(path), locate(path), problem.hint, fixes)

@@ -29,6 +29,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("batch", "responses_per_prompt"),
             f"{name} compares the responses of a prompt, and each prompt has 1: the advantage is the reward itself",
             "set batch.responses_per_prompt to 2 or more; 4 to 16 are usual",
+            ((("batch", "responses_per_prompt"), 8),),
         )
     if arithmetic.needs_critic(config) and config.critic is None:
         yield Problem(
@@ -36,10 +37,15 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("algorithm", "advantage"),
             "gae estimates advantages with a critic, and critic is null",
             "add a critic section ({} takes the policy's model), or take another advantage, such as grpo",
+            ((("critic",), {}), (("algorithm", "advantage"), "grpo")),
         )
     if config.critic is not None and not arithmetic.needs_critic(config):
         yield Problem(
-            "critic-unused", ("critic",), f"{name} asks no critic", "remove critic, or set algorithm.advantage to gae"
+            "critic-unused",
+            ("critic",),
+            f"{name} asks no critic",
+            "remove critic, or set algorithm.advantage to gae",
+            ((("critic",), None), (("algorithm", "advantage"), "gae")),
         )
     steps = config.schedule.critic_warmup_steps
     if steps and not arithmetic.needs_critic(config):
@@ -48,6 +54,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("schedule", "critic_warmup_steps"),
             f"the first {steps} steps train the critic only, and {name} asks no critic: they train nothing",
             "set schedule.critic_warmup_steps to 0",
+            ((("schedule", "critic_warmup_steps"), 0),),
         )
 
 
@@ -61,6 +68,7 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
                 ("algorithm", name, "coefficient"),
                 f"algorithm.{name} has coefficient 0: it measures nothing",
                 "set a coefficient above 0, or null for the whole key",
+                ((("algorithm", name), None),),
             )
     if config.reference.model is not None and not arithmetic.needs_reference(config):
         yield Problem(
@@ -68,6 +76,7 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("reference", "model"),
             "a reference model, and no KL is measured against it",
             "set algorithm.kl_in_loss, or remove reference.model",
+            ((("reference", "model"), None),),
         )
 
 
@@ -82,6 +91,7 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("rollout", "sampling", "temperature"),
             "training responses at temperature 0 are greedy: nothing is explored, and groups score alike",
             "set rollout.sampling.temperature to 1.0",
+            ((("rollout", "sampling", "temperature"), 1.0),),
         )
     cut = [f"{name} {getattr(drawn, name)}" for name in ("top_p", "top_k") if getattr(drawn, name) not in (None, 1.0)]
     if cut:
@@ -131,6 +141,7 @@ def _warmup(config: Config) -> Iterator[Problem]:
             (*key, "ticks"),
             f"a warm-up of {schedule.warmup.ticks} ticks in a run of {total} ({schedule.tick}s): the peak is never reached",
             f"set it to {total} or less",
+            (((*key, "ticks"), total),),
         )
 
 

@@ -25,6 +25,7 @@ def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem
             key,
             f"a mini-batch of {mini} responses, and a step has {_step_arithmetic(config)}",
             f"set batch.mini_batch_responses to {step} or less",
+            ((key, step),),
         )
     elif step % mini:
         full, rest = divmod(step, mini)
@@ -32,7 +33,8 @@ def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem
             "mini-batch-uneven",
             key,
             f"a step has {_step_arithmetic(config)}, which is {full} x {mini} + {rest}: the last mini-batch has {rest}",
-            f"set batch.mini_batch_responses to {_nearest_divisors(step, mini)}",
+            "set batch.mini_batch_responses to {} or {}".format(*_nearest_divisors(step, mini)),
+            tuple((key, number) for number in _nearest_divisors(step, mini)),
         )
     yield from _replicas(config, min(mini, step))
 
@@ -47,12 +49,12 @@ def _step_arithmetic(config: Config) -> str:
     return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
 
 
-def _nearest_divisors(total: int, value: int) -> str:
+def _nearest_divisors(total: int, value: int) -> tuple[int, int]:
     small = [number for number in range(1, isqrt(total) + 1) if total % number == 0]
     divisors = sorted({*small, *(total // number for number in small)})
     below = max(number for number in divisors if number <= value)
     above = min(number for number in divisors if number >= value)
-    return f"{below} or {above}"
+    return below, above
 
 
 def _replicas(config: Config, mini: int) -> Iterator[Problem]:
@@ -67,6 +69,7 @@ def _replicas(config: Config, mini: int) -> Iterator[Problem]:
             key,
             f"a mini-batch of {mini} responses on {replicas} replicas: {replicas - mini} of them compute nothing",
             f"use mini-batches of at least {replicas} responses, or fewer devices",
+            ((key, replicas),),
         )
     elif mini % replicas:
         near = arithmetic.nearest_multiples(mini, replicas)
@@ -75,6 +78,7 @@ def _replicas(config: Config, mini: int) -> Iterator[Problem]:
             key,
             f"a mini-batch of {mini} responses on {replicas} replicas is {mini / replicas:.4g} each",
             f"{near} would divide",
+            tuple((key, number) for number in (near.below, near.above) if number),
         )
 
 
@@ -89,6 +93,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("model", "max_context_tokens"),
             f"{prompt} prompt tokens + {response} response tokens = {prompt + response}; the context has {context}",
             f"set model.max_context_tokens to {prompt + response}, or shorten one of the two",
+            ((("model", "max_context_tokens"), prompt + response),),
         )
     if config.rollout.sampling.min_response_tokens > response:
         yield Problem(
@@ -96,6 +101,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("rollout", "sampling", "min_response_tokens"),
             f"at least {config.rollout.sampling.min_response_tokens} response tokens, and at most {response}",
             "lower min_response_tokens, or raise rollout.max_response_tokens",
+            ((("rollout", "sampling", "min_response_tokens"), response),),
         )
     longest = context_tokens(config)
     shape = read_shape(config.model.path)
@@ -126,6 +132,7 @@ def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("schedule",),
             "the schedule has no end",
             "set schedule.total_steps or schedule.total_epochs",
+            ((("schedule", "total_epochs"), 1),),
         )
     if not arithmetic.trains(config):
         return

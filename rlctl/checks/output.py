@@ -38,6 +38,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             key,
             f"checkpoint.resume_path is set, and checkpoint.resume is {checkpoint.resume}: it is not read",
             "set checkpoint.resume to path, or remove the path",
+            ((("checkpoint", "resume"), "path"), (("checkpoint", "resume_path"), None)),
         )
     if checkpoint.remote is not None and "://" not in checkpoint.remote and not checkpoint.remote.startswith("/"):
         message = (
@@ -56,6 +57,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             ("checkpoint",),
             "every is null, last is false and export is never: nothing is saved",
             "set checkpoint.last to true",
+            ((("checkpoint", "last"), True),),
         )
 
 

@@ -49,6 +49,12 @@ def within_node(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             ("rollout", "parallel", "tensor"),
             f"engines of {tensor} devices on nodes of {per_node}: some would span nodes",
             f"set rollout.parallel.tensor to a divisor of {per_node}",
+            (
+                (
+                    ("rollout", "parallel", "tensor"),
+                    max(n for n in range(1, min(tensor, per_node) + 1) if per_node % n == 0),
+                ),
+            ),
         )
 
 
@@ -61,6 +67,7 @@ def roles(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("placement", "rollout_devices"),
             f"rollout takes {arithmetic.rollout_devices(config)} of {total} devices; training has none",
             f"set placement.rollout_devices to {max(1, total - 1)} or less",
+            ((("placement", "rollout_devices"), max(1, total // 2)),),
         )
     if placement.layout != "explicit":
         return
@@ -97,6 +104,7 @@ def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("placement", "device"),
             "placement.device is cuda, and the cluster has no GPU",
             "set it to cpu",
+            ((("placement", "device"), "cpu"),),
         )
     elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
         yield Problem(
@@ -105,6 +113,9 @@ def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             f"{placement.nodes} x {placement.devices_per_node} GPUs (nodes x devices_per_node) are asked for; "
             f"the cluster has {known.nodes} x {known.devices_per_node}",
             "change placement.nodes and placement.devices_per_node",
+            ((("placement", "devices_per_node"), known.devices_per_node),)
+            if placement.devices_per_node > known.devices_per_node
+            else ((("placement", "nodes"), known.nodes),),
         )
 
 

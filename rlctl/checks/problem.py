@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rlctl.arithmetic import Cluster
 from rlctl.documents.paths import KeyPath
-from rlctl.report import Level
+from rlctl.report import Fix, Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Problem:
     key: KeyPath
     message: str
     hint: str = ""
+    fixes: tuple[Fix, ...] = ()
+    """What would mend it, nearest first, where that can be said in a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             f"rollout is up to {sync.ahead:g} steps ahead, so responses are up to {made} synchronisations old, and those older "
             f"than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
             f"set sync.max_staleness to {made}, sync.on_stale to wait, or sync.ahead to 0",
+            ((("sync", "max_staleness"), made), (("sync", "on_stale"), "wait"), (("sync", "ahead"), 0)),
         )
 
 
@@ -39,6 +40,7 @@ def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("buffer", "capacity"),
             f"the buffer has room for {limit} responses and a step takes {responses}: it would never be filled",
             f"set buffer.capacity to {responses} or more, or to null",
+            ((("buffer", "capacity"), responses), (("buffer", "capacity"), None)),
         )
 
 

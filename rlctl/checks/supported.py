@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
-from rlctl.config import Config
+from rlctl.config import Config, to_plain
+from rlctl.config.inspect import settings
 from rlctl.config.sections.execution import Sync
 from rlctl.config.sections.rollout import ExternalEngine, SglangEngine
-from rlctl.documents.paths import dotted
+from rlctl.documents.paths import KeyPath, dotted
+from rlctl.report import Fix
 from rlctl.support import Status, unhonoured
 
 
@@ -19,11 +21,20 @@ def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     for each in unhonoured(config, known.device if known is not None else None):
         message = f"'{dotted(each.key)}': {each.reason}"
         if each.status is Status.REFUSED:
-            yield Problem("not-supported", each.key, message, "set it back, or remove it")
+            yield Problem("not-supported", each.key, message, "set it back, or remove it", _back(config, each.key))
         elif surroundings.is_silent(each.key):
             yield Problem("not-applied", each.key, message)
         else:
-            yield Problem("not-used", each.key, message, "no number hangs on it; remove it, or leave it")
+            hint = "no number hangs on it; remove it, or leave it"
+            yield Problem("not-used", each.key, message, hint, _back(config, each.key))
+
+
+def _back(config: Config, key: KeyPath) -> tuple[Fix, ...]:
+    """The default of a key, where it has one."""
+    for setting in settings(config, only=(str(key[0]),)):
+        if setting.path == key and setting.value != setting.default:
+            return ((key, to_plain(setting.default)),)
+    return ()
 
 
 def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

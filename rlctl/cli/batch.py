@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rlctl.batch import Row
-    from rlctl.config import Config, Loaded, Source
-    from rlctl.documents import KeyPath
-    from rlctl.report import Report
 
 
 def batch(
@@ -34,6 +31,8 @@ def batch(
 
     [cyan]rlctl batch run_qwen.sh trainer.nnodes=4 --json[/cyan]
     """
+    from rlctl.batch import rows_by_stage
+
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
     diagnostics.findings(report.findings)
     stages = rows_by_stage(loaded, report)
@@ -45,26 +44,6 @@ def batch(
     for name, found in stages:
         shown += [*(["", f"[bold]stage {name}[/]"] if len(stages) > 1 else []), table(found), *notes(found)]
     output.show(*shown)
-
-
-def rows_by_stage(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
-    """The rows of each stage, by its name; a number that reading computed shows how."""
-    from rlctl.batch import rows
-    from rlctl.config import stages_of
-    from rlctl.documents import dotted
-
-    formulas = {key: entry.note for entry in report.accounting for key, _ in entry.targets if entry.bucket == "derived"}
-
-    def rows_of(index: int, config: Config) -> list[Row]:
-        def find(path: KeyPath) -> Source | None:
-            return loaded.sources.get(("stages", index, *path)) or loaded.sources.get(path)
-
-        def formula(path: KeyPath) -> str:
-            return formulas.get(dotted(("stages", index, *path))) or formulas.get(dotted(path), "")
-
-        return rows(config, find, formula)
-
-    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(stages_of(loaded.config))]
 
 
 def table(found: Sequence[Row]) -> RenderableType:

@@ -14,7 +14,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -220,7 +220,13 @@ class Setting:
     """What it holds when nobody sets it; None for the option of a list's item."""
 
 
-def settings(section: Any, path: tuple[str | int, ...] = (), prefix: str = "", base: Any = None) -> Iterator[Setting]:
+def settings(
+    section: Any,
+    path: tuple[str | int, ...] = (),
+    prefix: str = "",
+    base: Any = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Setting]:
     """Every value below a section, with its default.
 
     Args:
@@ -228,9 +234,12 @@ def settings(section: Any, path: tuple[str | int, ...] = (), prefix: str = "", b
         path: where the section is.
         prefix: what its key patterns start with, the dot included.
         base: the section's default as a whole, where that is not the default of its class.
+        only: the fields that are wanted; None wants all.
     """
     declared: type = type(section)
     for name, info in fields_of(declared).items():
+        if only is not None and name not in only:
+            continue
         value = getattr(section, info.attribute)
         default = info.default if base is None else getattr(base, info.attribute)
         yield from _settings_of(value, default, (*path, name), f"{prefix}{name}")

@@ -7,16 +7,18 @@ source, the symbolic text of values written as interpolations, and the comments 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
+from rlctl.config.inspect import fields_of
 from rlctl.config.root import Config
-from rlctl.documents import Comment, Document, KeyPath, apply_overrides, dotted, read_overrides, resolve
+from rlctl.documents import Comment, Document, KeyPath, Resolved, apply_overrides, dotted, read_overrides, resolve
 from rlctl.documents.paths import copied
-from rlctl.errors import ConfigError, Location
+from rlctl.errors import ConfigError, DocumentError, Location
 from rlctl.report import Finding, Level, Report
 
 EDITED = "edited"
@@ -116,21 +118,123 @@ def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
 def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
     """Change one canonical value, as a person who edits does; lists and mappings are values too.
 
+    Text in it as ``${batch.prompts_per_step}`` is a link; what is linked to the key follows. Sections above other keys stay the
+    objects that they were.
+
     Raises:
         ConfigError: there is no such key, or the value does not fit, with every problem named.
     """
-    values = to_plain(loaded.config)
-    at = values
+    following = _following(loaded, path)
+    if not following and not _links(value):
+        return _changed(loaded, _with(loaded.config, path, value), {path}, EDITED)
+    tree = to_plain(loaded.config)
+    for linked, text in following.items():
+        _set(tree, linked, text)
+    _set(tree, path, copied(value))
+    resolved = _resolved(tree)
+    if resolved.unresolved:
+        raise ConfigError(
+            "\n".join(f"'{dotted(at)}' cannot be resolved: {reason}" for at, reason in resolved.unresolved.items())
+        )
+    config = _built(resolved.values, frozenset(resolved.expressions))
+    changed = _changed(loaded, config, {path}, EDITED)
+    own = {at: text for at, text in resolved.expressions.items() if _under_any(at, [path])}
+    return replace(changed, expressions={**changed.expressions, **own})
+
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}")
+
+
+def links_of(text: str) -> list[KeyPath]:
+    """The keys that a text with ``${...}`` names."""
+    return [tuple(_part(part) for part in re.findall(r"[^.\[\]]+", name)) for name in _REFERENCE.findall(text)]
+
+
+def _part(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def _following(loaded: Loaded, path: KeyPath) -> dict[KeyPath, str]:
+    """The expressions that name a key, or one that follows it, and stand for what their key holds now."""
+    links = {
+        at: text for at, text in loaded.expressions.items() if not _under_any(at, [path]) and _REFERENCE.search(text)
+    }
+    found: dict[KeyPath, str] = {}
+    changed = [path]
+    while changed:
+        roots, changed = changed, []
+        for at, text in links.items():
+            if at not in found and any(_touch(name, root) for name in links_of(text) for root in roots):
+                found[at] = text
+                changed.append(at)
+    if not found:
+        return {}
+    tree = to_plain(loaded.config)
+    now = {at: _at(tree, at) for at in found}
+    there = [at for at in found if now[at] is not _NOWHERE]
+    for at in there:
+        _set(tree, at, found[at])
+    meant = _resolved(tree).values
+    return {at: found[at] for at in there if _at(meant, at) == now[at]}
+
+
+_NOWHERE: Any = object()
+
+
+def _at(tree: Any, path: KeyPath) -> Any:
+    """What is there in plain values; ``_NOWHERE`` where nothing is."""
+    try:
+        for part in path:
+            tree = tree[part]
+    except (LookupError, TypeError):
+        return _NOWHERE
+    return tree
+
+
+def _touch(one: KeyPath, other: KeyPath) -> bool:
+    size = min(len(one), len(other))
+    return one[:size] == other[:size]
+
+
+def _links(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_links, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_links, value))
+    return isinstance(value, str) and "${" in value
+
+
+def _resolved(tree: dict[str, Any]) -> Resolved:
+    try:
+        return resolve(Document(name=EDITED, values=tree, marks={}, comments={}, text=""), environment=os.environ)
+    except DocumentError as error:
+        raise ConfigError(error.message, hint=error.hint) from error
+
+
+def _with(config: Config, path: KeyPath, value: Any) -> Config:
+    """The config with another value in one of its sections; the others are not built anew."""
+    top = fields_of(Config).get(str(path[0]))
+    if top is None:
+        raise ConfigError(f"there is no key {dotted(path)!r}")
+    values = {top.name: to_plain(getattr(config, top.attribute))}
+    _set(values, path, copied(value))
+    return replace(config, **{top.attribute: getattr(_built(values), top.attribute)})
+
+
+def _set(values: Any, path: KeyPath, value: Any) -> None:
     try:
         for part in path[:-1]:
-            at = at[part]
-        at[path[-1]] = copied(value)
+            values = values[part]
+        values[path[-1]] = value
     except (LookupError, TypeError) as error:
         raise ConfigError(f"there is no key {dotted(path)!r}") from error
-    config, findings = build_config(values)
+
+
+def _built(values: Mapping[str, Any], textual: frozenset[KeyPath] = frozenset()) -> Config:
+    config, findings = build_config(values, textual=textual)
     if config is None:
         raise ConfigError("\n".join(f"{finding.message}{_hint(finding)}" for finding in findings))
-    return _changed(loaded, config, {path}, EDITED)
+    return config
 
 
 def _changed(loaded: Loaded, config: Config, paths: set[KeyPath], by: str) -> Loaded:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check
@@ -19,6 +21,7 @@ from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
 from rlctl.editing.saving import edited_text
 from rlctl.errors import DocumentError, RlctlError, UsageError
 from rlctl.report import Finding, Level, Report
+from rlctl.runs import symbolic
 from rlctl.sources import Script, gather_text, is_script
 from rlctl.translate import Translation, read_document, read_input, translate_loaded
 
@@ -48,6 +51,8 @@ class _State:
     loaded: Loaded
     changes: tuple[Change, ...] = ()
     """None of them for what was opened."""
+    base: OnDisk | None = None
+    """The text that it is a change of: the file as it was read, or a whole text that a person wrote; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class Session:
     _saved: int | None = 0
     """The state that the file holds; None where it was left on a way that was given up."""
     _merging: KeyPath | None = field(default=None, repr=False)
+    identity: str = field(default_factory=lambda: uuid4().hex)
+    """Of a config without a file, for what is kept of it."""
     lost: list[tuple[str, Any, Any]] = field(default_factory=list)
     """What the dialect could not say when the file was saved last: key, the value here, the one in the file."""
 
@@ -90,7 +97,8 @@ class Session:
         """
         text = read_text(path)
         loaded, report = _read(text, path, dialect)
-        session = cls(OnDisk(path, text, loaded), report.dialect, report, _silence(report.dialect), [_State(loaded)])
+        file = OnDisk(path, text, loaded)
+        session = cls(file, report.dialect, report, _silence(report.dialect), [_State(loaded, base=file)])
         if assignments:
             session._assign(assignments)
         return session
@@ -103,7 +111,8 @@ class Session:
             RlctlError: it holds no config.
         """
         loaded, report = _read(text, Path(name), None)
-        return cls(None, report.dialect, report, _silence(report.dialect), [_State(loaded)], _saved=None)
+        first = _State(loaded, base=OnDisk(Path(name), text, loaded))
+        return cls(None, report.dialect, report, _silence(report.dialect), [first], _saved=None)
 
     @classmethod
     def new(cls) -> Session:
@@ -112,7 +121,7 @@ class Session:
 
     def _assign(self, assignments: Sequence[str]) -> None:
         changed = set_keys(self.loaded, assignments)
-        self._push(_State(changed, (Change((), to_plain(changed.config, sparse=True)),)))
+        self._push(changed, (Change((), symbolic(changed)),))
 
     # What it is
 
@@ -134,7 +143,7 @@ class Session:
     def unsaved(self) -> list[Change]:
         """What makes the config of now from the one that the file holds; without a file, from one of defaults."""
         if self._saved is None or self._saved > self._now:
-            return [Change((), to_plain(self.config))]
+            return [Change((), symbolic(self.loaded))]
         return [change for state in self._states[self._saved + 1 : self._now + 1] for change in state.changes]
 
     @property
@@ -153,26 +162,30 @@ class Session:
             ConfigError: there is no such key, or the value does not fit.
         """
         changed = put(self.loaded, path, value)
-        if changed.config == self.config:
+        if self._is_same(changed):
             return
-        if merge and self._merging == path:
+        if merge and self._merging == path and self._now != self._saved:
             self._now -= 1
-        self._push(_State(changed, (Change(path, value),)))
+        self._push(changed, (Change(path, value),))
         self._merging = path if merge else None
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Make several changes, which are one to undo; one without a path holds values for several sections.
+        """Make several changes, which are one to undo; one without a path holds a whole config, or what of it is no default.
 
         Raises:
             ConfigError: one of them does not fit; none is made.
         """
         changed = self.loaded
         for change in changes:
-            parts = {change.path: change.value} if change.path else {(key,): item for key, item in change.value.items()}
+            whole = {**to_plain(Config()), **change.value} if not change.path else {}
+            parts = {change.path: change.value} if change.path else {(key,): item for key, item in whole.items()}
             for path, value in parts.items():
                 changed = put(changed, path, value)
-        if changed.config != self.config:
-            self._push(_State(changed, tuple(changes)))
+        if not self._is_same(changed):
+            self._push(changed, tuple(changes))
+
+    def _is_same(self, changed: Loaded) -> bool:
+        return changed.config == self.config and changed.expressions == self.loaded.expressions
 
     def choose(self, path: KeyPath, name: str) -> None:
         """Take another option of a choice, with that option's own defaults.
@@ -205,10 +218,30 @@ class Session:
         self._now += 1
         return self._states[self._now].changes
 
-    def _push(self, state: _State) -> None:
+    def take_text(self, text: str) -> None:
+        """Take a whole text in the file's dialect instead, as one change that can be undone; its look is kept when it is saved.
+
+        Raises:
+            RlctlError: it cannot be read, or holds no config; every problem is named.
+        """
+        loaded, report = _read(text, self.place, self.dialect)
+        self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded))
+        self.report = report
+
+    @property
+    def place(self) -> Path:
+        """The file, or where it would be: what it names is found from there."""
+        return self.file.path if self.file is not None else Path("new.yaml")
+
+    @property
+    def base(self) -> OnDisk | None:
+        """The text that the config of now is a change of."""
+        return self._states[self._now].base
+
+    def _push(self, loaded: Loaded, changes: tuple[Change, ...], base: OnDisk | None = None) -> None:
         if self._saved is not None and self._saved > self._now:
             self._saved = None
-        self._states[self._now + 1 :] = [state]
+        self._states[self._now + 1 :] = [_State(loaded, changes, base or self.base)]
         self._now += 1
         self._merging = None
 
@@ -229,6 +262,20 @@ class Session:
         before = self.file.loaded if self.file is not None else Loaded(self.defaults)
         return differences(before, self.loaded)
 
+    def from_defaults(self) -> list[Difference]:
+        """What differs in meaning from an empty file of the dialect."""
+        return differences(Loaded(self.defaults), self.loaded)
+
+    def changed_lines(self) -> list[str]:
+        """What saving would change in the file, as a unified diff; without a file, its whole text is new.
+
+        Raises:
+            RlctlError: the dialect cannot say the config, or the file cannot be read any more.
+        """
+        before = read_text(self.file.path) if self.file is not None and self.file.path.exists() else ""
+        pair = (before.splitlines(), self.text().splitlines())
+        return list(unified_diff(*pair, "on disk", "as it would be saved", lineterm=""))
+
     # Saving
 
     def text(self) -> str:
@@ -237,13 +284,15 @@ class Session:
         Raises:
             UsageError: the dialect cannot say the config.
         """
-        if self.file is not None:
-            kept = edited_text(self.file.text, str(self.file.path), self.dialect, self.file.loaded, self.loaded)
+        state = self._states[self._now]
+        if state.base is not None:
+            place = str(state.base.path)
+            kept = edited_text(state.base.text, place, self.dialect, state.base.loaded, state.loaded)
             if kept is not None:
                 return kept
-            if self.is_script:
+            if is_script(state.base.text, place):
                 raise UsageError(
-                    f"{self.file.path}: the script cannot be changed key by key so that it says this",
+                    f"{place}: the script cannot be changed key by key so that it says this",
                     hint="save it under another name, as YAML or as a script of its own",
                 )
         return self.text_in(self.dialect)
@@ -288,6 +337,19 @@ class Session:
         except DocumentError:
             return True
 
+    def keep_mine(self) -> None:
+        """Take note of what somebody else wrote: it is what is saved over, and what is edited differs from.
+
+        Raises:
+            RlctlError: it cannot be read, or holds no config.
+        """
+        if self.file is None:
+            return
+        text = read_text(self.file.path) if self.file.path.exists() else ""
+        loaded = _read(text, self.file.path, self.dialect)[0] if text.strip() else Loaded(self.defaults)
+        self.file = OnDisk(self.file.path, text, loaded)
+        self._saved = None
+
     def save(self, *, force: bool = False) -> Path:
         """Write the file, whole or not at all, in its own dialect.
 
@@ -330,7 +392,7 @@ class Session:
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
         here = self._states[self._now]
-        self._states[self._now] = replace(here, loaded=replace(loaded, config=here.loaded.config))
+        self._states[self._now] = replace(here, loaded=replace(loaded, config=here.loaded.config), base=self.file)
         self._saved, self._merging = self._now, None
 
     def reopen(self) -> None:
@@ -344,7 +406,7 @@ class Session:
         text = read_text(self.file.path)
         loaded, self.report = _read(text, self.file.path, self.dialect)
         self.file = OnDisk(self.file.path, text, loaded)
-        self._push(_State(loaded, (Change((), to_plain(loaded.config, sparse=True)),)))
+        self._push(loaded, (Change((), symbolic(loaded)),), self.file)
         self._saved = self._now
 
 
