@@ -5,10 +5,12 @@ Thresholds are rules of thumb. Those of stalls, equal groups, truncation and MFU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
+from rlctl.language import later
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import Current
 
@@ -24,9 +26,16 @@ class Advice:
     """One thing to look at."""
 
     code: str
-    message: str
+    text: str
+    """What is wrong, with the names of ``values`` in braces."""
     remedy: str
     """What to try."""
+    values: Mapping[str, Any]
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in English."""
+        return self.text.format_map(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,43 +55,47 @@ RULES = (
         "equal-groups",
         "group/equal_share",
         lambda share: share >= 0.5,
-        "{value:.0%} of the groups have one reward for all their responses: nothing is learned from them",
-        "mix in prompts of another difficulty, raise rollout.sampling.temperature, or filter such groups (algorithm.filters)",
+        later("{value:.0%} of the groups have one reward for all their responses: nothing is learned from them"),
+        later(
+            "mix in prompts of another difficulty, raise rollout.sampling.temperature, or filter such groups (algorithm.filters)"
+        ),
     ),
     Rule(
         "truncation",
         "response/truncated_share",
         lambda share: share >= 0.25,
-        "{value:.0%} of the responses are cut off at the longest length",
-        "raise rollout.max_response_tokens, or penalize length (algorithm.reward_shaping)",
+        later("{value:.0%} of the responses are cut off at the longest length"),
+        later("raise rollout.max_response_tokens, or penalize length (algorithm.reward_shaping)"),
     ),
     Rule(
         "reward-errors",
         "reward/failed_share",
         lambda share: share >= 0.01,
-        "{value:.1%} of the rewards failed and count as 0",
-        "look at the reward's log, and try it with `rlctl try`",
+        later("{value:.1%} of the rewards failed and count as 0"),
+        later("look at the reward's log, and try it with `rlctl try`"),
     ),
     Rule(
         "mismatch",
         "policy/mismatch_k3",
         lambda kl: kl >= 0.01,
-        "rollout and training disagree on the log-probs of what was drawn: a KL of {value:.3g}",
-        "compare rollout.precision with train.precision, or set algorithm.rollout_correction",
+        later("rollout and training disagree on the log-probs of what was drawn: a KL of {value:.3g}"),
+        later("compare rollout.precision with train.precision, or set algorithm.rollout_correction"),
     ),
     Rule(
         "skipped-updates",
         "policy/skipped_updates",
         lambda count: count > 0,
-        "optimizer steps are skipped, as their gradient is not finite ({value:.2g} a step)",
-        "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it",
+        later("optimizer steps are skipped, as their gradient is not finite ({value:.2g} a step)"),
+        later(
+            "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it"
+        ),
     ),
     Rule(
         "low-mfu",
         "throughput/mfu",
         lambda share: share < 0.15,
-        "training uses {value:.0%} of what the devices can compute",
-        "raise batch.micro, or lower what is recomputed and offloaded (train.memory, train.engine)",
+        later("training uses {value:.0%} of what the devices can compute"),
+        later("raise batch.micro, or lower what is recomputed and offloaded (train.memory, train.engine)"),
     ),
 )
 
@@ -99,8 +112,11 @@ def _stalled(current: Current | None, now: float) -> Iterator[Advice]:
     if elapsed > max(STALL_TIMES * current.usual, STALL_SECONDS):
         yield Advice(
             "stalled",
-            f"the phase {current.name} has taken {elapsed / 60:.0f} minutes; it usually takes {current.usual:.0f} seconds",
-            "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint",
+            later("the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds"),
+            later(
+                "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint"
+            ),
+            {"phase": current.name, "minutes": elapsed / 60, "usual": current.usual},
         )
 
 
@@ -108,7 +124,7 @@ def _by_rule(table: StepTable) -> Iterator[Advice]:
     for rule in RULES:
         found = table.latest(rule.metric, RECENT)
         if found and rule.wrong(fmean(found)):
-            yield Advice(rule.code, rule.message.format(value=fmean(found)), rule.remedy)
+            yield Advice(rule.code, rule.message, rule.remedy, {"value": fmean(found)})
 
 
 def _running_away(table: StepTable) -> Iterator[Advice]:
@@ -118,8 +134,9 @@ def _running_away(table: StepTable) -> Iterator[Advice]:
         if recent is not None and before is not None and recent > 0.1 and recent > 5 * abs(before):
             yield Advice(
                 "kl-runs-away",
-                f"{metric} is {recent:.3g}, {recent / max(abs(before), 1e-9):.0f} times of what it was",
-                "lower train.optimizer.learning_rate, or raise the coefficient of algorithm.kl_in_loss",
+                later("{metric} is {recent:.3g}, {times:.0f} times of what it was"),
+                later("lower train.optimizer.learning_rate, or raise the coefficient of algorithm.kl_in_loss"),
+                {"metric": metric, "recent": recent, "times": recent / max(abs(before), 1e-9)},
             )
             return
 
@@ -130,8 +147,9 @@ def _collapsed(table: StepTable) -> Iterator[Advice]:
     if recent is not None and before is not None and recent < 0.05 and recent < 0.1 * before:
         yield Advice(
             "entropy-collapse",
-            f"the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly the same each time",
-            "raise algorithm.entropy_coefficient or policy_loss.clip_high, or lower the learning rate",
+            later("the entropy fell from {before:.3g} to {recent:.3g}: responses are nearly the same each time"),
+            later("raise algorithm.entropy_coefficient or policy_loss.clip_high, or lower the learning rate"),
+            {"before": before, "recent": recent},
         )
 
 

@@ -11,7 +11,7 @@ from textual.widgets import Static
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.widgets.run_texts import timeline_text
+from rlctl.tui.widgets.run_texts import advice_text, timeline_text
 from rlctl.tui.widgets.spark import Spark
 
 FIRST_METRICS = (
@@ -45,7 +45,7 @@ class OverviewPane(Pane):
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         advice = view.advice(time.time())
-        self.query_one("#advice", Static).update("\n".join(f"! {item.message}\n  {item.remedy}" for item in advice))
+        self.query_one("#advice", Static).update("\n".join(advice_text(item) for item in advice))
         if view.stage is not None:
             self.query_one("#timeline", Static).update(timeline_text(view.stage.steps, self.size.width - 4))
             self._show_curves(view.stage)

@@ -7,11 +7,13 @@ from statistics import fmean
 
 from textual.markup import escape
 
+from rlctl.monitor.advisories import Advice
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import IDLE, timeline
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
+from rlctl.tui.language import say
 
 TIMELINE_STEPS = 12
 COLORS = ("$primary", "$success", "$warning", "$accent", "$secondary", "$error")
@@ -50,6 +52,11 @@ def head_text(view: RunView, info: RunInfo | None, now: float) -> str:
     elif info is not None and info.cause:
         lines.append(info.cause)
     return "\n".join(lines)
+
+
+def advice_text(advice: Advice) -> str:
+    """What looks wrong, and below it what to try."""
+    return f"! {say(advice.text).format_map(advice.values)}\n  {say(advice.remedy)}"
 
 
 def timeline_text(table: StepTable, width: int) -> str:
