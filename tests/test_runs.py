@@ -267,3 +267,15 @@ def test_where_and_how_a_run_is_shown_may_change_between_its_launches(config: Co
     )
     assert runs.differences(config, replace(config, environment=changed)) == []
     assert runs.differences(config, replace(config, environment=replace(changed, plugins=("p",)))) != []
+
+
+def test_progress_is_read_from_the_end_of_a_long_log(tmp_path: Path) -> None:
+    from rlctl.runs.looking import BLOCK
+
+    record = {"name": "r", "status": "finished", "pid": 0, "host": "h", "started": 1.0, "ended": 2.0}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    lines = [json.dumps({"time": float(step), "kind": "step", "stage": "s", "step": step, "total_steps": 9000}) for step in range(3000)]
+    long = json.dumps({"time": 5000.0, "kind": "samples", "text": "x" * 3 * BLOCK})
+    (tmp_path / "events.jsonl").write_text("\n".join([*lines, long]) + '\n{"time": 1, "ki')
+    info = runs.inspect(tmp_path)
+    assert (info.stage, info.step, info.total_steps) == ("s", 2999, 9000)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +11,8 @@ CHUNK = 4 << 20
 """Bytes read at a time, so that a long log is taken up in turns with other work."""
 KIND_WITHIN = 80
 """Bytes of a line in which its kind stands, as the runtime writes it: ``{"time": 1763712000.1, "kind": "step", ...``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A whole line of the log."""
-
-    offset: int
-    """Of its first byte in the file."""
-    text: bytes
-
-    def event(self) -> dict[str, Any] | None:
-        """The event; None for what is no event: a line damaged by a crash or by a disk that was full."""
-        try:
-            found = orjson.loads(self.text)
-        except ValueError:
-            return None
-        return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None
+HEAD = 64
+"""Bytes by which a log is known again."""
 
 
 class EventLog:
@@ -39,7 +22,8 @@ class EventLog:
         self.path = path
         self.position = 0
         """Bytes read, whole lines only."""
-        self._identity: tuple[int, int] | None = None
+        self._head = b""
+        """How the log begins, with the time of its first event: what another one in its place does not share."""
 
     @property
     def size(self) -> int:
@@ -50,20 +34,35 @@ class EventLog:
             return 0
 
     def begun_anew(self) -> bool:
-        """Whether another file is there now, or a shorter one; reading then starts over."""
-        try:
-            found = self.path.stat()
-        except OSError:
+        """Whether another log is there now, or a shorter one; reading then starts over.
+
+        Raises:
+            OSError: the file is there and cannot be read.
+        """
+        if not self.path.exists():
             return False
-        identity = (found.st_dev, found.st_ino)
-        anew = self._identity is not None and (identity != self._identity or found.st_size < self.position)
+        with self.path.open("rb") as file:
+            head = file.read(HEAD)
+        anew = not head.startswith(self._head) or self.size < self.position
         if anew:
             self.position = 0
-        self._identity = identity
+        self._head = head
         return anew
 
-    def read(self, most: int = CHUNK, *, passing_over: str = "", before: int = 0) -> Iterator[Line]:
-        """The whole lines after the last one, of about ``most`` bytes; none where nothing is new.
+    def skip_to(self, position: int) -> None:
+        """Pass over what stands before the first line that begins at or after a byte.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        with self.path.open("rb") as file:
+            file.seek(max(0, position - 1))
+            if position > 0:
+                file.readline()
+            self.position = file.tell()
+
+    def read(self, most: int = CHUNK, *, passing_over: str = "", before: int = 0) -> list[dict[str, Any]]:
+        """The events after the last one, of whole lines, of about ``most`` bytes; none where nothing is new.
 
         Events of the kind ``passing_over`` that stand before the byte ``before`` are not among them.
 
@@ -71,15 +70,26 @@ class EventLog:
             OSError: the file is there and cannot be read.
         """
         if not self.path.exists():
-            return
+            return []
         with self.path.open("rb") as file:
             file.seek(self.position)
             block = file.read(most)
             if block and not block.endswith(b"\n"):
                 block += file.readline()  # a line longer than a chunk comes whole too
-        old = b'"kind": "%s"' % passing_over.encode()
-        whole, newline, _ = block.rpartition(b"\n")
-        for text in (whole + newline).splitlines(keepends=True):
-            offset, self.position = self.position, self.position + len(text)
-            if offset >= before or old not in text[:KIND_WITHIN]:
-                yield Line(offset, text)
+        lines: list[bytes] = []
+        old, offset = b'"kind": "%s"' % passing_over.encode(), self.position
+        for line in block[: block.rfind(b"\n") + 1].splitlines(keepends=True):
+            if offset >= before or line.find(old, 0, KIND_WITHIN) < 0:
+                lines.append(line)
+            offset += len(line)
+        self.position = offset
+        return [event for event in map(_event, lines) if event is not None]
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The event of a line; None for what is none: a line damaged by a crash or by a disk that was full."""
+    try:
+        found = orjson.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None

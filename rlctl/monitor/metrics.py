@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import lt
 
 NAN = math.nan
 
@@ -26,14 +28,22 @@ class Series:
 
         The correction is Adam's (Kingma and Ba 2015, section 3), as TensorBoard's smoothing has it.
         """
-        if not 0 < weight < 1:
+        if not 0 < weight < 1 or not len(self):
             return self
-        mean, power, found = 0.0, 1.0, array("d")
-        for value in self.values:
-            mean = weight * mean + (1 - weight) * value
-            power *= weight
-            found.append(mean / (1 - power))
-        return Series(self.steps, found)
+        import numpy as np
+
+        length = max(1, int(-16 / math.log(weight)))  # powers of the weight within a row stay well above rounding
+        values = np.asarray(self.values, dtype=float)
+        rows = np.pad(values, (0, -len(values) % length)).reshape(-1, length)
+        powers = weight ** np.arange(length)
+        sums = (1 - weight) * np.cumsum(rows / powers, axis=1)
+        before, mean = np.zeros(len(rows)), 0.0
+        for row, last in enumerate(sums[:, -1].tolist()):
+            before[row] = mean
+            mean = float(powers[-1]) * (weight * mean + last)
+        means = (powers * (weight * before[:, None] + sums)).ravel()[: len(values)]
+        pulled = 1 - weight ** np.arange(1, len(values) + 1)
+        return Series(self.steps, (means / pulled).tolist())
 
     def thinned(self, most: int) -> Series:
         """At most ``most`` points (4 or more) of the same look: the lowest and the highest of equal parts, in their order.
@@ -42,15 +52,27 @@ class Series:
         """
         if len(self) <= most:
             return self
-        steps, values, parts = array("q"), array("d"), most // 2
-        for part in range(parts):
-            start, end = part * len(self) // parts, (part + 1) * len(self) // parts
-            inside = range(start, end)
-            low, high = min(inside, key=self.values.__getitem__), max(inside, key=self.values.__getitem__)
-            for index in sorted({low, high}):
-                steps.append(self.steps[index])
-                values.append(self.values[index])
-        return Series(steps, values)
+        import numpy as np
+
+        values = np.asarray(self.values, dtype=float)
+        edges = np.arange(most // 2 + 1) * len(values) // (most // 2)
+        parts = [slice(start, end) for start, end in pairwise(edges)]
+        ends = [(part.start + values[part].argmin(), part.start + values[part].argmax()) for part in parts]
+        picked = sorted({int(index) for pair in ends for index in pair})
+        return Series([int(self.steps[index]) for index in picked], [float(values[index]) for index in picked])
+
+    def between(self, first: float, last: float) -> Series:
+        """The part of it from one step to another, both among it."""
+        start, end = bisect_left(self.steps, first), bisect_right(self.steps, last)
+        return Series(self.steps[start:end], self.values[start:end])
+
+    def at(self, step: float) -> tuple[int, float] | None:
+        """Step and value of the point nearest to a step; None where there is none."""
+        if not len(self):
+            return None
+        right = min(bisect_left(self.steps, step), len(self) - 1)
+        near = min({max(0, right - 1), right}, key=lambda index: abs(self.steps[index] - step))
+        return int(self.steps[near]), float(self.values[near])
 
 
 EMPTY = Series((), ())
@@ -68,22 +90,41 @@ class StepTable:
 
     def add(self, step: int, metrics: Mapping[str, object]) -> None:
         """Add a step. One that is told again, as after a resume, takes the place of what was told of it and of later ones."""
-        if self.steps and step <= self.steps[-1]:
-            self.cut(step - 1)
-        rows, columns = len(self.steps), self.columns
-        self.steps.append(step)
-        if list(columns) == list(metrics) and None not in metrics.values():
-            for column, number in zip(columns.values(), metrics.values(), strict=True):
-                column.append(number)  # type: ignore[arg-type]
-            return
-        for name, value in metrics.items():
-            if name not in columns:
-                columns[name] = array("d", [NAN]) * rows
-            columns[name].append(value if isinstance(value, (int, float)) else NAN)
-        if len(metrics) != len(columns):
-            for column in columns.values():
-                if len(column) == rows:
-                    column.append(NAN)
+        self.extend([(step, metrics)])
+
+    def extend(self, rows: Iterable[tuple[int, Mapping[str, object]]]) -> None:
+        """Add steps in turn; those that tell the same metrics are taken together, column by column."""
+        for names, alike in groupby(rows, key=lambda row: tuple(row[1])):
+            found = list(alike)
+            steps = [step for step, _ in found]
+            if all(map(lt, steps, steps[1:])):
+                columns = zip(*(metrics.values() for _, metrics in found), strict=True)
+                self._append(steps, dict(zip(names, columns, strict=False)))
+            else:
+                for step, metrics in found:
+                    self._append([step], {name: (value,) for name, value in metrics.items()})
+
+    def join(self, later: StepTable) -> None:
+        """Add the steps of another table, as if each were added in turn."""
+        if len(later):
+            self._append(later.steps, later.columns)
+
+    def _append(self, steps: Sequence[int], columns: Mapping[str, Sequence[object]]) -> None:
+        """Add steps that rise, with the columns they have."""
+        if self.steps and steps[0] <= self.steps[-1]:
+            self.cut(steps[0] - 1)
+        before = len(self.steps)
+        self.steps.extend(steps)
+        for name, values in columns.items():
+            column = self.columns.setdefault(name, array("d"))
+            column.extend([NAN] * (before - len(column)))
+            try:
+                column.extend(values)  # type: ignore[arg-type]
+            except TypeError:  # a value that is no number: null, or the name of one that is not finite
+                del column[before:]
+                column.extend(map(_number, values))
+        for column in self.columns.values():
+            column.extend([NAN] * (len(self.steps) - len(column)))
 
     def cut(self, last: int) -> None:
         """Forget the steps after ``last``."""
@@ -101,10 +142,13 @@ class StepTable:
         column = self.columns.get(name)
         if column is None:
             return EMPTY
-        if not any(map(math.isnan, column)):
+        import numpy as np
+
+        values = np.asarray(column)  # a view of the column, let go of before anything is added to it
+        there = ~np.isnan(values)
+        if there.all():
             return Series(self.steps, column)
-        pairs = [(step, value) for step, value in zip(self.steps, column, strict=True) if not math.isnan(value)]
-        return Series(array("q", (step for step, _ in pairs)), array("d", (value for _, value in pairs)))
+        return Series(np.asarray(self.steps)[there].tolist(), values[there].tolist())
 
     def last(self, name: str) -> float | None:
         """The newest value of a metric; None where the newest step has none."""
@@ -114,6 +158,11 @@ class StepTable:
     def latest(self, name: str, count: int) -> list[float]:
         """Its values in the last ``count`` steps, those that have it."""
         return [value for value in self.columns.get(name, ())[-count:] if not math.isnan(value)]
+
+
+def _number(value: object) -> float:
+    """A number as a plot takes it; NaN for what is none, or is not finite."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else NAN
 
 
 def names_matching(names: Iterable[str], pattern: str) -> list[str]:

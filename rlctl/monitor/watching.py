@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlctl.monitor.advisories import Advice, advise
-from rlctl.monitor.log import CHUNK, EventLog, Line
+from rlctl.monitor.log import CHUNK, EventLog
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import Current, seconds_left, usual_seconds
 from rlctl.monitor.samples import SampleIndex
 
 KEPT_EVENTS = 1000
 """Events, but phases and steps, that are kept for the list of events."""
+NEWEST = 1 << 20
+"""Bytes at the end of a log that are shown before the whole is read."""
 TAIL = 256 << 10
 """Bytes before the end of a log in which the phases matter; those before it are over."""
+
+
+TABLES = ("step", "evaluation")
+"""Kinds of events that are rows of a table."""
 
 
 @dataclass
@@ -33,19 +40,50 @@ class StageView:
     """What it told at its end: ``seconds`` by phase, ``tokens``, the first and last numbers ``evaluated``."""
 
 
+@dataclass
+class Batch:
+    """A part of a log, read and made ready."""
+
+    anew: bool = False
+    """Whether the log was begun anew: what was taken before is of another run."""
+    bytes: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """But those that are rows of a table."""
+    tables: dict[tuple[str, str], StepTable] = field(default_factory=dict)
+    """By stage and kind."""
+    stage: str | None = None
+    """The stage of the last step, or the one that began after it."""
+    totals: dict[str, int | None] = field(default_factory=dict)
+    """Steps of each stage that was told of."""
+
+
 class RunView:
     """What a run folder says, as far as it has been read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = EventLog(folder / "events.jsonl")
+        self.version = 0
+        """Rises when there is something new to show."""
         self._clear()
+
+    @classmethod
+    def newest(cls, folder: Path) -> RunView:
+        """What the end of a long log says, while the whole is not read yet: the last steps, and the phase that is on.
+
+        Raises:
+            OSError: the log is there and cannot be read.
+        """
+        view = cls(folder)
+        if view.log.size:
+            view.log.skip_to(view.log.size - NEWEST)
+        return view.read_whole()
 
     def _clear(self) -> None:
         self.stages: dict[str, StageView] = {}
         self.stage: StageView | None = None
         """The one that runs, or ran last."""
-        self.samples = SampleIndex(self.log.path)
+        self.samples = SampleIndex(self.folder)
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
         self.events_told = 0
         """Also those that are not kept any more."""
@@ -64,23 +102,61 @@ class RunView:
         Raises:
             OSError: the log is there and cannot be read.
         """
-        if self.log.begun_anew():
-            self._clear()
-        position = self.log.position
-        for line in self.log.read(most, passing_over="phase", before=self.log.size - TAIL):
-            self._take(line)
-        return self.log.position > position
+        batch = self.read(most)
+        self.take(batch)
+        return bool(batch.bytes)
 
-    def _take(self, line: Line) -> None:
-        event = line.event()
-        if event is None:
-            return
-        take = TAKERS.get(event["kind"])
-        if take is not None:
-            take(self, event, line.offset)
-        if event["kind"] not in ("phase", "phase_ended", "step", "samples"):
-            self.events.append(event)
-            self.events_told += 1
+    def read(self, most: int = CHUNK) -> Batch:
+        """What is new in about ``most`` bytes, ready to be taken; what the view shows does not change.
+
+        So a thread reads while another one looks, and hands over what it read.
+
+        Raises:
+            OSError: the log is there and cannot be read.
+        """
+        batch = Batch(anew=self.log.begun_anew())
+        position = self.log.position
+        rows: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
+        for event in self.log.read(most, passing_over="phase", before=self.log.size - TAIL):
+            kind, stage, step = event["kind"], str(event.get("stage", "main")), event.get("step")
+            if kind in ("step", "stage_started"):
+                batch.stage = stage
+                batch.totals[stage] = event.get("total_steps")
+            if kind in TABLES:
+                metrics = event.get("metrics")
+                if isinstance(step, int) and isinstance(metrics, dict):
+                    rows.setdefault((stage, kind), []).append((step, metrics))
+                continue
+            if kind == "stage_started" and isinstance(step, int):
+                for table in TABLES:
+                    rows[stage, table] = [row for row in rows.get((stage, table), ()) if row[0] <= step]
+            batch.events.append(event)
+        for key, told in rows.items():
+            batch.tables[key] = StepTable()
+            batch.tables[key].extend(told)
+        batch.bytes = self.log.position - position
+        return batch
+
+    def take(self, batch: Batch) -> None:
+        """Show what was read."""
+        if batch.anew:
+            self._clear()
+        self.version += 1 if batch.bytes or batch.anew else 0
+        for event in batch.events:
+            take = TAKERS.get(event["kind"])
+            with suppress(KeyError, TypeError, ValueError):  # an event that does not say what its kind says
+                if take is not None:
+                    take(self, event)
+            if event["kind"] not in ("phase", "phase_ended", "samples"):
+                self.events.append(event)
+                self.events_told += 1
+        for (name, kind), table in batch.tables.items():
+            stage = self._stage(name)
+            (stage.steps if kind == "step" else stage.evaluations).join(table)
+        for name, total in batch.totals.items():
+            self._stage(name).total_steps = total
+        if batch.stage is not None:
+            self.stage = self._stage(batch.stage)
 
     @property
     def phase(self) -> Current | None:
@@ -105,53 +181,41 @@ class RunView:
         """What looks wrong in the stage that runs."""
         return advise(self.stage.steps, self.phase, now) if self.stage else []
 
-    def _stage_of(self, event: dict[str, Any]) -> StageView:
-        name = str(event.get("stage", "main"))
+    def _stage(self, name: str) -> StageView:
         return self.stages.setdefault(name, StageView(name))
 
-    def _run_started(self, event: dict[str, Any], offset: int) -> None:
+    def _stage_of(self, event: dict[str, Any]) -> StageView:
+        return self._stage(str(event.get("stage", "main")))
+
+    def _run_started(self, event: dict[str, Any]) -> None:
         self.failure = self.ended = None
 
-    def _stage_started(self, event: dict[str, Any], offset: int) -> None:
-        self.stage = stage = self._stage_of(event)
-        stage.total_steps = event.get("total_steps")
+    def _stage_started(self, event: dict[str, Any]) -> None:
+        stage = self._stage_of(event)
         for table in (stage.steps, stage.evaluations):
             table.cut(int(event.get("step", 0)))
 
-    def _phase_began(self, event: dict[str, Any], offset: int) -> None:
+    def _phase_began(self, event: dict[str, Any]) -> None:
         self._phase = (str(event.get("name", "")), float(event.get("time", 0.0)))
 
-    def _step(self, event: dict[str, Any], offset: int) -> None:
-        stage = self._stage_of(event)
-        stage.steps.add(int(event["step"]), event.get("metrics", {}))
-
-    def _evaluation(self, event: dict[str, Any], offset: int) -> None:
-        self._stage_of(event).evaluations.add(int(event["step"]), event.get("metrics", {}))
-
-    def _sync(self, event: dict[str, Any], offset: int) -> None:
+    def _sync(self, event: dict[str, Any]) -> None:
         self._stage_of(event).weight_version = event.get("version")
 
-    def _samples(self, event: dict[str, Any], offset: int) -> None:
-        self.samples.places[str(event.get("stage", "main")), int(event["step"])] = offset
-
-    def _stage_ended(self, event: dict[str, Any], offset: int) -> None:
+    def _stage_ended(self, event: dict[str, Any]) -> None:
         self._stage_of(event).ended = event
 
-    def _failure(self, event: dict[str, Any], offset: int) -> None:
+    def _failure(self, event: dict[str, Any]) -> None:
         self.failure = self.failure or event
 
-    def _run_ended(self, event: dict[str, Any], offset: int) -> None:
+    def _run_ended(self, event: dict[str, Any]) -> None:
         self.ended = event
 
 
-TAKERS: dict[str, Callable[[RunView, dict[str, Any], int], None]] = {
+TAKERS: dict[str, Callable[[RunView, dict[str, Any]], None]] = {
     "run_started": RunView._run_started,
     "stage_started": RunView._stage_started,
     "phase": RunView._phase_began,
-    "step": RunView._step,
-    "evaluation": RunView._evaluation,
     "sync": RunView._sync,
-    "samples": RunView._samples,
     "stage_ended": RunView._stage_ended,
     "failure": RunView._failure,
     "run_ended": RunView._run_ended,

@@ -1,4 +1,4 @@
-"""Looking at runs from outside, and asking one to end: only the run folder is read."""
+"""Looking at runs from outside, and asking one to end or to write a checkpoint: only the run folder is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from typing import Any
 
 from rlctl.errors import RunError, nearest
 from rlctl.runs.record import Record, Status, is_alive
-from rlctl.runtime.stopping import STOP_FILE
+from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
+
+BLOCK = 1 << 16
+"""Bytes that are read at a time from the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,20 @@ class RunInfo:
 def list_runs(folder: Path) -> list[RunInfo]:
     """All runs in a folder, newest first."""
     found = [_inspect_any(path.parent) for path in folder.glob("*/run.json")]
-    return sorted(found, key=lambda info: info.started, reverse=True)
+    return sorted((info for info in found if info), key=lambda info: info.started, reverse=True)
 
 
-def _inspect_any(folder: Path) -> RunInfo:
-    """As ``inspect``; a run whose run.json is damaged is interrupted, so that one of them does not hide the others."""
+def _inspect_any(folder: Path) -> RunInfo | None:
+    """As ``inspect``; a run that cannot be read is interrupted, so that it hides no other. None for one that is gone."""
     try:
         return inspect(folder)
-    except RunError as error:
-        began = datetime.fromtimestamp((folder / "run.json").stat().st_mtime, tz=UTC)
-        return RunInfo(folder.name, folder, "interrupted", "", 0, None, began, 0.0, error.message, 0, "")
+    except (RunError, OSError) as error:
+        try:
+            began = datetime.fromtimestamp((folder / "run.json").stat().st_mtime, tz=UTC)
+        except OSError:
+            return None
+        cause = error.message if isinstance(error, RunError) else str(error)
+        return RunInfo(folder.name, folder, "interrupted", "", 0, None, began, 0.0, cause, 0, "")
 
 
 def find(name_or_path: str, folder: Path) -> RunInfo:
@@ -97,13 +104,29 @@ def inspect(folder: Path) -> RunInfo:
 
 
 def _progress(folder: Path) -> dict[str, Any]:
-    """Stage and step of the last step event, and the time of the last event."""
+    """Stage and step of the last step event, and the time of the last event. A long log is read from its end."""
     found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None}
-    for event in _read_events(folder / "events.jsonl"):
-        found["time"] = event.get("time")
+    for event in _newest_events(folder / "events.jsonl"):
+        found["time"] = found["time"] or event.get("time")
         if event.get("kind") in ("step", "stage_started"):
-            found |= {key: event.get(key, found[key]) for key in ("stage", "step", "total_steps")}
+            return found | {key: event[key] for key in ("stage", "step", "total_steps") if key in event}
     return found
+
+
+def _newest_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of an event log, from the last to the first."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        start, rest = file.seek(0, os.SEEK_END), b""
+        while start > 0:
+            size = min(start, BLOCK)
+            start -= size
+            file.seek(start)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            rest = first
+            yield from filter(None, map(_event, reversed(lines)))
+        yield from filter(None, [_event(rest)])
 
 
 def _read_events(path: Path) -> Iterator[dict[str, Any]]:
@@ -164,6 +187,17 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
         raise RunError(f"run {run.name} runs on {run.host}", hint="stop it there, or without --now from here")
     else:
         os.kill(run.pid, signal.SIGINT)
+
+
+def checkpoint(run: RunInfo) -> None:
+    """Ask a run to write a checkpoint after its current step, and to go on.
+
+    Raises:
+        RunError: it is not running.
+    """
+    if run.status != "running":
+        raise RunError(f"run {run.name} is not running; it is {run.status}")
+    (run.folder / CHECKPOINT_FILE).touch()
 
 
 def remove(run: RunInfo) -> None:

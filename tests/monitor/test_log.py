@@ -14,8 +14,7 @@ def line(kind: str, **data: Any) -> str:
 
 
 def kinds(log: EventLog, **how: Any) -> list[str]:
-    events = [read.event() for read in log.read(**how)]
-    return [event["kind"] for event in events if event is not None]
+    return [event["kind"] for event in log.read(**how)]
 
 
 def test_a_line_comes_once_and_when_it_is_whole(tmp_path: Path) -> None:
@@ -62,3 +61,24 @@ def test_one_kind_can_be_passed_over_up_to_a_place(tmp_path: Path) -> None:
     path.write_text(line("phase") + line("step") + line("phase"))
     assert kinds(EventLog(path), passing_over="phase", before=10) == ["step", "phase"]
     assert kinds(EventLog(path), passing_over="phase", before=10**6) == ["step"]
+
+
+def test_a_log_begun_anew_is_known_though_it_is_longer_and_has_the_files_number(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(line("step"))
+    log = EventLog(path)
+    assert kinds(log) == ["step"]
+    assert not log.begun_anew()
+    path.write_text(json.dumps({"time": 9.5, "kind": "failure"}) + "\n" + line("step") * 3)
+    assert log.begun_anew()
+    assert kinds(log) == ["failure", "step", "step", "step"]
+
+
+def test_reading_begins_at_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(line("phase") + line("step") + line("failure"))
+    first, second = len(line("phase")), len(line("phase") + line("step"))
+    for position, found in [(0, 3), (-5, 3), (1, 2), (first, 2), (first + 1, 1), (second, 1), (second + 1, 0)]:
+        log = EventLog(path)
+        log.skip_to(position)
+        assert len(kinds(log)) == found, position

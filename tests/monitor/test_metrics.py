@@ -70,3 +70,36 @@ def test_smoothing_by_hand() -> None:
 )
 def test_metrics_are_asked_for_by_expression_or_by_letters(pattern: str, found: list[str]) -> None:
     assert names_matching(["reward/mean", "policy/kl", "reward/max"], pattern) == found
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.dictionaries(st.sampled_from("ab"), st.floats(0, 9))), max_size=20))
+def test_steps_taken_together_are_as_steps_taken_in_turn(told: list[tuple[int, dict[str, float]]]) -> None:
+    together, in_turn, joined = StepTable(), StepTable(), StepTable()
+    together.extend(told)
+    for step, metrics in told:
+        in_turn.add(step, metrics)
+        alone = StepTable()
+        alone.add(step, metrics)
+        joined.join(alone)
+    for table in (together, joined):
+        assert list(table.steps) == list(in_turn.steps)
+        assert [table.row(at) for at in range(len(table))] == [in_turn.row(at) for at in range(len(in_turn))]
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=300), st.sampled_from([0.1, 0.6, 0.95, 0.99]))
+def test_smoothing_by_rows_is_smoothing_in_turn(values: list[float], weight: float) -> None:
+    mean, found = 0.0, []
+    for place, value in enumerate(values, 1):
+        mean = weight * mean + (1 - weight) * value
+        found.append(mean / (1 - weight**place))
+    smooth = Series(range(len(values)), values).smoothed(weight)
+    assert list(smooth.values) == pytest.approx(found, rel=1e-6, abs=1e-5)
+
+
+def test_a_window_and_the_point_nearest_to_a_step() -> None:
+    series = Series([1, 3, 9], [10.0, 30.0, 90.0])
+    assert list(series.between(2, 9).values) == [30.0, 90.0]
+    assert series.at(0) == (1, 10.0)
+    assert series.at(5) == (3, 30.0)
+    assert series.at(100) == (9, 90.0)
+    assert Series([], []).at(1) is None

@@ -79,29 +79,6 @@ def test_the_first_failure_is_the_one_that_is_shown(tmp_path: Path, events: Even
     assert view.failure["message"] == "first"
 
 
-def test_samples_are_read_when_they_are_looked_at(tmp_path: Path, events: Events) -> None:
-    events.enter_stage("grpo")
-    events.emit("stage_started", total_steps=9, step=0, notes=[])
-    shown = {
-        "prompt": "1+1=",
-        "answer": "2",
-        "responses": ["2", "你好"],
-        "rewards": [1.0, 0.0],
-        "components": [{"math": 1.0}, {"math": 0.0}],
-        "weight_version": 4,
-    }
-    events.emit("samples", step=1, samples=[shown])
-    events.emit("samples", step=2, samples=[{"sequence": "a b", "trained_on": "b"}])
-    view = up_to_date(RunView(tmp_path))
-    assert view.samples.steps("grpo") == [1, 2]
-    [group] = view.samples.groups("grpo", 1)
-    assert [response.text for response in group.responses] == ["2", "你好"]
-    assert (group.mean_reward, group.is_equal, group.weight_version) == (0.5, False, 4)
-    [sequence] = view.samples.groups("grpo", 2)
-    assert (sequence.prompt, sequence.answer, sequence.responses) == ("a b", "trained_on: b", ())
-    assert view.samples.groups("grpo", 3) == []
-
-
 def test_old_phases_are_passed_over_and_the_last_one_is_not(tmp_path: Path, events: Events) -> None:
     events.emit("stage_started", total_steps=None, step=0, notes=[])
     for number in range(1, 3000):
@@ -129,3 +106,58 @@ def test_another_run_in_the_same_place_is_read_from_its_beginning(tmp_path: Path
     view = up_to_date(RunView(tmp_path))
     told({"kind": "step", "step": 1, "metrics": {"y": 2.0}})
     assert list(up_to_date(view).stages["main"].steps.columns) == ["y"]
+
+
+def test_the_end_of_a_long_log_is_known_before_the_whole(tmp_path: Path, events: Events) -> None:
+    events.enter_stage("grpo")
+    events.emit("stage_started", total_steps=9, step=0, notes=[])
+    for number in range(1, 9000):
+        step(events, number, **{"reward/mean": number / 2, "policy/kl": 0.1})
+    whole, newest = up_to_date(RunView(tmp_path)), RunView.newest(tmp_path)
+    assert newest.stage is not None
+    assert whole.stage is not None
+    assert (newest.stage.name, newest.stage.total_steps, newest.stage.steps.steps[-1]) == ("grpo", 9, 8999)
+    assert 100 < len(newest.stage.steps) < len(whole.stage.steps) == 8999
+    assert newest.stage.steps.row(-1) == whole.stage.steps.row(-1)
+    assert newest.phase == whole.phase
+
+
+def test_what_was_read_is_shown_when_it_is_taken(tmp_path: Path, events: Events) -> None:
+    events.emit("stage_started", total_steps=9, step=0, notes=[])
+    step(events, 1, loss=1.0)
+    view = up_to_date(RunView(tmp_path))
+    shown = view.version
+    step(events, 2, loss=2.0)
+    batch = view.read()
+    assert list(view.stages["main"].steps.steps) == [1]
+    view.take(batch)
+    assert list(view.stages["main"].steps.series("loss").values) == [1.0, 2.0]
+    assert view.version == shown + 1
+    view.take(view.read())
+    assert view.version == shown + 1
+
+
+def test_a_resumption_in_one_batch_with_what_it_takes_back(tmp_path: Path, events: Events) -> None:
+    events.emit("stage_started", total_steps=9, step=0, notes=[])
+    for number in (1, 2, 3, 4):
+        step(events, number, loss=1.0)
+    view = up_to_date(RunView(tmp_path))
+    step(events, 5, loss=1.0)
+    events.emit("stage_started", total_steps=9, step=3, notes=[])
+    step(events, 4, loss=2.0)
+    assert list(up_to_date(view).stages["main"].steps.series("loss").values) == [1.0, 1.0, 1.0, 2.0]
+
+
+def test_events_that_say_nonsense_are_passed_over(tmp_path: Path) -> None:
+    told = [{"kind": "step"}, {"kind": "step", "step": "x", "metrics": {}}, {"kind": "step", "step": 1, "metrics": [1]},
+            {"kind": "samples", "step": None}, {"kind": "phase", "time": "soon"}, {"kind": "evaluation", "step": {}},
+            {"kind": "step", "step": 1, "metrics": {"loss": "nan", "kl": None, "x": [1], "reward": 1}}]  # fmt: skip
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
+    view = up_to_date(RunView(tmp_path))
+    assert view.stages["main"].steps.row(-1) == {"reward": 1.0}
+
+
+def test_a_folder_that_is_not_there_is_an_empty_run(tmp_path: Path) -> None:
+    view = RunView(tmp_path / "gone")
+    assert not view.poll()
+    assert RunView.newest(tmp_path / "gone").stage is None
