@@ -1,7 +1,8 @@
-"""Whole runs on Megatron: the controller does not know, so the numbers of every step are those of a run on FSDP2."""
+"""Whole runs on Megatron: the controller does not know, so the numbers of every step are those of a run on FSDP2, and it learns."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from tests.runtime.conftest import Ran, Task
 RATES = {"precision": {"compute": "float32"}, "optimizer": {"learning_rate": 1e-3, "epsilon": 1e-4}}
 TAKES = ("seconds", "time", "per_second", "memory", "mfu", "share")
 """Parts of the names of what depends on the machine."""
+STAGES = {"pipeline": 2, "transformer": {"num_layers_in_last_pipeline_stage": 1}}
+"""The quickstart's model has three layers."""
+LAYOUTS = pytest.mark.parametrize("sizes", [{"tensor": 2}, STAGES], ids=["tensor", "pipeline"])
 
 
 def numbers(ran: Ran) -> dict[tuple[str, int], dict[str, float]]:
@@ -22,7 +26,7 @@ def numbers(ran: Ran) -> dict[tuple[str, int], dict[str, float]]:
     }
 
 
-def learning(task: Task, folder: Path, train: dict[str, Any], devices: int) -> Any:
+def two_stages(task: Task, folder: Path, train: dict[str, Any], devices: int) -> Any:
     return task.two_stages(
         folder,
         train={**RATES, **train},
@@ -32,13 +36,46 @@ def learning(task: Task, folder: Path, train: dict[str, Any], devices: int) -> A
 
 @pytest.mark.ray
 @pytest.mark.soak
-@pytest.mark.parametrize("sizes", [{"tensor": 2}, {"pipeline": 2}], ids=["tensor", "pipeline"])
+@LAYOUTS
 def test_a_run_has_the_numbers_of_fsdp2(
-    sizes: dict[str, int], task: Task, run: Callable[..., Ran], tmp_path: Path
+    sizes: dict[str, Any], task: Task, run: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    expected = numbers(run(learning(task, tmp_path / "fsdp2", {"engine": {"name": "fsdp2"}}, 1)))
-    found = numbers(run(learning(task, tmp_path / "megatron", {"engine": {"name": "megatron", **sizes}}, 2)))
+    expected = numbers(run(two_stages(task, tmp_path / "fsdp2", {"engine": {"name": "fsdp2"}}, 1)))
+    found = numbers(run(two_stages(task, tmp_path / "megatron", {"engine": {"name": "megatron", **sizes}}, 2)))
     assert found.keys() == expected.keys()
     for step, metrics in expected.items():
         for name in metrics.keys() & found[step].keys():
             assert found[step][name] == pytest.approx(metrics[name], rel=1e-3, abs=1e-4), (step, name)
+
+
+@pytest.mark.ray
+@pytest.mark.soak
+@LAYOUTS
+def test_it_learns(sizes: dict[str, Any], task: Task, run: Callable[..., Ran], tmp_path: Path) -> None:
+    """GRPO as ``test_algorithms_learn.py`` has it for FSDP2, to the same thresholds: 24 steps of two mini-batches."""
+    shutil.copytree(task.folder / "model", tmp_path / "model")
+    done = run(
+        task.config(
+            tmp_path,
+            model={"path": str(tmp_path / "model")},
+            placement={"devices_per_node": 2, "device": "cpu"},
+            train={
+                "engine": {"name": "megatron", **sizes},
+                "precision": {"compute": "float32"},
+                "optimizer": {"learning_rate": 1e-3},
+            },
+            batch={
+                "prompts_per_step": 16,
+                "responses_per_prompt": 8,
+                "mini_batch_responses": 64,
+                "micro": {"by": "responses", "per_replica": 32},
+            },
+            schedule={"total_steps": 24, "evaluate_every": 100},
+            checkpoint={"every": None, "export": "never", "last": False},
+        )
+    )
+    assert done.result.status == "finished", done.result.cause
+    evaluated = done.result.stages["main"]["evaluated"]
+    before, after = (evaluated[when]["evaluation/addition/accuracy"] for when in ("first", "last"))
+    assert before < 0.2
+    assert after > 0.8
