@@ -136,7 +136,8 @@ def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
         raise ConfigError(
             "\n".join(f"'{dotted(at)}' cannot be resolved: {reason}" for at, reason in resolved.unresolved.items())
         )
-    config = _built(resolved.values, frozenset(resolved.expressions))
+    parts = {str(at[0]): resolved.values[at[0]] for at in (path, *following)}
+    config = _replaced(loaded.config, parts, frozenset(resolved.expressions))
     changed = _changed(loaded, config, {path}, EDITED)
     own = {at: text for at, text in resolved.expressions.items() if _under_any(at, [path])}
     return replace(changed, expressions={**changed.expressions, **own})
@@ -218,7 +219,7 @@ def _with(config: Config, path: KeyPath, value: Any) -> Config:
         raise ConfigError(f"there is no key {dotted(path)!r}")
     values = {top.name: to_plain(getattr(config, top.attribute))}
     _set(values, path, copied(value))
-    return replace(config, **{top.attribute: getattr(_built(values), top.attribute)})
+    return _replaced(config, values)
 
 
 def _set(values: Any, path: KeyPath, value: Any) -> None:
@@ -230,11 +231,13 @@ def _set(values: Any, path: KeyPath, value: Any) -> None:
         raise ConfigError(f"there is no key {dotted(path)!r}") from error
 
 
-def _built(values: Mapping[str, Any], textual: frozenset[KeyPath] = frozenset()) -> Config:
-    config, findings = build_config(values, textual=textual)
-    if config is None:
+def _replaced(config: Config, parts: Mapping[str, Any], textual: frozenset[KeyPath] = frozenset()) -> Config:
+    """The config with these sections, given as plain values."""
+    built, findings = build_config(parts, textual=textual)
+    if built is None:
         raise ConfigError("\n".join(f"{finding.message}{_hint(finding)}" for finding in findings))
-    return config
+    attributes = [fields_of(Config)[name].attribute for name in parts]
+    return replace(config, **{attribute: getattr(built, attribute) for attribute in attributes})
 
 
 def _changed(loaded: Loaded, config: Config, paths: set[KeyPath], by: str) -> Loaded:

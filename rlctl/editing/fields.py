@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
@@ -11,13 +11,13 @@ from rlctl import arithmetic
 from rlctl.config import EDITED, Config, Loaded
 from rlctl.config.chinese import key_help
 from rlctl.config.fields import Choice, Interval
-from rlctl.config.inspect import FieldInfo, Key, sections_in, settings, type_text, walk
+from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, settings, type_text, walk
 from rlctl.documents import KeyPath
 from rlctl.editing.session import Session
 from rlctl.editing.values import alternatives, text_of
 
-Kind = Literal["choice", "enum", "bool", "number", "text", "list", "mapping", "section"]
-"""What a field is edited with; ``section``: one that may be missing as a whole, as ``critic``."""
+Kind = Literal["choice", "enum", "bool", "number", "text", "path", "list", "mapping", "section"]
+"""What a field is edited with; ``path``: text that may name a file; ``section``: may be missing as a whole, as ``critic``."""
 
 ESSENTIAL = frozenset(
     {
@@ -70,7 +70,9 @@ class FieldView:
     kind: Kind
     value: Any
     text: str
-    """As it stands in the field."""
+    """As it stands in the field: of a linked value its ``${...}``."""
+    now: str
+    """The value itself as text."""
     default: str
     """What the dialect's silence means, as text; empty where it must be set."""
     help: str
@@ -88,6 +90,11 @@ class FieldView:
     applies: bool
     """Whether it matters in this run."""
     info: FieldInfo
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it follows another value, or the environment."""
+        return self.text != self.now
 
     @property
     def section(self) -> KeyPath:
@@ -113,14 +120,41 @@ APPLIES: Mapping[str, Callable[[Config], bool]] = {
 """When a section, or a choice with its options, matters; everything else always does."""
 
 
+class Form:
+    """The fields of a session, kept up to date: a section that was not changed is the object that it was, and not asked again."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._known: dict[str, tuple[tuple[Any, ...], list[FieldView]]] = {}
+
+    def views(self) -> list[FieldView]:
+        """Every value of the config as it is now, in the schema's order."""
+        session = self.session
+        config, file = session.config, session.file
+        dormant = [section for section, matters in APPLIES.items() if not matters(config)]
+        found: list[FieldView] = []
+        for top, info in fields_of(Config).items():
+            marks = (getattr(config, info.attribute), file, getattr(session.defaults, info.attribute), dormant)
+            known = self._known.get(top)
+            if known is None or not all(
+                a is b or (a is dormant and a == b) for a, b in zip(marks, known[0], strict=True)
+            ):
+                known = self._known[top] = (marks, _section(session, top, dormant))
+            found += known[1]
+        return found
+
+
 def fields(session: Session) -> list[FieldView]:
     """Every value of the config as it is now, in the schema's order."""
+    return Form(session).views()
+
+
+def _section(session: Session, top: str, dormant: list[str]) -> list[FieldView]:
     loaded, keys = session.loaded, _keys()
-    saved = {} if session.file is None else _values(session.file.loaded.config)
-    defaults = _values(session.defaults)
-    dormant = [section for section, matters in APPLIES.items() if not matters(loaded.config)]
+    saved = {} if session.file is None else _values(session.file.loaded.config, top)
+    defaults = _values(session.defaults, top)
     found = []
-    for setting in settings(loaded.config):
+    for setting in settings(loaded.config, only=(top,)):
         key = keys.get(setting.pattern)
         if key is None:  # the name of a chosen option: it is in the choice's own field
             continue
@@ -130,41 +164,60 @@ def fields(session: Session) -> list[FieldView]:
     return found
 
 
-def search(found: list[FieldView], text: str, names: Callable[[str], list[str]]) -> list[FieldView]:
-    """The fields that a person looks for: by key, by what dialects call it (``names`` of a pattern), then by help.
+def search(found: list[FieldView], text: str, names: Callable[[str], Iterable[str]]) -> list[FieldView]:
+    """The fields that a person looks for, best first; every word has to be there, and case does not matter.
 
-    Every word has to be there; case does not matter.
+    A word may be part of the key, of what dialects call it (``names`` of a pattern), or of the help; or its letters stand in
+    the key in this order, as ``lrate`` in ``learning_rate``.
     """
     words = text.lower().split()
+    ranked = [(_rank(view.pattern, words, names), number) for number, view in enumerate(found)]
+    return [found[number] for rank, number in sorted(ranked) if rank < WORST]
 
-    def matches(*texts: str) -> bool:
-        joined = " ".join(texts).lower()
-        return all(word in joined for word in words)
 
-    by_key = [view for view in found if matches(view.pattern)]
-    by_name = [view for view in found if view not in by_key and matches(view.pattern, *names(view.pattern))]
-    by_help = [
-        view
-        for view in found
-        if view not in by_key
-        and view not in by_name
-        and matches(view.pattern, view.help, _keys()[view.pattern].help)  # English is found in any language
-    ]
-    return by_key + by_name + by_help
+WORST = 4
+
+
+def _rank(pattern: str, words: list[str], names: Callable[[str], Iterable[str]]) -> int:
+    """How well a field fits: 0 by its key, then by dialects' names, by help, by letters of the key; ``WORST`` not at all."""
+    key = pattern.lower()
+    rank = 0
+    for word in words:
+        if word in key:
+            continue
+        if any(word in name.lower() for name in names(pattern)):
+            rank = max(rank, 1)
+        elif word in _help(pattern).lower() or word in _keys()[pattern].help.lower():
+            rank = max(rank, 2)
+        elif _letters(word, key):
+            rank = max(rank, 3)
+        else:
+            return WORST
+    return rank
+
+
+def _letters(word: str, text: str) -> bool:
+    rest = iter(text)
+    return all(letter in rest for letter in word)
 
 
 NOWHERE = object()
 """In place of the value of a key that the file does not have."""
 
 
-def _values(config: Config) -> dict[KeyPath, Any]:
-    """Every value by its path, where a choice is itself and not its name."""
-    return {setting.path: setting.value for setting in settings(config) if setting.pattern in _keys()}
+def _values(config: Config, top: str) -> dict[KeyPath, Any]:
+    """Every value of a section by its path, where a choice is itself and not its name."""
+    return {setting.path: setting.value for setting in settings(config, only=(top,)) if setting.pattern in _keys()}
 
 
 @cache
 def _keys() -> dict[str, Key]:
     return {key.pattern: key for key in walk(Config)}
+
+
+@cache
+def _help(pattern: str) -> str:
+    return key_help(_keys()[pattern])
 
 
 @cache
@@ -180,12 +233,14 @@ def _field(
     info = key.info
     required = info.required and default is None
     kind, type_, options = _nature(key.pattern)
+    now = text_of(value)
     return FieldView(
         path=path,
         pattern=key.pattern,
         kind=kind,
         value=value,
-        text=loaded.expressions.get(path) or text_of(value),
+        text=loaded.expressions.get(path) or now,
+        now=now,
         default="" if required else text_of(default),
         help=key_help(key),
         type=type_,
@@ -217,7 +272,9 @@ def kind_of(info: FieldInfo) -> Kind:
         return "enum"
     if _has(info.type, bool):
         return "bool"
-    return "number" if _has(info.type, int) or _has(info.type, float) or info.type is Interval else "text"
+    if _has(info.type, int) or _has(info.type, float) or info.type is Interval:
+        return "number"
+    return "path" if info.name.endswith(("path", "folder")) else "text"
 
 
 def _options(info: FieldInfo) -> tuple[str, ...]:

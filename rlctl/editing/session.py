@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from rlctl.config.load import value_at
 from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
 from rlctl.editing.saving import edited_text
-from rlctl.errors import DocumentError, RlctlError, UsageError
+from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
+from rlctl.runs.folder import put_at
 from rlctl.sources import Script, gather_text, is_script
 from rlctl.translate import Translation, read_document, read_input, translate_loaded
 
@@ -138,6 +139,27 @@ class Session:
     def is_changed(self) -> bool:
         """Whether something would be lost without saving."""
         return self._now != self._saved
+
+    def written(self, path: KeyPath) -> Any:
+        """A value as a file would say it: plain, without defaults inside, and with links as they are written.
+
+        Raises:
+            ConfigError: there is no such key.
+        """
+        value: Any = self.config
+        try:
+            for part in path:
+                is_section = is_dataclass(value)
+                value = getattr(value, fields_of(type(value))[str(part)].attribute) if is_section else value[part]
+        except (LookupError, TypeError) as error:
+            raise ConfigError(f"there is no key {dotted(path)!r}") from error
+        links = {at[len(path) :]: text for at, text in self.loaded.expressions.items() if at[: len(path)] == path}
+        if () in links:
+            return links[()]
+        plain = to_plain(value, sparse=True)
+        for at, text in links.items():
+            put_at(plain, at, text)
+        return plain
 
     @property
     def unsaved(self) -> list[Change]:

@@ -1,0 +1,176 @@
+"""The items of a list and the keys of a mapping: added, taken away, put elsewhere; and any value as text of several lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.config.fields import Choice
+from rlctl.config.inspect import FieldInfo, fields_of, sections_in
+from rlctl.documents import KeyPath, dotted, read_yaml, write_yaml
+from rlctl.documents.yaml_write import inline_text
+from rlctl.editing.fields import kind_of
+from rlctl.editing.session import Session
+from rlctl.errors import ConfigError, DocumentError
+from rlctl.runs import redacted
+
+ITEM = "item"
+"""What an item of a list is called where it stands alone in a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a list, or one key of a mapping with its value."""
+
+    name: str | int
+    text: str
+    """The value on one line, without secrets."""
+
+
+def items(session: Session, path: KeyPath) -> list[Item]:
+    """What a list or mapping holds now.
+
+    Raises:
+        ConfigError: the key holds neither.
+    """
+    held = _held(session, path)
+    pairs = held.items() if isinstance(held, dict) else enumerate(held)
+    return [
+        Item(name, redacted(value if isinstance(value, str) else inline_text(value, (), in_flow=False)))
+        for name, value in pairs
+    ]
+
+
+def _held(session: Session, path: KeyPath) -> Any:
+    """The list or mapping as plain values, with links as they are written; an empty one where there is none."""
+    value, info = session.written(path), info_at(session.config, path)
+    if value is None and info is not None and kind_of(info) in ("list", "mapping"):
+        return {} if kind_of(info) == "mapping" else []
+    if not isinstance(value, (dict, list)):
+        raise ConfigError(f"{dotted(path)} is no list and no mapping")
+    return value
+
+
+def add(session: Session, path: KeyPath, value: Any, name: str = "") -> KeyPath:
+    """Add an item at the end, or a key with its value; where it is then.
+
+    Raises:
+        ConfigError: it does not fit, or there is a key of that name.
+    """
+    held = _held(session, path)
+    if isinstance(held, list):
+        session.set(path, [*held, value])
+        return (*path, len(held))
+    if not name or name in held:
+        told = f"{dotted(path)} has a key {name!r}" if name else f"a key of {dotted(path)} needs a name"
+        raise ConfigError(told, hint="take another name")
+    session.set(path, {**held, name: value})
+    return (*path, name)
+
+
+def remove(session: Session, path: KeyPath, name: str | int) -> None:
+    """Take an item away.
+
+    Raises:
+        ConfigError: the key cannot be without it.
+    """
+    held = _held(session, path)
+    if name not in (held if isinstance(held, dict) else range(len(held))):
+        raise ConfigError(f"{dotted(path)} has no item {name!r}")
+    del held[name]
+    session.set(path, held)
+
+
+def move(session: Session, path: KeyPath, index: int, by: int) -> int:
+    """Put an item of a list earlier or later; its place then.
+
+    Raises:
+        ConfigError: it is a mapping.
+    """
+    held = _held(session, path)
+    if not isinstance(held, list):
+        raise ConfigError(f"{dotted(path)} is a mapping: its keys have no order")
+    target = min(max(index + by, 0), len(held) - 1)
+    if target != index:
+        held.insert(target, held.pop(index))
+        session.set(path, held)
+    return target
+
+
+# A new item
+
+
+def options(session: Session, path: KeyPath) -> tuple[str, ...]:
+    """What a new item can be, where it is one of several kinds, as the rewards are."""
+    held = _sections(session, path)
+    return held[0].names() if held and issubclass(held[0], Choice) else ()
+
+
+def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInfo] | None:
+    """The fields that a new item must be given; None where it is no section but a value."""
+    held = _sections(session, path)
+    if not held:
+        return None
+    made = held[0].registry[option] if issubclass(held[0], Choice) else held[0]
+    return [info for info in fields_of(made).values() if info.required]
+
+
+def item_of(session: Session, path: KeyPath, given: dict[str, Any], option: str = "") -> dict[str, Any]:
+    """A new section from the fields that were given."""
+    held = _sections(session, path)
+    tag = {held[0].tag: option} if held and issubclass(held[0], Choice) else {}
+    return {**tag, **given}
+
+
+def _sections(session: Session, path: KeyPath) -> list[type]:
+    info = info_at(session.config, path)
+    return [cls for cls, suffix in sections_in(info.type) if suffix] if info is not None else []
+
+
+def info_at(config: Config, path: KeyPath) -> FieldInfo | None:
+    """What the schema says of the field at a path; None of an item, and where there is none."""
+    value: Any = config
+    info: FieldInfo | None = None
+    for part in path:
+        if dataclasses.is_dataclass(value):
+            info = fields_of(type(value)).get(str(part))  # type: ignore[arg-type]
+            value = getattr(value, info.attribute) if info is not None else None
+        else:
+            info = None
+            try:
+                value = value[part]
+            except (LookupError, TypeError):
+                return None
+    return info
+
+
+# As text of several lines
+
+
+def yaml_of(session: Session, path: KeyPath) -> str:
+    """A value as it would stand in a file, with links as they are written."""
+    return write_yaml({name_in_text(path): session.written(path)})
+
+
+def name_in_text(path: KeyPath) -> str:
+    """What a value is called in its text."""
+    return path[-1] if isinstance(path[-1], str) else ITEM
+
+
+def from_yaml(text: str, path: KeyPath) -> Any:
+    """The plain value that such a text says; the name of the key may be missing.
+
+    Raises:
+        ConfigError: it cannot be read, or says something else too.
+    """
+    name = name_in_text(path)
+    try:
+        values = read_yaml(text, dotted(path), allow_empty=True).values
+    except DocumentError as error:
+        raise ConfigError(f"{error}", hint=error.hint) from error
+    if set(values) != {name}:
+        told = ", ".join(map(str, values)) or "nothing"
+        raise ConfigError(f"{dotted(path)}: expected one key, {name!r}, and got {told}")
+    return values[name]
