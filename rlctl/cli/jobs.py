@@ -186,6 +186,15 @@ def stop(server: JobServer, name: str, *, now: bool) -> None:
     )
 
 
+def checkpoint(server: JobServer, name: str) -> None:
+    """Ask a run for a checkpoint after its step, by the same command on the cluster."""
+    job = server.find(name)
+    if job.over:
+        raise RunError(f"run {job.run} is not running; job {job.id} is {job.status}")
+    server.ask([*PYTHON, "rlctl", "runs", "checkpoint", job.folder])
+    diagnostics.note(f"{job.run} writes a checkpoint after its current step")
+
+
 def resume(server: JobServer, name: str, *, passed: Sequence[str], detach: bool, json: bool, quiet: bool) -> None:
     """Go on with a run on the cluster, in a new job; a path is the run's folder there."""
     known = [job for job in server.jobs() if name.rstrip("/") in (job.run, job.folder, job.id)]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rlctl.runs import RunInfo
 
 app = group(
-    "List, show, follow, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work while "
-    "the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of the "
+    "List, show, follow, checkpoint, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work "
+    "while the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of the "
     "runs that a Ray cluster knows as jobs."
 )
 Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")]
@@ -156,6 +156,26 @@ def stop(
     runs.stop(info, now=now)
     when = "now" if now else "after its current step"
     diagnostics.note(f"{info.name} ends {when}; go on with: rlctl runs resume {info.folder}")
+
+
+@command(app)
+def checkpoint(name: Name, *, folder: Folder = RUNS, address: jobs.OfCluster = None) -> None:
+    """Write a checkpoint after the current step of a run, which goes on.
+
+    [bold]Examples[/bold]
+
+    [cyan]rlctl runs checkpoint gsm8k-grpo[/cyan]
+
+    [cyan]rlctl runs checkpoint gsm8k-grpo --address http://head:8265[/cyan]
+    """
+    from rlctl import runs
+
+    if address is not None:
+        jobs.checkpoint(jobs.server_of(address), name)
+        return
+    info = runs.find(name, folder)
+    runs.checkpoint(info)
+    diagnostics.note(f"{info.name} writes a checkpoint after its current step: {info.folder / 'checkpoints'}")
 
 
 @command(app)

@@ -1,13 +1,53 @@
-"""The responses that a run has shown: where they stand in its log, read when somebody looks."""
+"""The responses that a run has shown: read when somebody looks, sorted, filtered, and followed over the steps."""
 
 from __future__ import annotations
 
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import orjson
+
+from rlctl.runtime.sample_files import EVALUATION, STEP, files_of, path_of
+
+__all__ = ["EVALUATION", "STEP"]
+
+UNLIKELY = math.log(0.01)
+"""A token that was drawn with a lower log-prob is marked."""
+MISMATCH = math.log(1.5)
+"""A token is marked whose log-probs by rollout and trainer are further apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a response."""
+
+    text: str
+    log_prob: float | None
+    """Of the engine that drew it."""
+    trainer_log_prob: float | None = None
+
+    @property
+    def unlikely(self) -> bool:
+        """Whether it was drawn though it hardly ever is."""
+        return self.log_prob is not None and self.log_prob < UNLIKELY
+
+    @property
+    def mismatch(self) -> float:
+        """How far the trainer's log-prob is from the engine's."""
+        if self.log_prob is None or self.trainer_log_prob is None:
+            return 0.0
+        return abs(self.trainer_log_prob - self.log_prob)
+
+    @property
+    def mismatched(self) -> bool:
+        """Whether that is too far."""
+        return self.mismatch > MISMATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +58,25 @@ class Response:
     reward: float
     components: dict[str, float]
     """By reward and by what each says beside its score."""
+    length: int | None = None
+    """In tokens."""
+    finish: str = ""
+    """Why it ended: ``stop``, or ``length`` where it was cut off."""
+    advantage: float | None = None
+    """The mean over its tokens; None where it is not trained on."""
+    correct: bool | None = None
+    error: str = ""
+    """Why a reward failed."""
+    version: int | None = None
+    """Of the weights that drew it."""
+    tokens: tuple[Token, ...] = field(default=(), repr=False)
+    """Empty where they are not told, or are not the text's."""
+    mismatch: float | None = None
+    """Between rollout and trainer, the mean over its tokens; None where the trainer's log-probs are not told."""
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish == "length"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +86,10 @@ class Group:
     prompt: str
     answer: str
     responses: tuple[Response, ...]
-    weight_version: int | None
+    weight_version: int | None = None
+    prompt_id: int | None = None
+    """The prompt's number in its data, the same whenever it comes."""
+    source: str = ""
 
     @property
     def mean_reward(self) -> float:
@@ -39,43 +101,164 @@ class Group:
         return len({response.reward for response in self.responses}) == 1 and len(self.responses) > 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class SampleIndex:
-    """Where the samples of each step of each stage are."""
+    """The samples of a run, by stage, kind (``STEP``, ``EVALUATION``) and step."""
 
-    path: Path
-    places: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Offset of the line, by stage and step; of a step that was told twice, of the last."""
+    folder: Path
+    """The run's."""
 
-    def steps(self, stage: str) -> list[int]:
-        return sorted(step for name, step in self.places if name == stage)
+    def steps(self, stage: str, kind: str = STEP) -> list[int]:
+        """The steps whose samples are there, in order."""
+        return [step for known, step in files_of(self.folder, stage) if known == kind]
 
-    def groups(self, stage: str, step: int) -> list[Group]:
+    def groups(self, stage: str, step: int, kind: str = STEP) -> list[Group]:
         """The groups shown of a step; none where none were, or where they cannot be read any more."""
-        place = self.places.get((stage, step))
-        if place is None:
-            return []
+        return [_group(shown) for shown in self._lines(stage, kind, step, first=1)]
+
+    def follow(self, stage: str, kind: str, source: str, prompt_id: int) -> list[tuple[int, Group]]:
+        """A prompt over the steps that show it."""
+        found = []
+        for step in self.steps(stage, kind):
+            head: dict[str, Any] = next(self._lines(stage, kind, step), {})
+            told = [(group.get("source"), group.get("prompt_id")) for group in head.get("groups", ())]
+            places = [place for place, prompt in enumerate(told) if prompt == (source, prompt_id)]
+            if places:
+                shown = list(self._lines(stage, kind, step, first=1))
+                found += [(step, _group(shown[place])) for place in places if place < len(shown)]
+        return found
+
+    def _lines(self, stage: str, kind: str, step: int, *, first: int = 0) -> Iterator[dict[str, Any]]:
         try:
-            with self.path.open("rb") as file:
-                file.seek(place)
-                event = orjson.loads(file.readline())
+            with path_of(self.folder, stage, kind, step).open("rb") as file:
+                for number, line in enumerate(file):
+                    if number >= first:
+                        yield orjson.loads(line)
         except (OSError, ValueError):
-            return []
-        return [_group(shown) for shown in event.get("samples", ())]
+            return
 
 
 def _group(shown: dict[str, Any]) -> Group:
     if "responses" not in shown:  # sft and dpo show what they train on
-        fields = [f"{name}: {value}" for name, value in shown.items() if name != "sequence"]
-        return Group(str(shown.get("sequence", "")), "\n".join(fields), (), None)
-    responses = tuple(
-        Response(text, reward, components)
-        for text, reward, components in zip(
-            shown["responses"],
-            shown["rewards"],
-            shown.get("components") or [{}] * len(shown["responses"]),
-            strict=False,
-        )
-    )
+        fields = [f"{name}: {value}" for name, value in shown.items() if name not in ("sequence", "prompt")]
+        return Group(str(shown.get("sequence", shown.get("prompt", ""))), "\n".join(fields), ())
+    texts: list[str] = shown["responses"]
+    nothing: list[Any] = [{}] * len(texts)
+    rewards = shown.get("rewards") or [math.nan] * len(texts)
+    parts = zip(texts, rewards, shown.get("components") or nothing, shown.get("details") or nothing, strict=False)
     answer = shown.get("answer")
-    return Group(shown["prompt"], "" if answer is None else str(answer), responses, shown.get("weight_version"))
+    return Group(
+        prompt=str(shown.get("prompt", "")),
+        answer="" if answer is None else str(answer),
+        responses=tuple(_response(*each) for each in parts),
+        weight_version=shown.get("weight_version"),
+        prompt_id=shown.get("prompt_id"),
+        source=str(shown.get("source", "")),
+    )
+
+
+def _response(text: str, reward: float | None, components: dict[str, float], detail: dict[str, Any]) -> Response:
+    drawn, trained = detail.get("rollout_log_probs") or [], detail.get("trainer_log_probs") or []
+    apart = [abs(b - a) for a, b in zip(drawn, trained, strict=False) if a is not None and b is not None]
+    return Response(
+        text=text,
+        reward=math.nan if reward is None else reward,
+        components=components,
+        length=detail.get("length"),
+        finish=detail.get("finish", ""),
+        advantage=detail.get("advantage"),
+        correct=detail.get("correct"),
+        error=detail.get("error", ""),
+        version=detail.get("version"),
+        tokens=tuple(_tokens(text, detail.get("spans") or [], drawn, trained)),
+        mismatch=fmean(apart) if apart else None,
+    )
+
+
+def _tokens(text: str, spans: Sequence[int], drawn: Sequence[float], trained: Sequence[float]) -> Iterator[Token]:
+    start = 0
+    for place, size in enumerate(spans):
+        log_prob = drawn[place] if place < len(drawn) else None
+        yield Token(text[start : start + size], log_prob, trained[place] if place < len(trained) else None)
+        start += size
+
+
+# one response a row
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A response where it stands in a list."""
+
+    step: int
+    group: Group
+    response: Response
+
+
+SORTS: dict[str, Callable[[Row], float]] = {
+    "reward": lambda row: _number(row.response.reward),
+    "length": lambda row: -_number(row.response.length),
+    "advantage": lambda row: _number(row.response.advantage),
+    "mismatch": lambda row: -_number(row.response.mismatch),
+}
+"""What comes first: the lowest reward, the longest, the lowest advantage, the highest mismatch; what has none comes last."""
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def rows_of(groups: Sequence[tuple[int, Group]], *, sort: str | None = None, wanted: str = "") -> list[Row]:
+    """The responses of groups, each with its step, that a filter lets pass; in the order of the groups, or sorted."""
+    passes = filter_of(wanted)
+    rows = [Row(step, group, response) for step, group in groups for response in group.responses]
+    rows = [row for row in rows if passes(row)]
+    if sort is None:
+        return rows
+    by = SORTS[sort]
+    return sorted(rows, key=lambda row: (math.isnan(by(row)), by(row)))
+
+
+def worst(rows: Sequence[Row]) -> int | None:
+    """The place of the response with the lowest reward, of several the longest; None where there is none."""
+    places = [place for place, row in enumerate(rows) if not math.isnan(row.response.reward)]
+    return min(
+        places, key=lambda place: (rows[place].response.reward, -(rows[place].response.length or 0)), default=None
+    )
+
+
+_COMPARED = re.compile(r"(reward|length|advantage|mismatch)(<=|>=|<|>|=)(-?[\d.]+(?:e-?\d+)?)")
+_SAYS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": math.isclose,
+}  # fmt: skip
+_ARE: dict[str, Callable[[Response], bool]] = {
+    "truncated": lambda response: response.truncated,
+    "failed": lambda response: bool(response.error),
+    "right": lambda response: response.correct is True,
+    "wrong": lambda response: response.correct is False,
+}
+
+
+def filter_of(wanted: str) -> Callable[[Row], bool]:
+    """Read a filter: words that all have to hold.
+
+    ``truncated``, ``failed``, ``right``, ``wrong``; ``reward<0.5``, also length, advantage, mismatch; any other word is
+    looked for in the prompt and the response, whatever its case.
+    """
+    tests: list[Callable[[Row], bool]] = [_test(word) for word in wanted.split()]
+    return lambda row: all(test(row) for test in tests)
+
+
+def _test(word: str) -> Callable[[Row], bool]:
+    if word in _ARE:
+        return lambda row: _ARE[word](row.response)
+    found = _COMPARED.fullmatch(word)
+    if found is not None:
+        name, says = found[1], _SAYS[found[2]]
+        try:
+            limit = float(found[3])
+        except ValueError:
+            limit = math.nan
+        return lambda row: getattr(row.response, name) is not None and says(getattr(row.response, name), limit)
+    text = word.casefold()
+    return lambda row: text in row.response.text.casefold() or text in row.group.prompt.casefold()

@@ -8,7 +8,10 @@
         events.jsonl    what happens, one JSON object a line
         logs/           output of every worker
         checkpoints/    by stage
+        samples/        some responses of each step and evaluation, by stage
+        processes/      what each process was last seen to use
         stop            its presence asks the run to save and end after the current step
+        checkpoint      its presence asks the run to save after the current step, and go on
         alive           touched while the run goes on, for whoever looks from another machine
         lock            held by the process of the run
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
-from rlctl.runs.looking import RunInfo, events, find, inspect, list_runs, remove, stop
+from rlctl.runs.looking import RunInfo, checkpoint, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
 from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
@@ -30,6 +33,7 @@ __all__ = [
     "RunResult",
     "Status",
     "TryResult",
+    "checkpoint",
     "differences",
     "events",
     "export",

@@ -26,7 +26,7 @@ from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write
 from rlctl.runs.looking import RunInfo, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
-from rlctl.runtime.stopping import STOP_FILE
+from rlctl.runtime.stopping import forget_requests
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -204,7 +204,7 @@ def _small_stage(config: Config, prompts: int) -> Config:
 def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunResult:
     from rlctl.runtime.launch import launch
 
-    (folder / STOP_FILE).unlink(missing_ok=True)
+    forget_requests(folder)
     record = Record(
         config.run.name, "running", os.getpid(), socket.gethostname(), time.time(), process_began=began(os.getpid())
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.runtime.data.recorded import RECORDED
-from rlctl.runtime.experience import requests_for
+from rlctl.runtime.experience import Answered, requests_for
 from rlctl.runtime.keeping import Chosen, Keeper, Shown
 from rlctl.runtime.metrics import evaluation_metrics
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Rewards, RolloutEngines, texts_of
+from rlctl.runtime.shown import Evaluated
 from rlctl.runtime.tracking.interface import ShownResponse
-from rlctl.runtime.types import Prompt, Sampling
+from rlctl.runtime.types import Prompt, Response, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,9 @@ class Evaluator:
     keeper: Keeper | None = None
     """Gets every response."""
     chosen: Chosen | None = None
-    """Gets every response too, and chooses those that are shown."""
+    """Gets every response too, and chooses those that trackers are sent."""
+    evaluated: Evaluated | None = None
+    """Gets every response too, and chooses those that the run folder keeps."""
 
     def run(self, step: int = 0) -> dict[str, float]:
         """Metrics of every source, ``evaluation/<source>/...``; of one whose rows are of several data sources, of each too.
@@ -100,6 +103,10 @@ class Evaluator:
         """Some of the responses of the last evaluation."""
         return [] if self.chosen is None else self.chosen.shown
 
+    def groups(self) -> list[dict[str, Any]]:
+        """Some of the groups of the last evaluation, for people; they are told once."""
+        return [] if self.evaluated is None else self.evaluated.take()
+
     def _marks(self, number: int, source: HeldOut, step: int) -> _Marks:
         marks = _Marks()
         size = self.batch_prompts or len(source.prompts)
@@ -122,7 +129,9 @@ class Evaluator:
         if source.sampling is None:
             recorded = [list(prompt.extra[RECORDED]) for prompt in prompts]
             lengths = [] if self.tokenizer is None else [self._length(text) for group in recorded for text in group]
-            return recorded, lengths, self.rewards.score_texts(prompts, recorded) if self.rewards is not None else []
+            scores = self.rewards.score_texts(prompts, recorded) if self.rewards is not None else []
+            self._show(source, prompts, [() for _ in prompts], scores, recorded)
+            return recorded, lengths, scores
         assert self.rollout is not None, "prompts without responses are answered"
         purpose, n = f"evaluation:{source.name}", source.responses_per_prompt
         answers = self.rollout.generate(
@@ -131,7 +140,24 @@ class Evaluator:
         lengths = [len(response.token_ids) for group in answers for response in group]
         scores = self.rewards.score(prompts, answers) if self.rewards is not None else []
         texts = texts_of(answers, self.tokenizer) if self._keepers else [[""] * len(group) for group in answers]
+        self._show(source, prompts, answers, scores, texts)
         return texts, lengths, scores
+
+    def _show(
+        self,
+        source: HeldOut,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Sequence[Response]],
+        scores: Sequence[Sequence[Score]],
+        texts: Sequence[Sequence[str]],
+    ) -> None:
+        if self.evaluated is None:
+            return
+        groups = [
+            Answered(prompt, responses, [score.total for score in own], own)
+            for prompt, responses, own in zip(prompts, answers, scores or [()] * len(prompts), strict=True)
+        ]
+        self.evaluated.add(source.name, groups, texts)
 
     def _length(self, text: str) -> int:
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,7 @@ Kind = Literal[
     "run_ended",
 ]
 Observer = Callable[[dict[str, Any]], None]
+NOTHING: Mapping[str, Any] = {}
 
 
 class Events:
@@ -62,12 +63,12 @@ class Events:
         """Name the stage that further events belong to."""
         self._stage = {"stage": name}
 
-    def emit(self, kind: Kind, **data: Any) -> None:
-        """Write one event."""
+    def emit(self, kind: Kind, *, beside: Mapping[str, Any] = NOTHING, **data: Any) -> None:
+        """Write one event; ``beside`` is for the observer only: the run folder has it in a file of its own."""
         with self._one_at_a_time:  # rollout in the background has things to tell too
             event = {"time": time.time(), "kind": kind, **self._stage, **_finite(data)}
             self._write(event)
-            self._observer(event)
+            self._observer({**event, **_finite(dict(beside))})
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

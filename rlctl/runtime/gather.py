@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 import torch
@@ -14,12 +15,13 @@ from rlctl.runtime.experience import samples_of
 from rlctl.runtime.explore import Explored, GroupSource, Phase
 from rlctl.runtime.roles import Policy, ReferencePolicy
 from rlctl.runtime.shaping import Shaping
+from rlctl.runtime.shown import add_training, chosen, shown_group, spans_by
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.value_model import ValueModel
 
 SHOWN_SAMPLES = 4
-"""Groups of each step whose responses go to the event log."""
+"""Sequences or pairs of the data set that people are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Gathered:
     samples: list[Sample]
     metrics: dict[str, float]
     shown: list[dict[str, Any]]
-    """A few responses with their rewards, for people."""
+    """Some responses with their rewards, for people."""
     versions: Sequence[int] = ()
     """Of the weights that drew each response."""
 
@@ -156,9 +158,16 @@ class RolloutGather:
             shaped = self.shaping.shape(samples, explored.kept)
             if teaching is not None and teaching.policy_gradient:
                 shaped |= into_advantages(teaching, samples)
+            recomputed = not self.old_is_current and self.config.algorithm.old_log_probs == "recompute"
+            shown = self._shown(explored, samples, trainer=recomputed)
             samples = self.shaping.redrawn(samples, explored.kept, step=step)
         versions = [response.oldest_version for item in explored.kept for response in item.responses]
-        return Gathered(samples, explored.metrics | shaped, shown_groups(explored, self.tokenizer), versions)
+        return Gathered(samples, explored.metrics | shaped, shown, versions)
+
+    def _shown(self, explored: Explored, samples: Sequence[Sample], *, trainer: bool) -> list[dict[str, Any]]:
+        if not self.config.rollout.log_responses:
+            return []
+        return shown_groups(explored, self.tokenizer, samples, trainer=trainer)
 
     def _add_old_log_probs(self, samples: list[Sample]) -> None:
         if self.config.algorithm.old_log_probs == "rollout":
@@ -194,20 +203,28 @@ class ExploreGather:
         self.groups.restore(state)
 
 
-def shown_groups(explored: Explored, tokenizer: Any) -> list[dict[str, Any]]:
-    """A few groups as people read them."""
-    decode = tokenizer.decode
-    return [
-        {
-            "prompt": item.prompt.text,
-            "answer": item.prompt.answer,
-            "responses": [decode(list(response.token_ids)) for response in item.responses],
-            "rewards": list(item.rewards),
-            "components": [score.components for score in item.scores],
-            "weight_version": item.responses[0].weight_version,
-        }
-        for item in (explored.kept or explored.drawn)[:SHOWN_SAMPLES]
-    ]
+def shown_groups(
+    explored: Explored, tokenizer: Any, samples: Sequence[Sample] = (), *, trainer: bool = False
+) -> list[dict[str, Any]]:
+    """Some groups as people read them.
+
+    Args:
+        explored: the groups of the step.
+        tokenizer: of the responses.
+        samples: what training makes of the kept ones, group after group; empty where nothing is trained.
+        trainer: whether they have log-probs that the trainer computed.
+    """
+    groups, spans = explored.kept or explored.drawn, spans_by(tokenizer)
+    ends = list(accumulate(len(group.responses) for group in groups))
+    shown = []
+    for place in chosen(groups):
+        item = groups[place]
+        texts = [tokenizer.decode(list(response.token_ids)) for response in item.responses]
+        group = shown_group(item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans)
+        if samples:
+            add_training(group["details"], samples[ends[place] - len(texts) : ends[place]], trainer=trainer)
+        shown.append(group)
+    return shown
 
 
 @dataclass(frozen=True)

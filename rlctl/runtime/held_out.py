@@ -16,6 +16,7 @@ from rlctl.runtime.evaluation import Evaluator, HeldOut
 from rlctl.runtime.experience import check_own_sampling, evaluation_sampling, training_sampling
 from rlctl.runtime.keeping import Chosen, JsonLines, Keeper, ParquetFile
 from rlctl.runtime.roles import Rewards, RolloutEngines
+from rlctl.runtime.shown import Evaluated
 
 FILE_OF_RESPONSES = "responses.parquet"
 """Its name where the config names a folder."""
@@ -75,7 +76,8 @@ def make_evaluator(
     keeper = _keeper(config, held_out, scored=rewards is not None)
     count = 0 if explores else config.rollout.log_evaluation_responses
     shown = Chosen(count) if count else None
-    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown)
+    evaluated = Evaluated(tokenizer) if config.rollout.log_responses else None
+    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown, evaluated)
 
 
 def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:

@@ -22,6 +22,7 @@ from rlctl.runtime.gather import Gather, Gathered
 from rlctl.runtime.metrics import staleness_metrics
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
@@ -111,11 +112,17 @@ class StageRun:
     """Held while the policy's weights are not those of ``progress.weight_version``."""
     progress: Progress = field(default_factory=Progress)
     finished: bool = False
+    saved_step: int | None = None
+    """The last one after which a checkpoint was begun here."""
+    sample_files: SampleFiles | None = None
+    """None of a run that shows no responses."""
 
     def start(self) -> None:
         """Take up the newest whole checkpoint where there is one; bring the engines to the policy's weights."""
         self._restore()
         done = self.progress.step
+        if self.sample_files is not None:
+            self.sample_files.begin(done)
         self.events.emit("stage_started", total_steps=self.clock.known_steps, step=done, notes=self.plan.notes)
         self.sync(done)
         if done == 0 and self.clock.evaluate_first:
@@ -136,6 +143,7 @@ class StageRun:
             self.critic.load(saved.folder / "critic")
         self.source.restore(saved.controller["data"])
         self.progress = Progress(**saved.controller["progress"])
+        self.saved_step = self.progress.step
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:
@@ -186,9 +194,15 @@ class StageRun:
         """The samples to train on in this step, and their metrics."""
         gathered: Gathered = self.source.gather(step, self.phase)
         if gathered.shown and self.config.rollout.log_responses:
-            self.events.emit("samples", step=step, samples=gathered.shown)
+            self.write_samples(STEP, step, gathered.shown)
+            self.events.emit("samples", step=step, beside={"samples": gathered.shown})
             self.show("rollout/responses", shown_responses(gathered.shown), step)
         return gathered.samples, gathered.metrics | staleness_metrics(gathered.versions, self.progress.weight_version)
+
+    def write_samples(self, kind: str, step: int, groups: Sequence[dict[str, Any]]) -> None:
+        """Put responses that people are shown into the run folder."""
+        if self.sample_files is not None and groups:
+            self.sample_files.write(kind, step, groups)
 
     def train(self, step: int, samples: Sequence[Sample]) -> dict[str, float]:
         """All optimizer steps of this step; returns their metrics. In its warm-up only the critic is trained."""
@@ -264,6 +278,7 @@ class StageRun:
             self.sync(step)
         with self.phase("evaluate"), self.groups.paused() if self.groups is not None else nullcontext():
             metrics = self.evaluator.run(step)
+            self.write_samples(EVALUATION, step, self.evaluator.groups())
             self.show("evaluation/responses", self.evaluator.shown(), step)
         self.progress.evaluated.setdefault("first", metrics)
         self.progress.evaluated["last"] = metrics
@@ -271,17 +286,19 @@ class StageRun:
         self._track(metrics, step)
 
     def save_due(self, step: int) -> bool:
-        """Whether a checkpoint is written after this step."""
-        return self.clock.save_due(step)
+        """Whether a checkpoint is written after this step: by the config, or as somebody asks for one."""
+        return self.clock.save_due(step) or self.stop.checkpoint_asked()
 
     def save(self, step: int) -> None:
         """Write a checkpoint; under ``checkpoint.asynchronous`` begin one, that a later step finds written."""
         self.finish_save()
+        self.saved_step = step
         settings = self.config.checkpoint
         with self.phase("save"):
             contents = {"contents": list(settings.save_contents)}
             controller = {"progress": vars(self.progress), "data": self.source.state()} | contents
             self.checkpoints.begin(step, controller, self._write_engines)
+            self.stop.checkpoint_begun()
             if not settings.asynchronous:
                 self._finish_save(step)
                 self.checkpoints.settle()
@@ -326,7 +343,7 @@ class StageRun:
         """Whether the run ends after this step though the stage is not over; it saves first."""
         if step >= self.clock.total_steps or not self.stop.after_step():
             return False
-        if not self.save_due(step):
+        if self.saved_step != step:
             self.save(step)
         self._settle_saves()
         return True
@@ -345,11 +362,11 @@ class StageRun:
 
     def _finish_early(self, step: int) -> None:
         """There was nothing more to train on: this step is the last, and what belongs to the last is done."""
-        evaluated, saved = self.evaluation_due(step), self.save_due(step)
+        evaluated = self.evaluation_due(step)
         self.clock = replace(self.clock, total_steps=step)
         if self.evaluation_due(step) and not evaluated:
             self.evaluate(step)
-        if self.save_due(step) and not saved:
+        if self.save_due(step) and self.saved_step != step:
             self.save(step)
 
     def export(self) -> None:

@@ -1,7 +1,8 @@
-"""How a run is asked to end: at once, or after the step it is in.
+"""What a run is asked to do: to end at once, or after the step it is in; to write a checkpoint after it.
 
-at once          SIGINT (Ctrl-C), SIGTERM
-after the step   the file ``stop`` in the run folder, a limit of time, a limit of steps
+end at once              SIGINT (Ctrl-C), SIGTERM
+end after the step       the file ``stop`` in the run folder, a limit of time, a limit of steps
+checkpoint, and go on    the file ``checkpoint`` in the run folder, which goes when the checkpoint is begun
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from types import FrameType
 
 STOP_FILE = "stop"
 """Its presence in the run folder asks the run to save and end after the current step."""
+CHECKPOINT_FILE = "checkpoint"
+"""Its presence in the run folder asks the run to save after the current step, and go on."""
+
+
+def forget_requests(folder: Path) -> None:
+    """What was asked of a run that is over is not asked of the one that goes on."""
+    for name in (STOP_FILE, CHECKPOINT_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 @dataclass
@@ -50,6 +59,14 @@ class StopSwitch:
         overdue = self.time_limit is not None and time.monotonic() - self._began > self.time_limit
         enough = self.max_steps is not None and self._steps >= self.max_steps
         return self._now or overdue or enough or (self.folder / STOP_FILE).exists()
+
+    def checkpoint_asked(self) -> bool:
+        """Whether to save when the current step is over."""
+        return (self.folder / CHECKPOINT_FILE).exists()
+
+    def checkpoint_begun(self) -> None:
+        """What was asked is done."""
+        (self.folder / CHECKPOINT_FILE).unlink(missing_ok=True)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ import pytest
 
 from rlctl import runs
 from rlctl.config import config_from, to_plain
+from rlctl.monitor.samples import EVALUATION, SampleIndex
 from rlctl.plan import make_plan, plan_from
 from rlctl.runtime.launch import launch
 from rlctl.runtime.metrics import describe
@@ -35,7 +36,8 @@ def test_it_finishes_and_its_folder_tells_all_of_it(whole: Any, task: Any) -> No
 def test_events_come_in_the_order_of_the_algorithm(whole: Any) -> None:
     lines = (whole.result.folder / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
-    assert events == json.loads(json.dumps(whole.events))
+    told_here = [{name: event[name] for name in event if name != "samples"} for event in whole.events]
+    assert events == json.loads(json.dumps(told_here)), "responses are in files of their own"
     told = [event["kind"] for event in events if event["kind"] not in ("phase", "phase_ended", "advisory", "sync")]
     step = ["samples", "step"]
     assert told == [
@@ -46,6 +48,21 @@ def test_events_come_in_the_order_of_the_algorithm(whole: Any) -> None:
     second = [e["name"] for e in events if e.get("stage") == "grpo" and e["kind"] == "phase" and e.get("step") == 1]
     assert second == ["save", "rollout", "reward", "advantages", "train", "sync"]
     assert [e["version"] for e in events if e["kind"] == "sync"] == [0, 1, 2, 3]
+
+
+def test_responses_are_kept_with_what_training_makes_of_them(whole: Any) -> None:
+    samples = SampleIndex(whole.result.folder)
+    assert samples.steps("sft") == [1]
+    assert samples.steps("grpo") == [1, 2, 3]
+    assert samples.steps("grpo", EVALUATION)[0] == 0
+    for event in whole.kinds("samples")[-3:]:
+        groups = samples.groups("grpo", event["step"])
+        assert [group.prompt for group in groups] == [each["prompt"] for each in event["samples"]]
+        for response in (response for group in groups for response in group.responses):
+            assert len(response.tokens) == response.length
+            assert "".join(token.text for token in response.tokens) == response.text
+            assert response.advantage is not None
+    assert all(group.responses for group in samples.groups("grpo", 0, EVALUATION))
 
 
 def test_every_metric_has_a_unit_and_a_sentence(whole: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 from rlctl import runs
 from rlctl.config import Config
 from rlctl.errors import RunError
-from rlctl.runtime.stopping import StopSwitch
+from rlctl.runtime.stopping import CHECKPOINT_FILE, StopSwitch
 from tests.runtime.local import launch_here
 
 
@@ -52,7 +52,16 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
         launch_here(other)
     assert "--new" in refused.value.hint
 
-    assert session(config) == ("finished", [5, 6], "step-000006")
+    def save_after_the_first_step(event: dict[str, Any]) -> None:
+        if event["kind"] == "step" and event["step"] == 5:
+            runs.checkpoint(runs.inspect(folder))
+
+    assert session(config, save_after_the_first_step) == ("finished", [5, 6], "step-000006")
+    saved = sorted(path.name for path in (folder / "checkpoints" / "main").glob("step-*"))
+    assert saved == [f"step-{step:06d}" for step in (1, 3, 4, 5, 6)], "none twice, and none that nobody asked for"
+    assert not (folder / CHECKPOINT_FILE).exists()
+    with pytest.raises(RunError, match="is not running; it is finished"):
+        runs.checkpoint(runs.inspect(folder))
     with pytest.raises(RunError, match="is finished"):
         launch_here(config)
     with pytest.raises(RunError, match="nothing to resume"):

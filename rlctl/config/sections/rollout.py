@@ -316,7 +316,7 @@ class Rollout:
     environment: dict[str, str] = {}
     """Environment variables of the processes that generate and score responses."""
     log_responses: bool = True
-    """Keep a few groups of each step in the run folder, and send them to trackers as a table."""
+    """Keep some groups of each step and evaluation in the run folder, and send those of steps to trackers as a table."""
     log_evaluation_responses: Annotated[int, Unit("responses"), Range(at_least=0)] = 0
     """Responses of each evaluation sent to trackers as a table, to the same prompts every time; 0 sends none."""
     responses_folder: str | None = None

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import to_plain
+from rlctl.monitor.samples import SampleIndex
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
 
@@ -21,6 +22,16 @@ pytestmark = [pytest.mark.ray, pytest.mark.soak]
 def events_of(folder: Path) -> list[dict[str, Any]]:
     path = folder / "events.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def responses_of(folder: Path) -> set[tuple[Any, ...]]:
+    """The step of every group that is shown, and its responses."""
+    samples = SampleIndex(folder)
+    return {
+        (step, tuple(response.text for response in group.responses))
+        for step in samples.steps("main")
+        for group in samples.groups("main", step)
+    }
 
 
 def test_two_launches_share_a_database_and_one_is_killed(task: Any, postgresql: str, tmp_path: Path) -> None:
@@ -54,15 +65,7 @@ def test_two_launches_share_a_database_and_one_is_killed(task: Any, postgresql: 
         assert process.returncode == 0, told
     steps = [event["step"] for event in events_of(tmp_path / "train_only") if event["kind"] == "step"]
     assert sorted(set(steps)) == [1, 2, 3, 4, 5, 6]
-    drawn = {
-        name: {
-            (event["step"], tuple(sample["responses"]))
-            for event in events_of(tmp_path / name)
-            if event["kind"] == "samples"
-            for sample in event["samples"]
-        }
-        for name in ("explore_only", "train_only")
-    }
+    drawn = {name: responses_of(tmp_path / name) for name in ("explore_only", "train_only")}
     assert drawn["train_only"] == drawn["explore_only"], "every group once, in order, whatever was killed"
     versions = [
         e["metrics"]["buffer/weight_version"] for e in events_of(tmp_path / "explore_only") if e["kind"] == "step"

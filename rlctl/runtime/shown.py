@@ -1,0 +1,156 @@
+"""The responses of a step that people are shown: which, and what is told of each. ``sample_files`` writes them down."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlctl.runtime.experience import Answered
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.types import Prompt, Response, Sample
+
+MOST_GROUPS, MOST_TOKENS = 8, 1 << 16
+"""Of a step. Its first group is shown whatever its length, without numbers of its tokens where it is longer."""
+DIGITS = 3
+"""Of log-probs."""
+MOST_BYTES = 4
+"""Of a character, and so the most tokens that one is made of."""
+
+
+def chosen(groups: Sequence[Answered]) -> list[int]:
+    """The groups that are shown, by their place: the one with the lowest reward, then always the same prompts before others.
+
+    So the worst is there, and a prompt that is shown once is shown again when it comes again.
+    """
+    order = sorted(range(len(groups)), key=lambda place: zlib.crc32(b"%d" % groups[place].prompt.index))
+    worst = min(order, key=lambda place: min(groups[place].rewards, default=0.0), default=0)
+    order.sort(key=lambda place: place != worst)
+    found: list[int] = []
+    tokens = 0
+    for place in order[:MOST_GROUPS]:
+        tokens += _tokens(groups[place])
+        if found and tokens > MOST_TOKENS:
+            break
+        found.append(place)
+    return sorted(found)
+
+
+def _tokens(group: Answered) -> int:
+    return sum(len(response.token_ids) for response in group.responses)
+
+
+def shown_group(
+    prompt: Prompt,
+    texts: Sequence[str],
+    rewards: Sequence[float],
+    scores: Sequence[Score],
+    responses: Sequence[Response] = (),
+    *,
+    spans: Callable[[Response, str], list[int] | None] = lambda response, text: None,
+) -> dict[str, Any]:
+    """What is told of a group; ``spans`` gives the characters of every token of a response.
+
+    Of each response under ``details``: its length and why it ended, the log-probs of its tokens by the engine that drew them,
+    and the characters of each token where they make up the text.
+    """
+    group: dict[str, Any] = {
+        "prompt_id": prompt.index,
+        "source": prompt.source,
+        "prompt": prompt.text,
+        "answer": prompt.answer,
+        "responses": list(texts),
+        "rewards": list(rewards),
+        "components": [score.components for score in scores],
+    }
+    marks = sum(len(response.token_ids) for response in responses) <= MOST_TOKENS
+    details: list[dict[str, Any]] = []
+    for response, text in zip(responses, texts, strict=bool(responses)):
+        detail: dict[str, Any] = {"length": len(response.token_ids), "finish": response.finish_reason}
+        detail |= {"version": response.weight_version}
+        if marks:
+            detail |= {"rollout_log_probs": rounded(response.log_probs), "spans": spans(response, text)}
+        details.append(detail)
+    for detail, score in zip(details, scores, strict=False):
+        told = {"correct": score.correct, "error": score.error}
+        detail |= {name: value for name, value in told.items() if value is not None}
+    if responses:
+        group |= {"details": details, "weight_version": responses[0].weight_version}
+    return group
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    """Numbers as they are written down."""
+    numbers: list[float] = np.asarray(values, dtype=np.float64).round(DIGITS).tolist()
+    return numbers
+
+
+def add_training(details: Sequence[dict[str, Any]], samples: Sequence[Sample], *, trainer: bool) -> None:
+    """Say of each response what training makes of it: its advantage, and the trainer's log-probs where they are there."""
+    for detail, sample in zip(details, samples, strict=True):
+        of_response = slice(len(sample) - detail["length"], None)
+        if "advantages" in sample.columns:
+            counted = sample.columns["advantages"][of_response][sample.mask[of_response]]
+            detail["advantage"] = round(float(counted.mean()), 4) if len(counted) else None
+        if trainer and "rollout_log_probs" in detail:
+            found = sample.columns["old_log_probs"][of_response]
+            if bool(found.any()):  # of a response that is not trained on they are not computed
+                detail["trainer_log_probs"] = rounded(found.numpy())
+
+
+def spans_by(tokenizer: Any) -> Callable[[Response, str], list[int] | None]:
+    """Gives the characters of every token of a response, None where the tokens do not make up its text one by one."""
+
+    def spans(response: Response, text: str) -> list[int] | None:
+        sizes, whole, waiting = [], "", []
+        for token in response.token_ids:
+            waiting.append(int(token))
+            part = _piece(tokenizer, waiting[0]) if len(waiting) == 1 else str(tokenizer.decode(waiting))
+            if "\ufffd" in part and len(waiting) < MOST_BYTES:
+                sizes.append(0)  # a character of several tokens belongs to the last of them
+                continue
+            sizes.append(len(part))
+            whole, waiting = whole + part, []
+        if whole == f" {text}":  # a leading space that decoding the whole leaves out
+            whole, sizes[0] = text, sizes[0] - 1
+        return sizes if whole == text else None
+
+    return spans
+
+
+@lru_cache(maxsize=1 << 18)
+def _piece(tokenizer: Any, token: int) -> str:
+    """The text of one token, with the space before it that decoding a token alone leaves out."""
+    text = str(tokenizer.decode([token]))
+    name = getattr(tokenizer, "convert_ids_to_tokens", lambda ids: None)(token)
+    return f" {text}" if str(name).startswith("\u2581") and not text.startswith(" ") else text
+
+
+@dataclass
+class Evaluated:
+    """Chooses, of all answers of an evaluation, those that are shown; ``tokenizer`` is of the responses."""
+
+    tokenizer: Any
+    _kept: dict[str, list[tuple[Answered, Sequence[str]]]] = field(default_factory=dict)
+    """By source, with the texts where there are only texts."""
+
+    def add(self, source: str, answered: Sequence[Answered], texts: Sequence[Sequence[str]]) -> None:
+        """Further answers of a source; ``texts`` are read where the responses have no tokens."""
+        known = self._kept.get(source, [])
+        known = known + list(zip(answered, texts, strict=True))
+        self._kept[source] = [known[place] for place in chosen([group for group, _ in known])]
+
+    def take(self) -> list[dict[str, Any]]:
+        """The groups that are shown, which are forgotten."""
+        kept, self._kept = self._kept, {}
+        return [self._shown(*each) | {"source": source} for source, groups in kept.items() for each in groups]
+
+    def _shown(self, group: Answered, texts: Sequence[str]) -> dict[str, Any]:
+        if group.responses:
+            texts = [self.tokenizer.decode(list(response.token_ids)) for response in group.responses]
+        spans = spans_by(self.tokenizer)
+        return shown_group(group.prompt, texts, group.rewards, group.scores, group.responses, spans=spans)
