@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,13 @@ from rlctl.errors import UsageError
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
+
+LOOPBACK = "127.0.0.1"
+LANGUAGES = ("en", "zh")
+LANGUAGE_VARIABLE = "RLCTL_LANGUAGE"
+"""As in `rlctl.language`, which chooses when it is imported."""
+SERVED = "TEXTUAL_DRIVER"
+"""Set by the server for the apps that it starts: they talk to a browser, and have no terminal."""
 
 
 def tui(
@@ -30,6 +39,16 @@ def tui(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")] = RUNS,
     readonly: Annotated[bool, typer.Option("--readonly", help="Write no file, and stop no run.")] = False,
+    theme: Annotated[
+        str | None,
+        typer.Option("--theme", metavar="NAME", help="dark, light, contrast, or one of Textual's.", show_default=False),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", metavar="en|zh", help="Of the texts.", show_default=False)
+    ] = None,
+    web: Annotated[bool, typer.Option("--web", help="Serve it to a browser instead.")] = False,
+    host: Annotated[str, typer.Option("--host", help="Address to serve at.")] = LOOPBACK,
+    port: Annotated[int, typer.Option("--port", help="Port to serve at.")] = 8000,
 ) -> None:
     """Edit a config, or watch a run, in the terminal.
 
@@ -37,32 +56,70 @@ def tui(
     dialect with comments kept. A run, by name or folder, opens with what it does now, its metrics, samples and events, and what
     looks wrong. Without either, runs, files and presets are listed. [bold]F1[/bold] shows the keys.
 
+    [bold]--web[/bold] shows it in a browser on this machine; at another [bold]--host[/bold], whoever reaches it can edit and
+    launch.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl tui verl.yaml[/cyan]
 
     [cyan]rlctl tui runs/gsm8k-grpo[/cyan]
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("rlctl tui needs a terminal", hint="`rlctl runs show` and `rlctl set` need none")
+    _speak(language)
+    if web:
+        words = [f"--from={dialect}"] if dialect is not None else []
+        words += [f"--set={assignment}" for assignment in assignments]
+        words += ["--readonly"] if readonly else []
+        words += [f"--theme={theme}"] if theme is not None else []
+        words += [f"--folder={folder}", "--", *([target] if target is not None else [])]
+        _serve(["tui", *words], host, port)
+        return
+    if not (os.environ.get(SERVED) or (sys.stdin.isatty() and sys.stdout.isatty())):
+        hint = "`rlctl tui --web` serves it to a browser; `rlctl runs show` and `rlctl set` need no terminal"
+        raise UsageError("rlctl tui needs a terminal", hint=hint)
     from rlctl.tui.app import RlctlApp
 
-    session, run = _opened(target, folder, dialect, assignments)
-    RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly).run()
+    run = None if target is None else _run(target, folder)
+    session = None if target is None or run is not None else partial(_session, target, dialect, assignments)
+    RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme).run_to_end()
 
 
-def _opened(
-    target: str | None, folder: Path, dialect: str | None, assignments: list[str]
-) -> tuple[Session | None, Path | None]:
-    """The session or the run folder that a word names: a run, a file, or a preset."""
-    from rlctl import presets, runs
+def _run(target: str, folder: Path) -> Path | None:
+    """The folder of the run that a word names; None where it names none."""
+    if not ((Path(target) / "run.json").exists() or (folder / target / "run.json").exists()):
+        return None
+    from rlctl import runs
+
+    return runs.find(target, folder).folder
+
+
+def _session(target: str, dialect: str | None, assignments: list[str]) -> Session:
+    """The config that a word names: a file, or a preset."""
+    from rlctl import presets
     from rlctl.editing.session import Session
 
-    if target is None:
-        return None, None
     path = Path(target)
-    if (path / "run.json").exists() or (folder / target / "run.json").exists():
-        return None, runs.find(target, folder).folder
     if not path.exists() and target in {preset.name for preset in presets.names()}:
-        return Session.of_text(presets.text(target), f"{target}.yaml"), None
-    return Session.open(path, dialect=dialect, assignments=assignments), None
+        return Session.of_text(presets.text(target), f"{target}.yaml")
+    return Session.open(path, dialect=dialect, assignments=assignments)
+
+
+def _speak(language: str | None) -> None:
+    """Choose the language, before any text is: as asked, else the environment's, else as remembered."""
+    from rlctl.tui import settings
+
+    if language is not None and language not in LANGUAGES:
+        raise UsageError(f"there is no language {language!r}", hint=f"one of {', '.join(LANGUAGES)}")
+    wanted = language or (settings.read().get("language") if LANGUAGE_VARIABLE not in os.environ else None)
+    if wanted is not None:
+        os.environ[LANGUAGE_VARIABLE] = wanted
+
+
+def _serve(words: list[str], host: str, port: int) -> None:
+    """Serve the app with these words to whoever opens its page."""
+    from rlctl.cli import diagnostics
+    from rlctl.tui.web import is_loopback, serve
+
+    if not is_loopback(host):
+        diagnostics.note(f"warning: whoever reaches {host}:{port} can read, edit and launch as you, without a password")
+    serve(words, host, port)

@@ -1,51 +1,275 @@
-"""The app: which screen is shown first, and what holds on all of them."""
+"""The app: what is opened, and what holds on every screen. It draws its first frame before anything heavy is imported."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App
+from textual import on, work
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer, Header, Static
 
-from rlctl.editing.session import Session
-from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.monitor import MonitorScreen
-from rlctl.tui.screens.start import StartScreen
+from rlctl.errors import RlctlError, UsageError
+from rlctl.language import LANGUAGE, LANGUAGES
+from rlctl.tui import settings, themes
+from rlctl.tui.language import say
+
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from rlctl.editing.session import Session
+
+Make = Callable[[], "Screen[Any]"]
+"""Makes a screen; what it needs is imported and read."""
 
 
-class RlctlApp(App[None]):
-    """Edits a config, or watches a run, or asks which."""
+def _commands() -> type[Provider]:
+    from rlctl.tui.commands import KeyCommands
+
+    return KeyCommands
+
+
+def _places() -> type[Provider]:
+    from rlctl.tui.commands import Places
+
+    return Places
+
+
+class RlctlApp(App[RlctlError]):
+    """Edits a config, or watches a run, or asks which; ends with the error where what was named cannot be opened."""
 
     TITLE = "rlctl"
     CSS_PATH = "app.tcss"
+    COMMANDS: ClassVar[set[Any]] = {*App.COMMANDS, _commands, _places}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "Quit", id="app.quit", tooltip="Leave; what is not saved is kept for the next start"),
-        Binding("f1", "show_help_panel", "Help", id="app.help", tooltip="Every key of where you are"),
-    ]
+        Binding("f1", "help", say("Help"), id="app.help", tooltip=say("Every key of where you are")),
+        Binding("question_mark", "help", say("Help"), id="app.help_too", show=False),
+        Binding(
+            "ctrl+o", "jump", say("Jump"), id="app.jump", priority=True,
+            tooltip=say("A letter on every part of the screen; the letter goes there"),
+        ),
+        Binding(
+            "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True,
+            tooltip=say("Leave; asks where something is not saved"),
+        ),
+        Binding(
+            "ctrl+p", "command_palette", say("Commands"), id="app.commands", show=False, priority=True,
+            tooltip=say("Every command by its name; every field, run, preset and file"),
+        ),
+        Binding("colon", "command_palette", say("Commands"), id="app.commands_too", show=False),
+    ]  # fmt: skip
+
+    class Opened(Message):
+        """What was asked for is read: its screen can be shown."""
+
+        def __init__(self, make: Make) -> None:
+            self.make = make
+            super().__init__()
+
+    class Refused(Message):
+        """What was asked for cannot be opened."""
+
+        def __init__(self, name: str, error: RlctlError) -> None:
+            self.name, self.error = name, error
+            super().__init__()
 
     def __init__(
         self,
         *,
-        session: Session | None = None,
+        session: Session | Callable[[], Session] | None = None,
         run: Path | None = None,
         runs_folder: Path = Path("runs"),
         readonly: bool = False,
+        theme: str | None = None,
     ) -> None:
         """
         Args:
-            session: the config to edit.
+            session: the config to edit, or what opens it, which is then done behind the first frame.
             run: the folder of the run to watch; without either, the start page.
             runs_folder: where runs are, for the start page.
             readonly: runs are watched, never stopped or resumed, and files are not written.
+            theme: the colours; without it, those that were chosen last.
+
+        Raises:
+            UsageError: there is no such theme.
         """
         super().__init__()
         self.session, self.run_folder, self.runs_folder, self.readonly = session, run, runs_folder, readonly
+        for known in themes.THEMES:
+            self.register_theme(known)
+        self._dress(theme)
+
+    def _dress(self, asked: str | None) -> None:
+        if asked is not None and themes.whole_name(asked) not in self.available_themes:
+            names = ", ".join(sorted(self.available_themes))
+            raise UsageError(f"there is no theme {asked!r}", hint=f"dark, light, contrast, or one of {names}")
+        wanted = themes.whole_name(asked or settings.read().get("theme", ""))
+        self.theme = wanted if wanted in self.available_themes else themes.FIRST
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        yield Static(say("opening ..."), id="opening")
+        yield Footer()
 
     def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
+        self.call_after_refresh(self.call_after_refresh, self._open_first)
+
+    def _open_first(self) -> None:
+        session = self.session
         if self.run_folder is not None:
-            self.push_screen(MonitorScreen(self.run_folder, readonly=self.readonly))
-        elif self.session is not None:
-            self.push_screen(EditorScreen(self.session, readonly=self.readonly))
+            self.watch_run(self.run_folder)
+        elif session is not None:
+            self.edit(say("the config"), session if callable(session) else lambda: session)
         else:
-            self.push_screen(StartScreen(self.runs_folder, readonly=self.readonly))
+            self._open("", self._start_page)
+
+    # What can be opened, from any screen
+
+    def watch_run(self, folder: Path) -> None:
+        """Show the monitor of a run."""
+
+        def read() -> Make:
+            from rlctl.tui.screens.monitor import MonitorScreen
+
+            return lambda: MonitorScreen(folder, readonly=self.readonly)
+
+        self._open(folder.name, read)
+
+    def edit(self, name: str, opening: Callable[[], Session]) -> None:
+        """Show the editor of a config that is opened now."""
+
+        def read() -> Make:
+            from rlctl.tui.screens.editor import EditorScreen
+
+            session = opening()
+            return lambda: EditorScreen(session, readonly=self.readonly)
+
+        self._open(name, read)
+
+    def edit_file(self, path: Path) -> None:
+        """Show the editor of a file."""
+
+        def opening() -> Session:
+            from rlctl.editing.session import Session
+
+            return Session.open(path)
+
+        self.edit(path.name, opening)
+
+    def edit_preset(self, name: str) -> None:
+        """Show the editor of a new config that begins as a preset."""
+
+        def opening() -> Session:
+            from rlctl import presets
+            from rlctl.editing.session import Session
+
+            return Session.of_text(presets.text(name), f"{name}.yaml")
+
+        self.edit(name, opening)
+
+    def _start_page(self) -> Make:
+        from rlctl.tui.screens.start import StartScreen
+
+        return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
+
+    @work(thread=True, group="open")
+    def _open(self, name: str, read: Callable[[], Make]) -> None:
+        """Import and read in a thread; the screen itself is made where all screens are."""
+        try:
+            make = read()
+        except RlctlError as error:
+            self.post_message(self.Refused(name, error))
+        else:
+            self.post_message(self.Opened(make))
+
+    @on(Opened)
+    def _opened(self, message: Opened) -> None:
+        self.push_screen(message.make())
+
+    @on(Refused)
+    def _refused(self, message: Refused) -> None:
+        if len(self.screen_stack) == 1:
+            self.exit(message.error)
+            return
+        title = say("{name} cannot be opened").format(name=message.name)
+        self.notify(str(message.error), title=title, severity="error", markup=False)
+
+    # What holds everywhere
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield SystemCommand(say("Theme"), say("Choose the colours, for good"), self.action_change_theme)
+        for name, title in themes.TITLES.items():
+            yield SystemCommand(
+                say("Theme: {title}").format(title=title), name, lambda name=name: self._choose_theme(name)
+            )
+        for language, title in LANGUAGES.items():
+            if language != LANGUAGE:
+                told = say("From the next start on")
+                yield SystemCommand(title, told, lambda language=language: self._choose_language(language))
+        yield SystemCommand(say("Screenshot"), say("Save the screen as an SVG file"), self.deliver_screenshot)
+
+    def _choose_theme(self, name: str) -> None:
+        self.theme = name
+
+    def _choose_language(self, language: str) -> None:
+        settings.choose("language", language)
+        self.notify(say("{language} from the next start on").format(language=LANGUAGES[language]))
+
+    def action_command_palette(self) -> None:
+        from textual.command import CommandPalette
+
+        if not isinstance(self.screen, CommandPalette):
+            told = say("a command, a field, a run, a preset, a file")
+            self.push_screen(CommandPalette(id="--command-palette", placeholder=told))
+
+    def action_help(self) -> None:
+        from rlctl.tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    def action_jump(self) -> None:
+        from rlctl.tui.jump import JumpScreen, focus
+
+        if not isinstance(self.screen, JumpScreen):
+            self.push_screen(JumpScreen(self.screen), focus)
+
+    async def action_quit(self) -> None:
+        from rlctl.tui.screens.ask import AskScreen
+
+        if isinstance(self.screen, AskScreen):
+            return
+        if not any(_is_unsaved(screen) for screen in self.screen_stack):
+            self.exit()
+            return
+        question = say("Something is not saved. It is kept, and offered when the file is opened again. Quit?")
+        self.push_screen(AskScreen(question, say("Quit")), lambda yes: self.exit() if yes else None)
+
+    def _fatal_error(self) -> None:
+        """Leave the terminal as it was found; `run_to_end` raises what happened, and the command line tells it."""
+        self.bell()
+        self._close_messages_no_wait()
+
+    def run_to_end(self) -> None:
+        """Run the app.
+
+        Raises:
+            RlctlError: what was named cannot be opened.
+            Exception: a mistake in rlctl.
+        """
+        refused = self.run()
+        if self._exception is not None:
+            raise self._exception
+        if refused is not None:
+            raise refused
+
+
+def _is_unsaved(screen: Screen[Any]) -> bool:
+    """Whether something would be lost with a screen: it edits a config that was changed."""
+    session: Session | None = getattr(screen, "session", None)
+    return session is not None and session.is_changed and bool(session.file is not None or session.changes)

@@ -30,6 +30,8 @@ def drive(app: RlctlApp, act: Act, size: tuple[int, int] = (140, 45)) -> None:
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
+            while len(app.screen_stack) == 1 and not app._exit:  # what is named is opened behind the first frame
+                await settled(app.screen, pilot)
             await settled(app.screen, pilot)
             await act(app.screen, pilot)
 
@@ -38,5 +40,6 @@ def drive(app: RlctlApp, act: Act, size: tuple[int, int] = (140, 45)) -> None:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not saved is kept in the test's own folder."""
+    """What is not saved, and what a person chose, is kept in the test's own folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
