@@ -16,12 +16,13 @@ from rlctl.config.inspect import secrets
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Change, Session
 from rlctl.errors import RlctlError
+from rlctl.runs import redacted
+from rlctl.runs.launching import state_folder
 
 
 def folder() -> Path:
-    """Where it is kept: ``$XDG_STATE_HOME/rlctl/recovery``, by default under ``~/.local/state``."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "rlctl" / "recovery"
+    """Where it is kept: ``recovery`` in rlctl's folder of state."""
+    return state_folder() / "recovery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Kept:
     """Of the config's text as it was opened."""
     changes: tuple[Change, ...]
     """What was not saved, without secrets: these are typed anew."""
+    text: str
+    """A whole text that a person wrote and the changes are made to; empty where that is the file."""
     time: float
     pid: int
 
@@ -59,7 +62,12 @@ def keep(session: Session) -> None:
 
 def contents(session: Session) -> tuple[Path, str]:
     """Where, and what is to be kept, nothing where all is saved: for ``write``, which another thread may do."""
-    return _place(session), json.dumps(_content(session)) if session.is_changed else ""
+    return _place(session), json.dumps(_content(session)) if is_at_stake(session) else ""
+
+
+def is_at_stake(session: Session) -> bool:
+    """Whether a person would lose something: nothing is lost with a preset that was only looked at."""
+    return session.is_changed and (session.file is not None or bool(session.changes))
 
 
 def write(place: Path, text: str) -> None:
@@ -88,6 +96,11 @@ def kept(file: Path | None = None) -> Iterator[Kept]:
             yield item
 
 
+def never_saved() -> Iterator[Kept]:
+    """Those of them that have no file yet."""
+    return (item for item in kept() if item.file is None and item.changes)
+
+
 def recover(session: Session, item: Kept) -> bool:
     """Take up what was kept, as one change that can be undone; whether the file is still the one that was edited.
 
@@ -96,18 +109,40 @@ def recover(session: Session, item: Kept) -> bool:
     Raises:
         ConfigError: a value does not fit any more.
     """
+    same = item.digest == _digest(session)
+    if item.text:
+        session.take_text(item.text)
     session.apply(item.changes)
-    item.place.unlink(missing_ok=True)
-    return item.digest == _digest(session)
+    forget_kept(item)
+    return same
+
+
+def forget_kept(item: Kept) -> None:
+    """Give up on purpose what an editor left."""
+    with suppress(OSError):
+        item.place.unlink(missing_ok=True)
+
+
+def unsaved_config(item: Kept) -> Session:
+    """A session with what was kept of a config that was never saved.
+
+    Raises:
+        ConfigError: a value does not fit any more.
+    """
+    session = Session.new(item.dialect)
+    recover(session, item)
+    return session
 
 
 def _content(session: Session) -> dict[str, Any]:
+    base = session.base
     hidden = {value for _, value in secrets(session.config) if value is not None}
     return {
         "file": None if session.file is None else str(session.file.path.resolve()),
         "dialect": session.dialect,
         "digest": _digest(session),
         "changes": [[change.path, change.value] for change in session.unsaved if not _tells(change.value, hidden)],
+        "text": redacted(base.text) if base is not None and base is not session.file else "",
         "time": time.time(),
         "pid": os.getpid(),
     }
@@ -128,7 +163,7 @@ def _digest(session: Session) -> str:
 
 
 def _place(session: Session) -> Path:
-    name = f"unsaved-{os.getpid()}" if session.file is None else str(session.file.path.resolve())
+    name = session.identity if session.file is None else str(session.file.path.resolve())
     return folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
 
 

@@ -116,9 +116,10 @@ class Session:
         return cls(None, report.dialect, report, _silence(report.dialect), [first], _saved=None)
 
     @classmethod
-    def new(cls) -> Session:
-        """Begin with nothing but defaults, in rlctl's own dialect."""
-        return cls(None, "rlctl@1", Report(dialect="rlctl@1"), Config(), [_State(Loaded(Config()))])
+    def new(cls, dialect: str = "rlctl@1") -> Session:
+        """Begin with nothing but a dialect's defaults."""
+        defaults = _silence(dialect)
+        return cls(None, dialect, Report(dialect=dialect), defaults, [_State(Loaded(defaults))])
 
     def _assign(self, assignments: Sequence[str]) -> None:
         changed = set_keys(self.loaded, assignments)

@@ -1,0 +1,150 @@
+"""What a config means on machines, as a picture's data: who is on each device, and the batch from prompts to optimizer steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlctl.arithmetic import Cluster
+from rlctl.batch import Row, rows_by_stage
+from rlctl.config import Config
+from rlctl.documents import write_atomic
+from rlctl.editing.session import Session
+from rlctl.errors import RlctlError
+from rlctl.plan import Plan, StagePlan, make_plan
+from rlctl.report import Finding, Level
+from rlctl.runs import differences, folder_of, inspect, read_config
+from rlctl.runs.launching import place
+
+LETTERS = {
+    "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M", "judge": "J"
+}  # fmt: skip
+"""A letter for each role, where a device is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device: who is on it, and the memory that they are estimated to need together."""
+
+    number: int
+    letters: str
+    gib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Nodes that look the same, from the first to the last of them."""
+
+    first: int
+    last: int
+    devices: tuple[Device, ...]
+
+
+def nodes(plan: Plan, stage: StagePlan) -> list[Node]:
+    """Every node with its devices; neighbours that hold the same are one."""
+    found: list[Node] = []
+    for number in range(plan.nodes):
+        first = number * plan.devices_per_node
+        devices = tuple(_device(stage, first + index) for index in range(plan.devices_per_node))
+        same = found and [(d.letters, d.gib) for d in found[-1].devices] == [(d.letters, d.gib) for d in devices]
+        if same and number > 1:
+            found[-1] = Node(found[-1].first, number, found[-1].devices)
+        else:
+            found.append(Node(number, number, devices))
+    return found
+
+
+def _device(stage: StagePlan, number: int) -> Device:
+    here = [role for role in stage.roles if number in role.devices]
+    needs = {estimate.role: estimate.gib for estimate in stage.memory}
+    known = [needs[role.role] for role in here if role.role in needs]
+    return Device(number, "".join(LETTERS[role.role] for role in here), sum(known) if known else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A config as it would run."""
+
+    plan: Plan | None
+    refusal: str
+    """Why there is no plan, with the arithmetic."""
+    rows: tuple[tuple[str, tuple[Row, ...]], ...]
+    """The batch arithmetic of each stage."""
+    gib_per_device: float | None = None
+    """Of the machines that it is planned for, where that is known."""
+
+
+def planned(session: Session, cluster: Cluster | None = None) -> Planned:
+    """The plan and the arithmetic of a config as it is now."""
+    loaded = session.loaded
+    plan, refusal = None, ""
+    rows: tuple[tuple[str, tuple[Row, ...]], ...] = ()
+    try:
+        rows = tuple((name, tuple(found)) for name, found in rows_by_stage(loaded, session.report))
+        plan = make_plan(loaded.config, cluster=cluster)
+    except RlctlError as error:
+        refusal = error.message + (f"\n{error.hint}" if error.hint else "")
+    return Planned(plan, refusal, rows, cluster.gib_per_device if cluster is not None else None)
+
+
+# Before a launch
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there is already under the name of a run."""
+
+    status: str = ""
+    """Of the run of that name; empty where there is none."""
+    folder: Path | None = None
+    changed: tuple[str, ...] = ()
+    """What it was run with that is otherwise now."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a launch goes on with it."""
+        return self.status not in ("", "running", "finished") and not self.changed
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether a launch has to start beside it, under another name."""
+        return bool(self.status) and not self.is_resumed
+
+
+def before(config: Config) -> Before:
+    """The run of the same name, if there is one."""
+    folder = folder_of(config)
+    if not (folder / "run.json").exists():
+        return Before()
+    try:
+        return Before(inspect(folder).status, folder, tuple(differences(read_config(folder), config)))
+    except (RlctlError, OSError) as error:
+        return Before("unreadable", folder, (str(error),))
+
+
+def obstacles(findings: list[Finding]) -> list[Finding]:
+    """What a run could not start with."""
+    return [finding for finding in findings if finding.level is Level.ERROR]
+
+
+def file_to_launch(session: Session) -> Path:
+    """The file that says what is on the screen: the session's own, or where that is not saved, one written for the launch.
+
+    Raises:
+        RlctlError: it cannot be written.
+    """
+    if session.file is not None and not session.is_changed:
+        return session.file.path
+    path = place(session.config.run.name, ".yaml")
+    write_atomic(path, session.text_in("rlctl"), force=True)
+    path.chmod(0o600)
+    return path
+
+
+def launch_words(session: Session, file: Path, *, address: str = "", new: bool = False) -> list[str]:
+    """The command that launches a file of a session."""
+    own = session.file is not None and file == session.file.path
+    words = ["launch", str(file), *(["--from", session.dialect] if own else [])]
+    words += ["--new"] if new else []
+    is_job = address.startswith(("http://", "https://", "ray://"))
+    return words + ([f"--address={address}"] if address else []) + (["--detach"] if is_job else [])

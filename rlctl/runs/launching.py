@@ -1,0 +1,101 @@
+"""Starting a run as a process of its own, which outlives whoever started it; what it says is kept in a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlctl.errors import RunError
+from rlctl.runs.looking import inspect
+
+TAIL = 1 << 16
+"""Bytes at the end of its output that are read."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A command of rlctl that was started."""
+
+    words: tuple[str, ...]
+    """The command without ``rlctl``, as a person would type it."""
+    output: Path
+    began: float
+    process: subprocess.Popen[bytes]
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it is there."""
+        return self.process.poll()
+
+    def text(self) -> str:
+        """The end of what it said."""
+        with self.output.open("rb") as file:
+            file.seek(max(0, self.output.stat().st_size - TAIL))
+            return file.read().decode(errors="replace")
+
+    def folder(self, runs: Path) -> Path | None:
+        """The folder of the run that it became, among those in a folder; None while there is none."""
+        for record in runs.glob("*/run.json"):
+            try:
+                info = inspect(record.parent)
+            except (RunError, OSError):
+                continue
+            if info.pid == self.process.pid and info.started.timestamp() >= self.began - 1:
+                return record.parent
+        return None
+
+
+def state_folder() -> Path:
+    """Where rlctl keeps what is of one machine and one person: ``$XDG_STATE_HOME/rlctl``, by default ``~/.local/state/rlctl``."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "rlctl"
+
+
+def place(name: str, ending: str) -> Path:
+    """A new file for a launch, for its owner's eyes only.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    folder = state_folder() / "launches"
+    safe = re.sub(r"[^\w.-]", "_", name)[:40]
+    made = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 10**6}-{safe}{ending}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made.touch(mode=0o600)
+    except OSError as error:
+        raise RunError(
+            f"{made} cannot be written: {error.strerror}", hint="set XDG_STATE_HOME to a folder that can"
+        ) from error
+    return made
+
+
+def begin(words: Sequence[str], name: str) -> Launched:
+    """Start a command of rlctl, as ``launch run.yaml``; closing the terminal or leaving the app does not end it.
+
+    Args:
+        words: the command.
+        name: of the run, for the file of its output.
+
+    Raises:
+        RunError: it cannot be started.
+    """
+    output, began = place(name, ".log"), time.time()
+    try:
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "rlctl", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise RunError(f"rlctl {' '.join(words)} cannot be started: {error}") from error
+    return Launched(tuple(words), output, began, process)
