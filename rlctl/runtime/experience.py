@@ -33,6 +33,8 @@ class Answered:
     """What the rewards are made of, one a response; empty where nothing asks."""
     greedy: tuple[Response, Score] | None = None
     """The greedy response, where the estimator compares with it."""
+    draw: int | None = None
+    """The number of its prompt among all that the stage draws, the same when drawn again; None where groups come in order."""
 
 
 def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampling:

@@ -4,7 +4,7 @@
     PATH.parquet    a folder of that name with one file a put (``000000040-<writer>.parquet``); to read, one file as well
     PATH            a folder of JSONL files, one a put
 
-Each group carries its writer and that writer's number, so one that is written again after a resume is read once. Every run
+Each group carries its writer and its number there, so one that is put again after a resume is there once. Every run
 that reads gets all groups: nothing is claimed in files (a database does that). A writer that ends says so; files in which
 nobody has signed, such as those a person made, are over at their end.
 """
@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.errors import RunError
-from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
+from rlctl.runtime.buffers.interface import (
+    POLL_SECONDS,
+    BufferTimeout,
+    Statistics,
+    never,
+    number_of,
+    responses_in,
+    version_of,
+)
 from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.experience import Answered
@@ -49,8 +57,10 @@ class FileBuffer:
         self._path, self._member = path, member
         self._timeout, self._stopped = read_timeout, stopped
         self._written = self._dropped = self._taken = 0
-        self._last: dict[str, int] = {}
-        """The last number that was taken, by writer."""
+        self._done: dict[str, set[int]] = {}
+        """The numbers that were taken, by writer."""
+        self._own: set[int] | None = None
+        """The numbers of the groups that this writer has written; None where they are not known yet."""
         self._open: dict[str, bool] = {}
         """Writers seen, and whether each has yet to end."""
         self._start_reading()
@@ -58,8 +68,8 @@ class FileBuffer:
     def _start_reading(self) -> None:
         self._found: list[tuple[str, int, Answered]] = []
         """Read, and not taken yet, in order."""
-        self._newest = dict(self._last)
-        """The last number that was read, by writer; "" is nobody, whose records are counted."""
+        self._seen = {writer: set(numbers) for writer, numbers in self._done.items()}
+        """The numbers that were read, by writer; "" is nobody, whose records are counted."""
         self._unsigned = 0
         self._offset = 0
         self._files: set[str] = set()
@@ -68,12 +78,26 @@ class FileBuffer:
     # writing
 
     def put(self, groups: Sequence[Answered]) -> None:
+        there = self._numbers_there()
+        numbered = [(number_of(group, self._written + place), group) for place, group in enumerate(groups)]
+        place, self._written = self._written, self._written + len(groups)
         records = [
-            {"writer": self._member, "number": self._written + place, **plain_of(group)}
-            for place, group in enumerate(groups)
+            {**plain_of(group), "writer": self._member, "number": number}
+            for number, group in numbered
+            if number not in there
         ]
-        self._append(records, name=f"{self._written:09d}-{self._member}")
-        self._written += len(records)
+        if records:
+            first = records[0]["number"]
+            self._append(records, name=f"{place:09d}-{self._member if first == place else f'{first}-{self._member}'}")
+        there |= {number for number, _ in numbered}
+
+    def _numbers_there(self) -> set[int]:
+        """The numbers of this writer's groups that are in the files, some of them from before a resume."""
+        if self._own is None:
+            found = FileBuffer(self._path, self._member)._records()
+            mine = (each for _, each in found if each.get("writer") == self._member)
+            self._own = {int(record["number"]) for record in mine if END not in record}
+        return self._own
 
     def end_writing(self) -> None:
         self._append([{"writer": self._member, END: True}], name=f"{END}-{self._member}")
@@ -104,7 +128,8 @@ class FileBuffer:
             self._found = fresh
             if len(fresh) >= count or self._writing_is_over():
                 taken, self._found = fresh[:count], fresh[count:]
-                self._last |= {writer: number for writer, number, _ in taken}
+                for writer, number, _ in taken:
+                    self._done.setdefault(writer, set()).add(number)
                 self._taken += len(taken)
                 return [group for _, _, group in taken]
             if time.monotonic() - began > self._timeout:
@@ -136,8 +161,9 @@ class FileBuffer:
                 continue
             number = int(record.get("number", self._unsigned))
             self._unsigned += not writer
-            if number > self._newest.get(writer, -1):
-                self._newest[writer] = number
+            seen = self._seen.setdefault(writer, set())
+            if number not in seen:
+                seen.add(number)
                 try:
                     self._found.append((writer, number, group_of(record)))
                 except RunError as error:
@@ -191,10 +217,12 @@ class FileBuffer:
     # positions
 
     def state(self) -> dict[str, Any]:
-        return {"written": self._written, "last": dict(self._last)}
+        return {"written": self._written, "taken": {writer: _spans(each) for writer, each in self._done.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._written, self._last = state.get("written", 0), dict(state.get("last", {}))
+        self._written, self._own = state.get("written", 0), None
+        spans: dict[str, list[list[int]]] = state.get("taken", {})
+        self._done = {writer: {n for first, end in each for n in range(first, end)} for writer, each in spans.items()}
         self._start_reading()
 
     def acknowledge(self, state: dict[str, Any]) -> None:
@@ -206,6 +234,17 @@ class FileBuffer:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _spans(numbers: set[int]) -> list[list[int]]:
+    """Numbers as few spans, each its first and the one after its last."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number:
+            found[-1][1] += 1
+        else:
+            found.append([number, number + 1])
+    return found
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -129,6 +129,11 @@ def responses_in(group: Answered) -> int:
     return len(group.responses)
 
 
+def number_of(group: Answered, place: int) -> int:
+    """By which a group that is put again is known: its own number, or the writer's count of groups before it."""
+    return place if group.draw is None else group.draw
+
+
 def version_of(group: Answered) -> int:
     """The oldest weight version that drew a response of a group."""
     return min((response.oldest_version for response in group.responses), default=0)

@@ -1,6 +1,6 @@
 """The buffer in a database: many processes write and read it at once, today or another day.
 
-    writer: put    one row a group, numbered by its writer: put again after a resume, it is there once
+    writer: put    one row a group, by its number: put again after a resume, in whatever order, it is there once
     reader: take   claims rows that nobody has claimed (FOR UPDATE SKIP LOCKED, on SQLite BEGIN IMMEDIATE)
     checkpoint     the number of takes and of groups put; restored, later claims are given back
     acknowledge    claims that a checkpoint remembers are final; those of a reader that died before are given back by others
@@ -26,7 +26,15 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from rlctl.errors import RlctlError
-from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
+from rlctl.runtime.buffers.interface import (
+    POLL_SECONDS,
+    BufferTimeout,
+    Statistics,
+    never,
+    number_of,
+    responses_in,
+    version_of,
+)
 from rlctl.runtime.buffers.record import group_of, text_of
 from rlctl.runtime.buffers.replay import Reuse
 from rlctl.runtime.buffers.tables import ATTEMPTS, BUFFERS, CLAIMS, GROUPS, MEMBERS, PAUSE, WEIGHTS, Database, unusable
@@ -92,7 +100,8 @@ class SqlBuffer:
 
     def _insert(self, connection: sa.Connection, *, group: Answered) -> bool:
         """Put a group that is not there yet; False where there is no room."""
-        mine = self._of(GROUPS, GROUPS.c.writer == self._member, GROUPS.c.number == self._written)
+        number = number_of(group, self._written)
+        mine = self._of(GROUPS, GROUPS.c.writer == self._member, GROUPS.c.number == number)
         if connection.scalar(sa.select(GROUPS.c.id).where(*mine)) is not None:
             return True
         version, size = version_of(group), responses_in(group)
@@ -109,7 +118,7 @@ class SqlBuffer:
             sa.insert(GROUPS).values(
                 label=self._label,
                 writer=self._member,
-                number=self._written,
+                number=number,
                 responses=size,
                 version=version,
                 priority=priority,

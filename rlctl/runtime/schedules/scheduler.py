@@ -333,6 +333,6 @@ class Scheduler:
     def _release(self, number: int) -> None:
         group = self._settled.pop(number)
         if group is not None:
-            self._hand_on(group)
+            self._hand_on(dataclasses.replace(group, draw=number))
             self.handed_on += 1
         self.draws.over(number)

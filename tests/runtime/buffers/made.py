@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
@@ -20,3 +22,9 @@ def group(index: int, *, n: int = 2, version: int = 0) -> Answered:
 def indices(groups: Sequence[Answered]) -> list[int]:
     """Which groups these are."""
     return [each.prompt.index for each in groups]
+
+
+def put_in_order(buffer: Buffer, numbers: Sequence[int]) -> None:
+    """Put groups one by one, as they finish; each has its index as its number among all that are drawn."""
+    for number in numbers:
+        buffer.put([replace(group(number), draw=number)])

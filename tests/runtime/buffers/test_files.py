@@ -17,7 +17,7 @@ from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.record import plain_of
 from rlctl.runtime.calls import StopRequested
 
-from .made import group, indices
+from .made import group, indices, put_in_order
 
 KINDS = ["groups.jsonl", "groups.parquet", "groups"]
 
@@ -53,6 +53,23 @@ def test_a_resumed_reader_and_a_resumed_writer_repeat_nothing(name: str, tmp_pat
     writer.put([group(4)])
     writer.end_writing()
     assert indices(reader.take(9)) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_groups_that_are_put_again_in_another_order_are_there_once(name: str, tmp_path: Path) -> None:
+    """A writer that rolls out ahead is resumed: what it draws again finishes in another order."""
+    writer, reader = FileBuffer(tmp_path / name, "w"), FileBuffer(tmp_path / name, "r")
+    put_in_order(writer, (0, 1))
+    written = writer.state()
+    put_in_order(writer, (3, 2))
+    assert indices(reader.take(3)) == [0, 1, 3]
+    read = json.loads(json.dumps(reader.state()))
+    writer, reader = FileBuffer(tmp_path / name, "w"), FileBuffer(tmp_path / name, "r")
+    writer.restore(written)
+    reader.restore(read)
+    put_in_order(writer, (4, 3, 5, 2))
+    writer.end_writing()
+    assert sorted(indices(reader.take(9))) == [2, 4, 5]
 
 
 def test_a_line_that_a_killed_writer_left_is_cut_off_and_written_again(tmp_path: Path) -> None:

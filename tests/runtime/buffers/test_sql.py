@@ -21,7 +21,7 @@ from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.buffers.tables import BUFFERS, connect
 from rlctl.runtime.calls import StopRequested
 
-from .made import group, indices
+from .made import group, indices, put_in_order
 
 
 @pytest.fixture
@@ -109,6 +109,20 @@ def test_a_resumed_writer_writes_nothing_twice(database: str, label: str) -> Non
     again.put([group(2), group(3), group(4)])
     again.end_writing()
     assert indices(member(database, label, "reader").take(9)) == [0, 1, 2, 3, 4]
+
+
+def test_groups_that_are_put_again_in_another_order_are_there_once(database: str, label: str) -> None:
+    """A writer that rolls out ahead is resumed: what it draws again finishes in another order."""
+    writer, reader = member(database, label, "writer"), member(database, label, "reader")
+    put_in_order(writer, (0, 1))
+    saved = writer.state()
+    put_in_order(writer, (3, 2))
+    assert indices(reader.take(3)) == [0, 1, 3]
+    again = member(database, label, "writer")
+    again.restore(saved)
+    put_in_order(again, (4, 3, 5, 2))
+    again.end_writing()
+    assert indices(reader.take(9)) == [2, 4, 5]
 
 
 def test_labels_keep_buffers_apart(database: str, label: str) -> None:
