@@ -29,6 +29,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import DTYPES, Names, NullReads, Off
+from rlctl.adapters.weight_decay import norms_and_biases
 
 HF_SCHEDULES = Names(
     {
@@ -80,6 +81,7 @@ def optimizer(worker: str, to: str) -> list[Rule]:
             is_engine("megatron", f"{to}.engine"),
             "the strategy is not Megatron",
         ),
+        norms_and_biases(c.removesuffix("."), is_strategy(MEGATRON, worker), is_engine("megatron", f"{to}.engine")),
         *[
             Dropped(f"{c}{name}", reason)
             for name, reason in (

@@ -48,6 +48,7 @@ from rlctl.adapters.values import (
     Partly,
     offload,
 )
+from rlctl.adapters.weight_decay import norms_and_biases
 
 
 def _read_critic(view: Reading) -> Iterator[Flow]:
@@ -197,6 +198,11 @@ CRITIC: list[Rule] = [
     ),
     Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.learning_rate", By({"0.5": 1e-6, "0.6": 1e-5})),
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
+    norms_and_biases(
+        "critic.optimizer",
+        lambda view: role_strategy(view, f"{CRITIC_C}.strategy") == "megatron",
+        lambda view: writes_engine(view, "critic.engine", "megatron"),
+    ),
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
     Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.name", "adam", ADAM),
     Code(

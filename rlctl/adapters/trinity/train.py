@@ -41,6 +41,7 @@ from rlctl.adapters.values import (
     Partly,
     offload,
 )
+from rlctl.adapters.weight_decay import norms_and_biases
 
 
 def deciding(view: Reading, own: str, common: str) -> str:
@@ -378,6 +379,7 @@ TRAINER: list[Rule] = [
     *overrides(),
     Key("algorithm.optimizer.lr", "train.optimizer.learning_rate", 1e-6),
     Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
+    norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
     Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
     Key("algorithm.optimizer.optimizer_type", "train.optimizer.name", "adam", ADAM),
     Code(

@@ -25,6 +25,7 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, under
+from rlctl.adapters.weight_decay import norms_and_biases
 
 FSDP_SCHEDULES = Names(
     {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"
@@ -102,6 +103,11 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
         Key(f"{o}start_weight_decay", f"{c}start_weight_decay"),
         Key(f"{o}end_weight_decay", f"{c}end_weight_decay"),
+        norms_and_biases(
+            c.removesuffix("."),
+            lambda view: role.kind(view) == "megatron",
+            lambda view: view.get(f"{role.to}.name") == "megatron",
+        ),
         Tree(f"{o}override_optimizer_config", f"{c}args", default=None),
         Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
     ]

@@ -160,6 +160,8 @@ class Optimizer:
     """Weight decay at the start; null is ``weight_decay``."""
     end_weight_decay: NonNegative | None = None
     """Weight decay at the end; null is ``weight_decay``."""
+    decay_norms_and_biases: bool = True
+    """Weight decay pulls on norms and biases too. Megatron-core's own optimizer leaves them out."""
     args: dict[str, Any] = {}
     """Further arguments of the optimizer."""
 

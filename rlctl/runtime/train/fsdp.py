@@ -41,7 +41,7 @@ from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prom
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
 from rlctl.runtime.train.optimizer import make_optimizer
-from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
+from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
 from rlctl.runtime.vision import Vision, reads_images, vision_tower
@@ -272,19 +272,12 @@ class FsdpEngine:
     def _step(self, optimizer: torch.optim.Optimizer) -> dict[str, float]:
         assert self.curve is not None, "a reference is never updated"
         assert self.decay is not None, "a reference is never updated"
-        rate = self.curve.rate(self.ticks)
+        rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
         norm = _full(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
         finite = bool(norm.isfinite())
         if finite:
             if self._max_grad_norm is not None:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(rate)  # torchao's are compiled, and see a new number only so
-                else:
-                    group["lr"] = rate
-                if self.decay.style != "constant":
-                    group["weight_decay"] = self.decay.at(self.ticks)
             optimizer.step()
             self.updates += 1
         optimizer.zero_grad()

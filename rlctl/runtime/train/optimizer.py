@@ -1,14 +1,14 @@
 """The optimizer of an engine: one of PyTorch's, or a class of another package, with the arguments that the config has.
 
 Weight decay pulls on every parameter, norms and biases included, as in verl's and TRL's peers of this engine
-(verl/workers/config/optimizer.py builds its optimizers over ``model.parameters()``).
+(verl/workers/config/optimizer.py builds its optimizers over ``model.parameters()``), unless ``decay_norms_and_biases`` is off.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,15 +33,24 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Optimizer
         PlanError: there is no such optimizer here, or it does not take the arguments.
     """
     kind = optimizer_class(settings)
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    groups = _groups([parameter for parameter in parameters if parameter.requires_grad], settings)
     try:
-        made: torch.optim.Optimizer = kind(trained, **arguments(settings))
+        made: torch.optim.Optimizer = kind(groups, **arguments(settings))
     except (TypeError, ValueError, RuntimeError) as error:
         raise PlanError(
             f"train.optimizer: {kind.__name__} does not take its arguments: {error}",
             hint="see train.optimizer.args",
         ) from error
     return made
+
+
+def _groups(trained: Sequence[torch.nn.Parameter], settings: Optimizer) -> list[dict[str, Any]]:
+    """What is trained: all alike, or norms and biases by themselves, which have one dimension."""
+    if settings.decay_norms_and_biases:
+        return [{"params": trained}]
+    pulled = {"params": [parameter for parameter in trained if parameter.ndim > 1]}
+    left = {"params": [parameter for parameter in trained if parameter.ndim <= 1], "weight_decay": 0.0, "wd_mult": 0.0}
+    return [group for group in (pulled, left) if group["params"]]
 
 
 def optimizer_class(settings: Optimizer) -> type[torch.optim.Optimizer]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer
 from rlctl.errors import PlanError, nearest
@@ -56,7 +59,10 @@ def _cosine(curve: Curve, tick: int) -> float:
 
 
 def _inverse_sqrt(curve: Curve, tick: int) -> float:
-    """Square root of warm-up over tick; without a warm-up, the time scale of 10,000 that Transformers takes."""
+    """Square root of warm-up over tick, to the end of the decay, as in Megatron-core; without a warm-up, the time scale of
+    10,000 that Transformers takes."""
+    if curve.total and tick > curve.total:
+        return curve.lowest
     scale = curve.warmup or 10_000
     return max(curve.lowest, math.sqrt(scale / (tick + scale - curve.warmup)))
 
@@ -188,3 +194,18 @@ def decay_of(optimizer: Optimizer, *, total_ticks: int | None) -> Decay:
             hint="set train.learning_rate_schedule.total_ticks",
         )
     return Decay(optimizer.weight_decay_style, start, end, total_ticks or 0)
+
+
+def set_rates(groups: Iterable[dict[str, Any]], curve: Curve, decay: Decay, tick: int) -> float:
+    """Give the groups of an optimizer what holds at a tick, and return the learning rate.
+
+    ``wd_mult`` of a group is what its weight decay is multiplied by, as in Megatron-core.
+    """
+    rate = curve.rate(tick)
+    for group in groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)  # torchao's are compiled, and see a new number only so
+        else:
+            group["lr"] = rate
+        group["weight_decay"] = decay.at(tick) * group.get("wd_mult", 1.0)
+    return rate

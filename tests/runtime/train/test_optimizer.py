@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from rlctl.config.sections.train import Optimizer
+from rlctl.config.sections.train import LearningRateSchedule, Optimizer
 from rlctl.errors import PlanError
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.optimizer import arguments, make_optimizer, optimizer_class
+from rlctl.runtime.train.schedule import curve_of, decay_of, set_rates
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers
@@ -114,3 +115,17 @@ def test_a_checkpoint_holds_the_state_of_any_optimizer(two: Workers, models: dic
         straight, resumed = two.run(jobs.train_and_save, *run)[0], two.run(jobs.load_and_train, *run)[0]
         assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
         assert resumed[1] == straight[1]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_norms_and_biases_are_left_where_they_are(fused: bool) -> None:
+    """Without a gradient only weight decay moves a weight, and it pulls on matrices alone."""
+    weights = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2,), (2, 2), (2, 2, 2))]
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    settings = Optimizer(learning_rate=0.1, weight_decay=0.2, decay_norms_and_biases=False, args={"fused": fused})
+    optimizer = make_optimizer(weights, settings)
+    curve = curve_of(LearningRateSchedule(), peak=0.1, total_ticks=None)
+    assert set_rates(optimizer.param_groups, curve, decay_of(settings, total_ticks=None), 0) == 0.1
+    optimizer.step()
+    assert [weight.flatten()[0].item() for weight in weights] == pytest.approx([1.0, 0.98, 0.98])

@@ -164,6 +164,7 @@ def _experts(engine: Megatron, hf: PretrainedConfig) -> dict[str, Any]:
         "moe_router_score_function": "softmax",
         "moe_router_load_balancing_type": "none",
         "moe_aux_loss_coeff": 0.0,
+        "moe_grouped_gemm": moe.grouped_gemm,
         "moe_shared_expert_overlap": moe.shared_expert_overlap,
         "moe_layer_recompute": moe.layer_recompute,
     }

@@ -52,7 +52,7 @@ from rlctl.runtime.train.megatron.layout import enter_layout
 from rlctl.runtime.train.megatron.model import Laid, build_chunks, lay_out
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
 from rlctl.runtime.train.model import VALUE_HEAD
-from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of
+from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import SequenceGroup
 from rlctl.runtime.types import Sample
 from rlctl.runtime.vision import auto_class
@@ -124,9 +124,11 @@ class MegatronEngine:
             self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
             self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
             self._reduce_gradients(train)
-            # Without overrides of its own, Megatron-core would leave norms and biases out of the weight decay.
             self.optimizer = get_megatron_optimizer(
-                optimizer_config(train), self.chunks, config_overrides={}, use_gloo_process_groups=False
+                optimizer_config(train),
+                self.chunks,
+                config_overrides={} if train.optimizer.decay_norms_and_biases else None,  # None: its own, without them
+                use_gloo_process_groups=False,
             )
             if self.config.fp16:
                 self.config.grad_scale_func = self.optimizer.scale_loss
@@ -278,7 +280,7 @@ class MegatronEngine:
     def _step(self, optimizer: MegatronOptimizer) -> dict[str, float]:
         assert self.curve is not None, "a reference is never updated"
         assert self.decay is not None, "a reference is never updated"
-        rate = self.curve.rate(self.ticks)
+        rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
         overflowed = optimizer.prepare_grads()
         norm = math.inf if overflowed else float(optimizer.get_grad_norm())
         finite = math.isfinite(norm)
@@ -287,10 +289,6 @@ class MegatronEngine:
                 if parameters := part.get_parameters():
                     aware = part.config.use_precision_aware_optimizer_no_fp8_or_ds_fp8
                     clip_grad_by_total_norm_fp32(parameters, self._max_grad_norm, norm, aware)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-                if self.decay.style != "constant":
-                    group["weight_decay"] = self.decay.at(self.ticks)
             optimizer.step_with_ready_grads()
             self.updates += 1
         return {"grad_norm": norm, "learning_rate": rate, "skipped_updates": float(not finite)}

@@ -34,6 +34,7 @@ from rlctl.errors import PlanError
 from rlctl.runtime.train.attention import Rows, packed_attention
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.megatron.arguments import padded_vocabulary
+from rlctl.runtime.train.megatron.experts import GroupedExperts
 from rlctl.runtime.train.megatron.head import Read, ValueHead, read_logits
 from rlctl.runtime.train.microbatch import MicroBatch
 from rlctl.runtime.train.sequence import SequenceGroup
@@ -148,13 +149,14 @@ def layer_specs(config: TransformerConfig, stage: int | None) -> TransformerBloc
 def _layer(config: TransformerConfig, of_experts: bool) -> ModuleSpec:
     spec = get_gpt_layer_local_spec(
         num_experts=config.num_moe_experts if of_experts else None,
-        moe_grouped_gemm=config.moe_grouped_gemm,
         qk_layernorm=config.qk_layernorm,
         normalization=config.normalization,
     )
     layer = spec.submodules
     attention = layer.self_attention.submodules
     layer.input_layernorm = layer.pre_mlp_layernorm = RmsNorm
+    if of_experts and config.moe_grouped_gemm:
+        layer.mlp.submodules.experts.module = GroupedExperts
     attention.core_attention = PackedAttention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RmsNorm

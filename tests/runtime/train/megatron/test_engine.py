@@ -51,6 +51,7 @@ LAYOUTS: dict[str, tuple[str, str, Megatron]] = {
     "replicas with whole optimizers": ("two", "llama", Megatron(distributed_optimizer=False)),
     "experts": ("two", "qwen3_moe", Megatron(expert=2)),
     "experts over tensor workers": ("two", "qwen3_moe", Megatron(tensor=2, expert=2, expert_tensor=1)),
+    "experts in one call": ("two", "qwen3_moe", Megatron(expert=2, moe=Moe(grouped_gemm=True))),
     "tensor and pipeline": ("four", "qwen3", Megatron(tensor=2, pipeline=2)),
     "tensor and context": ("four", "llama", Megatron(tensor=2, context=2)),
     "pipeline and replicas": ("four", "llama", Megatron(pipeline=2)),

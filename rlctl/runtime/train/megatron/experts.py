@@ -1,0 +1,69 @@
+"""The experts of a worker, all in one call (``train.engine.moe.grouped_gemm``): PyTorch's grouped product of matrices.
+
+Megatron-core's own grouped experts need packages for GPUs. These have the weights of its ``SequentialMLP``, one by one under
+the same names, so that files, checkpoints and exports know nothing of how they are multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from megatron.core import tensor_parallel
+from megatron.core.transformer.moe.experts import SequentialMLP
+from torch import Tensor
+
+from rlctl.errors import PlanError
+
+BYTES = 16
+"""What a row of a grouped product has to be a multiple of."""
+
+
+class GroupedExperts(SequentialMLP):
+    """Gated experts without biases; tokens are sorted by expert, as the dispatcher hands them over."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        down = self.local_experts[0].linear_fc2.weight
+        uneven = next((size for size in down.shape if size * down.element_size() % BYTES), None)
+        if uneven is not None:
+            raise PlanError(
+                f"train.engine.moe.grouped_gemm multiplies rows of {BYTES} bytes; a worker's part of an expert is "
+                f"{down.shape[1]} wide and {down.shape[0]} high, of {down.element_size()} bytes each",
+                hint="set it to false, or lower train.engine.expert_tensor",
+            )
+
+    def forward(
+        self, permuted_local_hidden_states: Tensor, tokens_per_expert: Tensor, permuted_probs: Tensor
+    ) -> tuple[Tensor, None]:
+        """[tokens, hidden] to the same, each token times the weight its router gave it."""
+        hidden = permuted_local_hidden_states
+        if not hidden.numel():  # a product of nothing is left to the experts themselves
+            output, _ = super().forward(hidden, tokens_per_expert, permuted_probs)
+            return output, None
+        offsets = tokens_per_expert.cumsum(0).to(hidden.device, torch.int32)
+        both = _product(hidden, [expert.linear_fc1.weight for expert in self.local_experts], offsets)
+        down = [expert.linear_fc2.weight for expert in self.local_experts]
+        if not _again(self.config.recompute_granularity, self.config.recompute_modules):
+            return _product(_gated(both, permuted_probs), down, offsets), None
+        kept = tensor_parallel.CheckpointWithoutOutput()
+        output = _product(kept.checkpoint(_gated, both, permuted_probs), down, offsets)
+        kept.discard_output_and_register_recompute(output)
+        return output, None
+
+
+def _product(tokens: Tensor, weights: list[Tensor], offsets: Tensor) -> Tensor:
+    """Each token times the weight [out, in] of its expert."""
+    return F.grouped_mm(tokens, torch.stack(weights).transpose(1, 2), offs=offsets)
+
+
+def _gated(both: Tensor, probs: Tensor) -> Tensor:
+    """SwiGLU, times the router's weight, in the number type of the tokens."""
+    gate, linear = both.chunk(2, -1)
+    return (F.silu(gate) * linear * probs.unsqueeze(-1)).to(both.dtype)
+
+
+def _again(granularity: str | None, modules: list[str] | None) -> bool:
+    """Whether the activation is computed again in the backward pass."""
+    return granularity == "selective" and "moe_act" in (modules or ())
