@@ -101,7 +101,6 @@ def _megatron(section: str) -> tuple[Row, ...]:
         noted(under, "bridge", "weights are converted by tables of rlctl's own"),
         noted(under, "sequence_packing", "sequences are always laid end to end, without padding"),
         noted(under, "distributed_checkpointing", "checkpoints are always in Megatron's own format, which reshards"),
-        noted(under, "moe.grouped_gemm", "the experts of a device are computed one after another"),
         noted(under, "moe.shared_expert_overlap", "no model that Megatron trains here has shared experts"),
         refused(
             under,
@@ -121,7 +120,7 @@ EXPERTS = "experts are spread over all workers, as any weights are"
 FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
 )
-SHARED_BY = "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel moe.dispatcher transformer"
+SHARED_BY = "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel moe.dispatcher moe.grouped_gemm transformer"
 """Keys of ``engine<megatron>`` that every role goes by."""
 TRAINED_BY = (
     "distributed_optimizer overlap_gradient_reduce overlap_parameter_gather ddp optimizer_overrides recompute_granularity"
@@ -330,7 +329,7 @@ TABLE: tuple[Row, ...] = (
     refused("train", "engine<other>*", OTHER),
     honoured("train.precision", "parameters compute reduce"),
     honoured("train.optimizer", "name module args learning_rate weight_decay betas epsilon max_grad_norm"),
-    honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay"),
+    honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay decay_norms_and_biases"),
     honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
     honoured(
         "train.learning_rate_schedule",

@@ -433,6 +433,21 @@ def optimizer(config: Config) -> Any:
     return make_optimizer([torch.nn.Parameter(torch.zeros(1))], config.train.optimizer).defaults
 
 
+def decayed(config: Config) -> Any:
+    """How far a weight of one dimension and one of two are pulled."""
+    import torch
+
+    from rlctl.runtime.train.optimizer import make_optimizer
+
+    weights = [torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1, 1))]
+    groups = make_optimizer(weights, config.train.optimizer).param_groups
+    return [(group["weight_decay"], [tuple(weight.shape) for weight in group["params"]]) for group in groups]
+
+
+def critic_decayed(config: Config) -> Any:
+    return decayed(replace(config, train=config.critic))
+
+
 def optimizer_class(config: Config) -> Any:
     from rlctl.runtime.train.optimizer import optimizer_class
 
@@ -771,6 +786,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
         {"train.optimizer": {"name": "adafactor"}},
     ),
     ("train.optimizer.args", {"amsgrad": True}, optimizer, {}),
+    ("train.optimizer.decay_norms_and_biases", False, decayed, {}),
     ("train.optimizer.weight_decay_style", "cosine", weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.optimizer.start_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
     ("train.optimizer.end_weight_decay", 0.5, weight_decays, {"train.optimizer": {**DECAYING}}),
@@ -937,6 +953,7 @@ SHARED = [
     ("expert_tensor", 1, {"tensor": 2}),
     ("sequence_parallel", False, {"tensor": 2}),
     ("moe.dispatcher", "allgather", {}),
+    ("moe.grouped_gemm", True, {}),
     ("transformer", {"moe_z_loss_coeff": 0.1}, {}),
 ]
 TRAINED = [
@@ -963,6 +980,7 @@ OF_CRITIC = {
     optimizer: critic_optimizer,
     optimizer_class: critic_optimizer_class,
     weight_decays: critic_weight_decays,
+    decayed: critic_decayed,
 }
 """Probes of ``train``, and those of the same keys of the critic."""
 EFFECTS += [
