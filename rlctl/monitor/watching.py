@@ -39,6 +39,10 @@ class StageView:
     ended: dict[str, Any] = field(default_factory=dict)
     """What it told at its end: ``seconds`` by phase, ``tokens``, the first and last numbers ``evaluated``."""
 
+    def table_of(self, metric: str) -> StepTable:
+        """The table that has a metric."""
+        return self.steps if metric in self.steps.columns else self.evaluations
+
 
 @dataclass
 class Batch:

@@ -1,17 +1,22 @@
-"""The first tab: where the time of the last steps went, what looks wrong, and the main curves."""
+"""The first tab: what looks wrong, where the time of the last steps went, what the groups are worth, and the main curves."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
+from textual.message import Message
 from textual.widgets import Static
 
+from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
+from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.widgets.run_texts import advice_text, timeline_text
+from rlctl.tui.widgets.run_texts import advice_text, rewards_text, shares_text, timeline_text
 from rlctl.tui.widgets.spark import Spark
 
 FIRST_METRICS = (
@@ -28,27 +33,77 @@ FIRST_METRICS = (
 
 
 class OverviewPane(Pane):
-    """Timeline, advice and curves of the stage that runs."""
+    """Advice, timeline, groups and curves of the stage that runs."""
 
     DEFAULT_CSS = """
-    OverviewPane #timeline { height: auto; padding: 0 1; margin-bottom: 1; }
-    OverviewPane #advice { height: auto; padding: 0 1; color: $warning; }
-    OverviewPane #sparks { layout: grid; grid-size: 2; grid-gutter: 0 2; height: auto; }
-    .-narrow OverviewPane #sparks { grid-size: 1; }
+    OverviewPane .part { height: auto; padding: 0 1; margin-bottom: 1; display: none; }
+    OverviewPane .part.-told { display: block; }
+    OverviewPane #advice { color: $warning; border-left: thick $warning; }
+    OverviewPane #groups { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; }
+    OverviewPane #groups Static { height: auto; }
+    OverviewPane #sparks { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; height: auto; }
+    .-narrow OverviewPane #groups, .-narrow OverviewPane #sparks { grid-size: 1; }
+    .-very-wide OverviewPane #sparks { grid-size: 4; }
     """
+
+    class Rewards(Message):
+        """The groups of a step were read."""
+
+        def __init__(self, step: int, groups: Sequence[Group]) -> None:
+            self.step, self.groups = step, groups
+            super().__init__()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[RunView, int, int] | None = None
+        """View, version and width of what is drawn."""
+        self._rewards_of: tuple[str, int] | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static("", id="timeline")
-            yield Static("", id="advice", markup=False)
+            yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told")
+            yield Static("", id="advice", classes="part", markup=False)
+            yield Static("", id="timeline", classes="part")
+            with Container(id="groups", classes="part"):
+                yield Static("", id="rewards", markup=False)
+                yield Static("", id="shares", markup=False)
             yield Container(id="sparks")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
-        advice = view.advice(time.time())
-        self.query_one("#advice", Static).update("\n".join(advice_text(item) for item in advice))
-        if view.stage is not None:
-            self.query_one("#timeline", Static).update(timeline_text(view.stage.steps, self.size.width - 4))
-            self._show_curves(view.stage)
+        self._tell("#advice", "\n".join(map(advice_text, view.advice(time.time()))))  # a stall is told by nothing new
+        now = (view, view.version, self.size.width)
+        if view.stage is None or now == self._shown or not self.size.width:
+            return
+        self._shown = now
+        stage = view.stage
+        self.query_one("#nothing").set_class(not len(stage.steps), "-told")
+        self._tell("#timeline", timeline_text(stage.steps, self.size.width - 6, 12 if self.size.height > 30 else 4))
+        shares = shares_text(stage.steps)
+        self.query_one("#shares", Static).update(shares)
+        self.query_one("#groups").set_class(bool(shares) or self._rewards_of is not None, "-told")
+        self._show_curves(stage)
+        self._read_rewards(view, stage)
+
+    def on_resize(self) -> None:
+        if self._shown is not None:
+            self.show(self._shown[0], None)
+
+    def _tell(self, name: str, text: str) -> None:
+        part = self.query_one(name, Static)
+        part.set_class(bool(text), "-told")
+        part.update(text)
+
+    @work(thread=True, exclusive=True)
+    def _read_rewards(self, view: RunView, stage: StageView) -> None:
+        steps = view.samples.steps(stage.name)
+        if steps and self._rewards_of != (stage.name, steps[-1]):
+            self._rewards_of = (stage.name, steps[-1])
+            self.post_message(self.Rewards(steps[-1], view.samples.groups(stage.name, steps[-1])))
+
+    @on(Rewards)
+    def _show_rewards(self, message: Rewards) -> None:
+        self.query_one("#rewards", Static).update(rewards_text(message.groups, message.step))
+        self.query_one("#groups").add_class("-told")
 
     def _show_curves(self, stage: StageView) -> None:
         names = [name for name in FIRST_METRICS if name in stage.steps.columns] or list(stage.steps.columns)[:6]
@@ -59,5 +114,4 @@ class OverviewPane(Pane):
             known = {name: Spark(name) for name in names}
             self.query_one("#sparks").mount_all(known.values())
         for name, spark in known.items():
-            table = stage.steps if name in stage.steps.columns else stage.evaluations
-            spark.show(table.series(name))
+            spark.show(stage.table_of(name).series(name))

@@ -15,10 +15,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Footer, Header, Static, TabbedContent, TabPane, Tabs
+from textual.worker import get_current_worker
 
 from rlctl import runs
 from rlctl.errors import RlctlError
-from rlctl.monitor.watching import RunView
+from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say
 from rlctl.tui.panes.events import EventsPane
 from rlctl.tui.panes.metrics import MetricsPane
@@ -29,6 +30,8 @@ from rlctl.tui.screens.run_actions import RunActions
 from rlctl.tui.widgets.run_texts import head_text
 
 EVERY_SECONDS = 1.0
+LONG = 8 << 20
+"""Bytes of a log whose end is shown before the whole is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ PANES = (
 class MonitorScreen(RunActions):
     """Watches one run, live or over."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide"), (160, "-very-wide")]
     DEFAULT_CSS = """
     MonitorScreen #run-head { height: auto; padding: 0 1; }
     MonitorScreen #tabs { height: 1fr; }
@@ -64,15 +67,28 @@ class MonitorScreen(RunActions):
     ]
 
     class News(Message):
-        """The folder was looked at, whether or not something is new."""
+        """The folder was looked at, or a part of what is there was read."""
 
-        def __init__(self, info: runs.RunInfo | None) -> None:
-            self.info = info
+        def __init__(self, view: RunView, batch: Batch, info: runs.RunInfo | None, problem: str = "") -> None:
+            self.view, self.batch, self.info, self.problem = view, batch, info, problem
             super().__init__()
+
+    class Progress(Message):
+        """So much of a long log has been read."""
+
+        def __init__(self, share: float) -> None:
+            self.share = share
+            super().__init__()
+
+    class Looked(Message):
+        """All that was there has been read."""
 
     def __init__(self, folder: Path, *, readonly: bool = False) -> None:
         super().__init__(folder, readonly=readonly)
         self.view = RunView(folder)
+        self._whole = self.view
+        """What is shown once it is read; before that, of a long log, the end is."""
+        self._looking = False
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -95,20 +111,54 @@ class MonitorScreen(RunActions):
         """The one in sight."""
         return self.query_one(f"#{self.query_one('#tabs', TabbedContent).active}", TabPane).query_one(Pane)
 
-    @work(thread=True, exclusive=True, group="poll")
     def _poll(self) -> None:
+        if not self._looking:  # a thread that has not come back yet goes on where it is
+            self._looking = True
+            self._look()
+
+    @work(thread=True, group="poll")
+    def _look(self) -> None:
+        """Read what is new; of a long log first its end, so that there is something to see."""
+        info, problem = self._inspect()
         try:
-            self.view.read_whole()
-            info: runs.RunInfo | None = runs.inspect(self.folder)
-        except (RlctlError, OSError):
-            info = None
-        self.post_message(self.News(info))
+            first = not self._whole.log.position
+            if first and self._whole.log.size > LONG:
+                self.post_message(self.News(RunView.newest(self.folder), Batch(), info))
+            while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
+                if first:  # nobody looks at it yet
+                    self._whole.take(batch)
+                    self.post_message(self.Progress(self._whole.log.position / max(1, self._whole.log.size)))
+                else:
+                    self.post_message(self.News(self._whole, batch, info))
+        except OSError as error:
+            batch, problem = Batch(), str(error)
+        self.post_message(self.News(self._whole, batch, info, problem))
+        self.post_message(self.Looked())
+
+    def _inspect(self) -> tuple[runs.RunInfo | None, str]:
+        try:
+            return runs.inspect(self.folder), ""
+        except (RlctlError, OSError) as error:
+            gone = say("{folder} is not there any more").format(folder=self.folder)
+            return None, str(error) if self.folder.is_dir() else gone
+
+    @on(Progress)
+    def _show_progress(self, message: Progress) -> None:
+        self.sub_title = say("reading {share:.0%}").format(share=message.share)
 
     @on(News)
     def _news(self, message: News) -> None:
-        self.info = message.info
-        self.query_one("#run-head", Static).update(head_text(self.view, self.info, time.time()))
+        message.view.take(message.batch)
+        self.view, self.info = message.view, message.info
+        self.query_one("#run-head", Static).update(
+            head_text(self.view, self.info, time.time(), problem=message.problem)
+        )
         self.pane.show(self.view, self.info)
+
+    @on(Looked)
+    def _looked(self) -> None:
+        self._looking = False
+        self.sub_title = ""
 
     @on(TabbedContent.TabActivated, "#tabs")
     def _come_into_sight(self) -> None:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from statistics import fmean
 
 from textual.markup import escape
 
-from rlctl.monitor.advisories import Advice
+from rlctl.language import later
+from rlctl.monitor.advisories import RECENT, Advice
+from rlctl.monitor.histogram import histogram
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import IDLE, timeline
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView
-from rlctl.runs import RunInfo
+from rlctl.runs import RunInfo, Status
 from rlctl.tui.language import say
 
 TIMELINE_STEPS = 12
 COLORS = ("$primary", "$success", "$warning", "$accent", "$secondary", "$error")
+
+
+STATUSES: dict[Status, str] = {
+    "running": later("running"),
+    "finished": later("finished"),
+    "stopped": later("stopped"),
+    "failed": later("failed"),
+    "interrupted": later("interrupted"),
+}
 
 
 def duration(seconds: float) -> str:
@@ -29,29 +41,49 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def head_text(view: RunView, info: RunInfo | None, now: float) -> str:
-    """Status, step, phase against its usual time, what is left, weight version; the first cause of a failure."""
-    stage = view.stage
-    parts: list[str] = [info.status if info is not None else "no run.json"]
-    if stage is not None:
-        done = stage.steps.steps[-1] if len(stage.steps) else 0
-        parts.append(f"stage {stage.name}  step {done}" + (f"/{stage.total_steps}" if stage.total_steps else ""))
-    running = info is not None and info.status == "running"
-    if running and (phase := view.phase) is not None:
-        usual = "" if phase.usual is None else f" (usually {duration(phase.usual)})"
-        parts.append(f"{phase.name} for {duration(phase.elapsed(now))}{usual}")
-    if running and view.seconds_left is not None:
-        parts.append(f"about {duration(view.seconds_left)} left")
-    if stage is not None and stage.weight_version is not None:
-        parts.append(f"weights {stage.weight_version}")
-    if view.behind:
-        parts.append(f"reading, {view.behind >> 20} MiB to go")
-    lines = ["   ".join(parts)]
+def head_text(view: RunView, info: RunInfo | None, now: float, *, problem: str = "") -> str:
+    """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read."""
+    lines = ["   ".join(_progress(view, info, now)), "   ".join(_at_work(view, info, now))]
     if view.failure is not None:
-        lines.append(f"failed: {view.failure.get('actor', '')}: {view.failure.get('message', '')}")
+        failure = view.failure
+        lines.append(f"{say('failed')}: {failure.get('actor', '')}: {failure.get('message', '')}")
     elif info is not None and info.cause:
         lines.append(info.cause)
-    return "\n".join(lines)
+    return "\n".join(line for line in [*lines, problem] if line)
+
+
+def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
+    stage = view.stage
+    yield say(STATUSES[info.status]) if info is not None else say("no run.json")
+    if stage is not None:
+        done = stage.steps.steps[-1] if len(stage.steps) else 0
+        if len(view.stages) > 1:
+            yield say("stage {name}").format(name=stage.name)
+        if stage.total_steps:
+            share = min(1.0, done / stage.total_steps)
+            yield say("step {done}/{total}").format(done=done, total=stage.total_steps) + f"  {bar(share)} {share:.0%}"
+        else:
+            yield say("step {step}").format(step=done)
+    if info is not None:
+        took = say("{time} so far") if info.status == "running" else say("took {time}")
+        yield took.format(time=duration(info.seconds))
+        if info.status == "running" and view.seconds_left is not None:
+            yield say("about {time} left").format(time=duration(view.seconds_left))
+
+
+def _at_work(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
+    if info is not None and info.status == "running" and (phase := view.phase) is not None:
+        told = say("{phase} for {time}").format(phase=phase.name, time=duration(phase.elapsed(now)))
+        usual = phase.usual
+        yield told if usual is None else f"{told} ({say('usually {time}').format(time=duration(usual))})"
+    if view.stage is not None and view.stage.weight_version is not None:
+        yield say("weights {version}").format(version=view.stage.weight_version)
+
+
+def bar(share: float, width: int = 20) -> str:
+    """A share as a bar."""
+    full = round(share * width)
+    return "█" * full + "░" * (width - full)
 
 
 def advice_text(advice: Advice) -> str:
@@ -59,9 +91,9 @@ def advice_text(advice: Advice) -> str:
     return f"! {say(advice.text).format_map(advice.values)}\n  {say(advice.remedy)}"
 
 
-def timeline_text(table: StepTable, width: int) -> str:
+def timeline_text(table: StepTable, width: int, steps: int = TIMELINE_STEPS) -> str:
     """The phases of the last steps as bars to one scale, each with its letter, and what the letters mean."""
-    rows = timeline(table, TIMELINE_STEPS)
+    rows = timeline(table, steps)
     longest = max((sum(phases.values()) for _, phases in rows), default=0.0)
     if not longest:
         return ""
@@ -79,6 +111,38 @@ def timeline_text(table: StepTable, width: int) -> str:
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
     legend = "  ".join(_colored(f"{letters[name]} {name} {mean:.2f} s", look.get(name)) for name, mean in means.items())
     return "\n".join([*lines, f"        {legend}"])
+
+
+def rewards_text(groups: Sequence[Group], step: int) -> str:
+    """How the rewards of the responses that a step shows are spread."""
+    rewards = [response.reward for group in groups for response in group.responses]
+    parts = histogram(rewards)
+    if not parts:
+        return ""
+    most = max(count for _, _, count in parts)
+    head = say("rewards of step {step}: {responses} responses of {groups} groups that are shown")
+    lines = [head.format(step=step, responses=len(rewards), groups=len(groups))]
+    for low, high, count in parts:
+        name = f"{low:.3g}" if low == high else say("{low:.3g} to {high:.3g}").format(low=low, high=high)
+        lines.append(f"{name:>16} {'█' * max(1 if count else 0, round(count / most * 24))} {count}")
+    return "\n".join(lines)
+
+
+SHARES = (
+    ("group/equal_share", later("groups with one reward for all, which teach nothing")),
+    ("response/truncated_share", later("responses cut off at the limit")),
+    ("reward/failed_share", later("rewards that failed")),
+)
+
+
+def shares_text(table: StepTable) -> str:
+    """What of the last steps' groups and responses cannot teach."""
+    found = ((name, table.latest(name, RECENT)) for name, _ in SHARES)
+    means = {name: fmean(values) for name, values in found if values}
+    lines = [f"{bar(means[name], 10)} {means[name]:6.1%}  {say(text)}" for name, text in SHARES if name in means]
+    if not lines:
+        return ""
+    return "\n".join([say("mean of the last {steps} steps").format(steps=min(RECENT, len(table))), *lines])
 
 
 def _letters(names: list[str]) -> dict[str, str]:
