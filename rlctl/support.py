@@ -120,7 +120,10 @@ EXPERTS = "experts are spread over all workers, as any weights are"
 FURTHER_HEADS = (
     "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
 )
-SHARED_BY = "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel moe.dispatcher moe.grouped_gemm transformer"
+SHARED_BY = (
+    "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel"
+    " moe.dispatcher moe.grouped_gemm transformer"
+)
 """Keys of ``engine<megatron>`` that every role goes by."""
 TRAINED_BY = (
     "distributed_optimizer overlap_gradient_reduce overlap_parameter_gather ddp optimizer_overrides recompute_granularity"
