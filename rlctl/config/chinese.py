@@ -9,6 +9,7 @@ the Chinese was made from, and the Chinese. A test fails where the English has c
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from inspect import get_annotations
@@ -21,6 +22,45 @@ from rlctl.language import LANGUAGE
 
 TABLE = Path(__file__).with_name("chinese.tsv")
 
+FRAME = {"list of": "列表，每项为", "mapping of": "映射，值为", "or null": "或 null"}
+"""Around the names that a choice can take."""
+WORDS = {
+    "steps, or {optimizer_steps: n}, or {epochs: n}": "步数，或 {optimizer_steps: n}，或 {epochs: n}",
+    "text": "文本",
+    "integer": "整数",
+    "number": "数",
+    "anything": "任意值",
+    "mapping": "映射",
+    "section": "一组键",
+    "or": "或",
+    "and at most": "且不大于",
+    "and less than": "且小于",
+    "at least": "不小于",
+    "at most": "不大于",
+    "more than": "大于",
+    "less than": "小于",
+    "optimizer steps": "优化器步",
+    "weight versions": "权重版本",
+    "steps": "步",
+    "tokens": "token",
+    "prompts": "prompt",
+    "responses": "回答",
+    "devices": "设备",
+    "seconds": "秒",
+    "processes": "进程",
+    "threads": "线程",
+    "calls": "调用",
+    "retries": "次重试",
+    "restarts": "次重启",
+    "ticks": "刻度",
+    "parameters": "参数",
+    "changed here": "在此处修改",
+    "the dialect's default": "该方言的默认值",
+    "default": "默认值",
+    "from the environment": "取自环境变量",
+}
+"""What types, units, ranges and origins are made of; the longer before what it begins with."""
+
 
 def key_help(key: Key) -> str:
     """What a key is, in the reader's language."""
@@ -30,6 +70,14 @@ def key_help(key: Key) -> str:
 def option_help(cls: type) -> str:
     """What an option of a choice is, in the reader's language."""
     return (LANGUAGE == "zh" and chinese(cls.__name__)) or summary_of(cls)
+
+
+def in_words(text: str) -> str:
+    """A type, a unit, a range or an origin in the reader's language; what can be written in a file stays as it is."""
+    if LANGUAGE != "zh":
+        return text
+    words = FRAME if " | " in text else {**FRAME, **WORDS}
+    return re.sub("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words), lambda found: words[found[0]], text)
 
 
 def chinese(name: str) -> str:

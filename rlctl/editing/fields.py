@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rlctl import arithmetic
 from rlctl.config import EDITED, Config, Loaded
-from rlctl.config.chinese import key_help
+from rlctl.config.chinese import in_words, key_help
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, settings, type_text, walk
 from rlctl.documents import KeyPath
@@ -296,10 +296,10 @@ def origin_of(loaded: Loaded, path: KeyPath) -> str:
         if source is None:
             continue
         if source.at is not None and source.at.file == EDITED:
-            return "changed here"
+            return in_words("changed here")
         if source.kind == "dialect_default":
-            return "the dialect's default"
+            return in_words("the dialect's default")
         place = f"{source.at}" if source.at is not None else source.kind
-        variable = ", from the environment" if source.kind == "environment" else ""
+        variable = f", {in_words('from the environment')}" if source.kind == "environment" else ""
         return f"{place}{variable}" + (f" ({source.key})" if source.key else "")
-    return "default"
+    return in_words("default")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from rlctl.config import chinese
-from rlctl.config.explain import explain
+from rlctl.config.explain import explain, shown_type
 from rlctl.config.inspect import walk
 from rlctl.config.root import Config
 from rlctl.editing import fields
@@ -65,6 +65,18 @@ def test_fields_are_found_by_their_help_in_either_language(monkeypatch: pytest.M
     views = fields.fields(Session.new())
     for text in ("峰值学习率", "peak learning rate"):
         assert "train.optimizer.learning_rate" in [view.pattern for view in fields.search(views, text, lambda _: [])]
+
+
+def test_types_units_and_ranges_are_in_the_readers_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chinese.in_words("at least 0 and at most 1") == "at least 0 and at most 1"
+    monkeypatch.setattr(chinese, "LANGUAGE", "zh")
+    left = set()
+    for key in walk(Config):
+        texts = [shown_type(key.info), key.info.unit, str(key.info.range or "")]
+        told = [chinese.in_words(text) for text in texts if " | " not in text]
+        left |= set(re.findall(r"[A-Za-z_]{2,}", " ".join(told)))
+    assert left == {"null", "all", "auto", "optimizer_steps", "epochs", "GiB", "MiB", "TFLOP", "token", "prompt"}
+    assert chinese.in_words("auto | text or null") == "auto | text 或 null", "what is written in a file stays"
 
 
 def test_the_command_explains_in_chinese_where_it_is_asked_to() -> None:
