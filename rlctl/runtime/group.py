@@ -24,6 +24,7 @@ from rlctl.runtime.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLo
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
 from rlctl.runtime.surroundings import enter
+from rlctl.runtime.vitals import of_worker
 
 
 class Host:
@@ -34,6 +35,7 @@ class Host:
         self._entered = _attempt(lambda: enter(environment, log))
         self._worker: Any = None
         self._profile = WorkerProfile()
+        self._vitals = of_worker(log)
 
     def address(self) -> Outcome:
         """This machine's address, and a port of this process that others can meet it at."""
@@ -43,7 +45,8 @@ class Host:
         """Make the worker."""
         if self._entered.failed:
             return self._entered
-        outcome = _attempt(lambda: factory(*args))
+        with self._vitals.doing("start"):
+            outcome = _attempt(lambda: factory(*args))
         self._worker = outcome.value
         return Outcome(error=outcome.error, hint=outcome.hint, trace=outcome.trace)
 
@@ -56,7 +59,7 @@ class Host:
         return _attempt(lambda: _kept(self._run(method, *args)))
 
     def _run(self, method: str, *args: Any) -> Any:
-        with self._profile.around(method):
+        with self._vitals.doing(method), self._profile.around(method):
             return getattr(self._worker, method)(*args)
 
     def start_profile(self, order: Order) -> Outcome:

@@ -32,6 +32,7 @@ from rlctl.runtime.ray_timeline import ray_timeline
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import copies_of_logs, import_plugins
+from rlctl.runtime.vitals import controller
 
 if TYPE_CHECKING:
     from rlctl.runtime.materials import Materials
@@ -61,7 +62,7 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
     stop = StopSwitch(folder, config.run.time_limit, config.run.max_steps_this_session)
     outcome = Outcome("failed")
     try:
-        with stop.on_signals(), _variables(config.environment.variables):
+        with stop.on_signals(), _variables(config.environment.variables), controller(folder):
             outcome = _attempt(plan, config, folder, events, stop)
     finally:
         events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)

@@ -32,6 +32,7 @@ from rlctl.errors import RunError
 from rlctl.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import RayGroup, spawn
+from rlctl.runtime.vitals import forget
 from rlctl.runtime.waiting import in_order_of_nodes, missing, other_layout, strategy_of
 
 Tell = Callable[[str], None]
@@ -113,6 +114,8 @@ class Placement:
         hosts = self._hosts.pop(name, None)
         if hosts is not None:
             hosts.group.close()
+            for worker in hosts.group.names:
+                forget(self.logs.parent, worker)
 
     def _spawn_all(self, role: RolePlan, environment: Mapping[str, str]) -> RayGroup:
         names = [f"{role.role}-{index}" for index in range(role.processes)]
