@@ -231,8 +231,8 @@ ZH: dict[str, str] = {
         "  {count} 个 mini-batch，各 {each} 条 x {passes} 遍 = {steps} 个优化器步"
     ),
     "  {share:g} responses of a mini-batch on each replica": "  每个副本分到一个 mini-batch 中的 {share:g} 条回答",
-    "steps {total}; evaluates every {evaluate}; saves every {save}": "共 {total} 步；每 {evaluate} 步评测；每 {save} 步保存",
-    "as many as the data has": "数据够跑的",
+    "steps {total}; evaluates every {evaluate}; saves every {save}": "步数：{total}；评测间隔：{evaluate}；保存间隔：{save}",
+    "as many as the data has": "由数据量决定",
     "{processes} processes, {replicas} replicas on {where}": "{processes} 个进程，{replicas} 个副本，位于 {where}",
     "{count} devices": "{count} 个设备",
     "node {number}": "节点 {number}",
