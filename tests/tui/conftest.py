@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from textual.worker import WorkerCancelled
 
 from rlctl.tui.app import RlctlApp
@@ -36,6 +38,17 @@ def drive(app: RlctlApp, act: Act, size: tuple[int, int] = (140, 45)) -> None:
             await act(app.screen, pilot)
 
     asyncio.run(go())
+
+
+def text_of(app: Any) -> str:
+    """What is on the screen, line by line, without colours; what is under a box as far as it can be seen."""
+    width, height = app.size
+    console = Console(
+        width=width, height=height, file=io.StringIO(), force_terminal=True, record=True, legacy_windows=False
+    )
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
+    lines = console.export_text(styles=False).split("\n")[:height]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,279 @@
+"""What holds on every screen: help, jump mode, the palette, themes, leaving."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.color import Color
+from textual.command import CommandPalette
+from textual.widgets import Input, Static, TabbedContent
+
+from rlctl.editing.session import Session
+from rlctl.errors import DocumentError, UsageError
+from rlctl.tui import settings, themes
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.jump import LETTERS, JumpScreen, Mark
+from rlctl.tui.screens.ask import AskScreen
+from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.help import HelpScreen
+from tests.tui.conftest import drive, settled, text_of
+
+FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_help_names_every_key_of_the_screen_with_its_meaning(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, HelpScreen)
+        shown = text_of(screen.app)
+        assert "Write the file, in its own dialect" in shown
+        assert "A letter on every part of the screen" in shown
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act, (120, 60))
+
+
+def test_a_question_mark_is_text_where_one_types(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await settled(screen, pilot)
+        assert isinstance(screen.focused, Input)
+        await pilot.press("end", "question_mark", "colon")
+        await settled(screen, pilot)
+        assert screen.app.screen is screen
+        assert screen.session.config.run.name == "demo?:"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize("by", ["key", "mouse"])
+def test_a_letter_jumps_to_what_it_stands_on(file: Path, by: str) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        jump = screen.app.screen
+        assert isinstance(jump, JumpScreen)
+        marks = {mark.letter: mark for mark in jump.query(Mark)}
+        letter, wanted = next((key, item) for key, item in jump._targets.items() if isinstance(item, Input))
+        assert marks[letter].region.offset == screen.find_widget(wanted).visible_region.offset
+        if by == "key":
+            await pilot.press(letter)
+        else:
+            await pilot.click(marks[letter])
+        await pilot.pause()
+        assert screen.app.screen is screen
+        assert screen.focused is wanted
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_letter_opens_a_tab(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        beside = screen.query_one("#beside", TabbedContent)
+        before = beside.active
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        tab = beside.get_tab([pane.id for pane in beside.query("TabPane") if pane.id != before][-1])
+        await pilot.press(next(key for key, item in screen.app.screen._targets.items() if item is tab))
+        await settled(screen, pilot)
+        assert beside.active != before
+
+    drive(RlctlApp(session=Session.open(file)), act, (200, 60))
+
+
+def test_letters_of_jump_mode_are_told_apart() -> None:
+    assert len(set(LETTERS)) == len(LETTERS) == 62
+
+
+def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await choose(pilot, screen, "ctrl+p", "optimizer.learning_rate")
+        assert screen.section == ("train", "optimizer")
+        await screen.jump(("run", "seed"))
+        await settled(screen, pilot)
+        screen.query_one("#sections").focus()
+        await choose(pilot, screen, "colon", "Save as")
+        assert screen.app.screen is not screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+async def choose(pilot: Any, screen: Any, key: str, text: str) -> None:
+    """Open the palette, type, and take the first line."""
+    await pilot.press(key)
+    await pilot.pause()
+    palette = screen.app.screen
+    assert isinstance(palette, CommandPalette)
+    palette.query_one(Input).value = text
+    listed = palette.query_one("CommandList")
+    for _ in range(200):
+        await pilot.pause(0.05)
+        if listed.option_count and listed.display and text.lower() in str(listed.options[0].prompt).lower():
+            break
+    await pilot.press("enter")
+    await settled(screen, pilot)
+
+
+def test_the_palette_opens_a_preset_and_a_run_from_anywhere(file: Path) -> None:
+    run = file.parent / "runs" / "old"
+    run.mkdir(parents=True)
+    record = {"name": "old", "status": "finished", "pid": 0, "host": "h", "started": 1.0, "ended": 2.0, "cause": ""}
+    (run / "run.json").write_text(json.dumps(record))
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await choose(pilot, screen, "ctrl+p", "preset sft-1node")
+        await settled(screen.app.screen, pilot)
+        assert screen.app.screen is not screen
+        assert screen.app.screen.session.file is None
+        await choose(pilot, screen.app.screen, "ctrl+p", "run old")
+        await settled(screen.app.screen, pilot)
+        assert screen.app.screen.folder == Path("runs/old")
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_chosen_theme_is_there_at_the_next_start(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        assert screen.app.theme == themes.FIRST
+        await choose(pilot, screen, "ctrl+p", "Theme: Light")
+        assert screen.app.theme == "rlctl-light"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert settings.read() == {"theme": "rlctl-light"}
+    assert RlctlApp().theme == "rlctl-light"
+    assert RlctlApp(theme="contrast").theme == "rlctl-contrast"
+
+
+def test_a_theme_that_is_not_there_is_told() -> None:
+    with pytest.raises(UsageError, match="'pink'"):
+        RlctlApp(theme="pink")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"theme": 3}', '{"theme": "gone"}', '{"other": "x"}'])
+def test_settings_that_cannot_be_read_keep_nobody_out(text: str) -> None:
+    settings.place().parent.mkdir(parents=True)
+    settings.place().write_text(text)
+    assert RlctlApp().theme == themes.FIRST
+
+
+def test_choices_are_kept_beside_each_other() -> None:
+    settings.choose("theme", "nord")
+    settings.choose("language", "zh")
+    assert settings.read() == {"theme": "nord", "language": "zh"}
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_text_can_be_read_in_every_theme(theme: Any) -> None:
+    """Contrast by WCAG 2: 4.5 for text, 7 in the theme that is chosen for it."""
+    app = RlctlApp(theme=theme.name)
+    variables = app.get_css_variables()
+    least = 7.0 if theme.name == "rlctl-contrast" else 4.5
+    for back in ("background", "surface"):
+        for front in ("foreground", "text-muted", "warning", "error", "success", "primary"):
+            over, under = color(variables[front], variables[back]), color(variables[back])
+            assert contrast(over, under) >= least, (front, back)
+
+
+def color(text: str, back: str = "#000000") -> Color:
+    if text.startswith("auto"):
+        share = float(text.split()[1].rstrip("%")) / 100 if " " in text else 1.0
+        return Color.parse(back).blend(Color.parse(back).get_contrast_text(1.0), share)
+    return Color.parse(text)
+
+
+def contrast(one: Color, other: Color) -> float:
+    def luminance(color: Color) -> float:
+        parts = [part / 255 for part in color.rgb]
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_without_colour_nothing_is_coloured(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        colors = set(re.findall(r"fill: #(......)", screen.app.export_screenshot())) - {"c5c8c6"}  # the picture's frame
+        assert colors
+        assert all(color[:2] == color[2:4] == color[4:] for color in colors)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_quitting_asks_where_something_is_not_saved(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("run", "seed"), 2)
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, AskScreen)
+        await pilot.press("n")
+        await pilot.pause()
+        assert not screen.app._exit
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        assert screen.app._exit
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_cannot_be_opened_ends_the_app_with_its_error(tmp_path: Path) -> None:
+    app = RlctlApp(session=lambda: Session.open(tmp_path / "none.yaml"))
+    refused = app.run(headless=True)
+    assert isinstance(refused, DocumentError)
+    assert "none.yaml" in str(refused)
+
+
+def test_a_mistake_of_ours_leaves_the_terminal_and_is_raised(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(app: RlctlApp) -> None:
+        raise LookupError("a mistake")
+
+    monkeypatch.setattr(RlctlApp, "_open_first", mistaken)
+    monkeypatch.setattr(RlctlApp, "run", lambda app: App.run(app, headless=True))
+    with pytest.raises(LookupError, match="a mistake"):
+        RlctlApp(session=Session.open(file)).run_to_end()
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+def test_the_first_frame_imports_nothing_that_is_not_on_it() -> None:
+    code = """
+import sys
+from rlctl.tui.app import RlctlApp
+
+RlctlApp._open_first = lambda app: app.exit()
+RlctlApp().run(headless=True)
+heavy = ("torch", "ray", "numpy", "textual_plot", "transformers", "tree_sitter", "omegaconf", "orjson")
+print([name for name in heavy if name in sys.modules])
+print([name for name in sys.modules if name.startswith(("rlctl.adapters", "rlctl.config", "rlctl.tui.screens."))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_the_app_says_what_it_does_before_the_first_screen() -> None:
+    app = RlctlApp()
+    [text] = [widget for widget in app.compose() if isinstance(widget, Static)]
+    assert "opening" in str(text.content)
