@@ -14,7 +14,7 @@ from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer, unread
 from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICE
-from rlctl.adapters.verl.train import engines, memory, model
+from rlctl.adapters.verl.train import engines, frozen_router, memory, model
 
 
 def _plain_micro(view: Reading) -> Iterator[Flow]:
@@ -105,6 +105,7 @@ ENGINE: list[Rule] = [
     *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], megatron_block="engine")[:2],
     under("fsdp2", SFT, *precision("engine", "train")),
     under("megatron", SFT, Key("engine.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG)),
+    frozen_router("model", "engine", SFT),
     Key("engine.use_torch_compile", "train.compile", True),
     Key("engine.seed", "train.seed", ABSENT),
     Key("engine.full_determinism", "run.deterministic", False),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
     SAME,
+    Absent,
     By,
     Code,
     Dropped,
@@ -22,6 +23,7 @@ from rlctl.adapters.rules import (
     Rule,
     Section,
     Tree,
+    When,
     Writing,
 )
 from rlctl.adapters.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Off, Partly
@@ -114,9 +116,57 @@ def model(prefix: str, to: str, *, path: str = "path", since: str = "0.4") -> li
         Key(f"{m}override_config.attn_implementation", f"{c}attention", None, ATTENTION),
         Key(f"{m}custom_chat_template", f"{c}chat_template", None, since="0.5"),
         Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False, since=since),
-        Tree(f"{m}override_config", f"{c}overrides", but=("attn_implementation",)),
+        _overrides(f"{m}override_config", f"{c}overrides"),
         *lora(prefix, f"{to}.lora"),
     ]
+
+
+def _overrides(key: str, to: str) -> Code:
+    """What is put over ``config.json``: all of ``override_config``, or what is under its ``model_config``, where that is written.
+
+    Megatron's workers read only the latter until 0.7.
+    """
+    apart, own = ("attn_implementation", "moe_config"), f"{key}.model_config"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        whole = view.get(key) if view.written(key) else None
+        if not isinstance(whole, Mapping):
+            return
+        rest = {name: item for name, item in whole.items() if name not in (*apart, "model_config")}
+        places = tuple((*view.path(key), name) for name in rest)
+        if "model_config" in whole:
+            yield Flow((), None, places, "dead", "verl reads override_config.model_config instead")
+            rest, places = view.get(own) or {}, (view.path(own),)
+        if rest:
+            yield Flow(view.to(to), dict(rest), places, same=True)
+        else:
+            yield Flow((), None, places, "mapped", "holds nothing")
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, used = view.get(to), (view.to(to),)
+        place = own if view.get("train.engine.name") == "megatron" else key
+        for name, item in value.items() if isinstance(value, Mapping) else ():
+            yield Flow((*view.path(place), name), item, used)
+
+    return Code(f"overrides of {to}", (K(key, {}), K(f"{key}.**", ABSENT)), (to,), read, write)
+
+
+def frozen_router(model: str, block: str, role: Role) -> When:
+    """Whether Megatron leaves routers untrained: a key of the model block, since 0.8 one of the engine's."""
+    old = f"{model}.override_config.moe_config.freeze_moe_router"
+    new = f"{block}.override_mcore_model_config.moe_config.freeze_moe_router"
+    to = f"{role.to}.moe.freeze_router"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(to), bool(view.get(old) or view.get(new)), (view.path(old), view.path(new)))
+
+    def write(view: Writing) -> Iterator[Out]:
+        value = view.get(to)
+        if not isinstance(value, Absent):
+            yield Flow(view.path(new if view.version >= (0, 8) else old), value, (view.to(to),), same=True)
+
+    own = (K(old, False, "0.3", "0.7"), K(new, False, "0.6"))
+    return under("megatron", role, Code(f"router of {role.to}", own, (to,), read, write))
 
 
 def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
@@ -173,7 +223,7 @@ POLICY: list[Rule] = [
     Dropped("train.engine.expert_parallel", "verl's FSDP splits no experts"),
     Dropped("train.engine.sequence_packing", "verl's Megatron packs with use_remove_padding"),
     Dropped("train.engine.optimizer_overrides", "verl puts these into optim.override_optimizer_config"),
-    Dropped("train.engine.moe.freeze_router", "a key of the model block"),
+    frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
     *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
     *schedule(f"{A}.optim", ACTOR, megatron_shape=By({"0.3": "constant", "0.4": "linear", "0.5": "constant"})),
@@ -362,6 +412,7 @@ CRITIC: list[Rule] = [
         claims=False,
     ),
     *engines(C, CRITIC_ROLE, CRITIC_FSDP),
+    frozen_router(f"{C}.model", f"{C}.megatron", CRITIC_ROLE),
     under(
         "fsdp2",
         CRITIC_ROLE,
@@ -381,7 +432,6 @@ CRITIC: list[Rule] = [
             "engine.expert_parallel",
             "engine.sequence_packing",
             "engine.optimizer_overrides",
-            "engine.moe.freeze_router",
             "engine.args",
             "memory.entropy_chunked",
             "memory.entropy_recompute",
