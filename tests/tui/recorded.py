@@ -1,0 +1,76 @@
+"""A real run of the quickstart, shorter, kept in ``tests/tui/addition`` for pictures of the screens.
+
+    python tests/tui/recorded.py            # runs it anew (about two minutes of two cores) and keeps what the app reads
+
+Kept are the run's own files without checkpoints, and of its responses a few steps. What names this machine is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rlctl import runs
+from rlctl.cli import quickstart
+
+FOLDER = Path(__file__).parent / "addition"
+KEPT = ("run.json", "config.yaml", "plan.json", "source.yaml", "source1.yaml", "events.jsonl")
+STEPS = {"step-000001", "step-000012", "step-000023", "step-000024"}
+"""Whose responses are kept; those of evaluations all are."""
+HOME = "/home/me/addition"
+"""In place of the folder that it ran in."""
+
+
+def record() -> None:
+    """Run it, and keep its files."""
+    with tempfile.TemporaryDirectory(prefix="rlctl-recorded-") as name:
+        os.chdir(name)
+        quickstart._make(Path("quickstart"), seed=1)
+        words = [
+            "launch",
+            "quickstart/sft.yaml",
+            "quickstart/grpo.yaml",
+            "--baseline",
+            "--new",
+            "--set",
+            "run.folder=runs",
+        ]
+        shorter = ["--set", "stages.0.schedule.total_steps=30", "--set", "schedule.total_steps=24"]
+        subprocess.run([sys.executable, "-m", "rlctl", *words, *shorter], check=True)
+        keep(Path("runs/addition").resolve(), Path(name).resolve())
+
+
+def keep(run: Path, around: Path) -> None:
+    """Copy what the app reads of a run, with other names for its machine and the folder around it."""
+    host = runs.inspect(run).host
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    files = [run / name for name in KEPT] + [path for name in ("logs", "processes") for path in (run / name).iterdir()]
+    files += [
+        path for path in (run / "samples").rglob("*.jsonl") if path.stem in STEPS or not path.stem.startswith("step-")
+    ]
+    for path in files:
+        target = FOLDER / path.relative_to(run)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text().replace(str(around), HOME).replace(f'"{host}"', '"node1"')
+        target.write_text(text)
+
+
+def place(runs_folder: Path) -> Path:
+    """The run in a folder of runs, as a run that is over."""
+    run = runs_folder / FOLDER.name
+    shutil.copytree(FOLDER, run)
+    return run
+
+
+def ended() -> float:
+    """When it ended."""
+    return float(json.loads((FOLDER / "run.json").read_text())["ended"])
+
+
+if __name__ == "__main__":
+    record()

@@ -1,0 +1,129 @@
+"""The app in a browser: a real server, its page, its connection, its first frame; and who is sent away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlctl.errors import RlctlError
+from rlctl.tui import web
+from rlctl.tui.web import stranger
+
+aiohttp = pytest.importorskip("aiohttp", reason="aiohttp, which textual-serve needs, is not installed")
+pytest.importorskip("textual_serve", reason="textual-serve is not installed")
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[int]:
+    """The port of `rlctl tui --web` on a config."""
+    (tmp_path / "mine.yaml").write_text("rlctl: 1\nrun: {name: served}\n")
+    port = free_port()
+    words = [
+        sys.executable,
+        "-m",
+        "rlctl",
+        "tui",
+        "mine.yaml",
+        "--readonly",
+        "--language",
+        "en",
+        "--web",
+        "--port",
+        str(port),
+    ]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert f"http://127.0.0.1:{port}" in process.stderr.readline()
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: int) -> None:
+    base = f"http://127.0.0.1:{server}"
+
+    async def go() -> None:
+        async with aiohttp.ClientSession() as client:
+            async with client.get(base) as page:
+                assert page.status == 200
+                assert f"ws://127.0.0.1:{server}/ws" in await page.text()
+            async with client.get(base, headers={"Host": f"evil.example:{server}"}) as page:
+                assert page.status == 403
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await client.ws_connect(f"{base}/ws", headers={"Origin": "http://evil.example"})
+            async with client.ws_connect(f"{base}/ws?width=100&height=30", headers={"Origin": base}) as connection:
+                seen = b""
+                async with asyncio.timeout(120):
+                    while b"mine.yaml" not in seen:
+                        message = await connection.receive()
+                        assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), seen
+                        seen += message.data if isinstance(message.data, bytes) else b""
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("asked", "origin", "bound", "answered"),
+    [
+        ("localhost:8000", None, "127.0.0.1", True),
+        ("[::1]:8000", "http://[::1]:8000", "::1", True),
+        ("localhost:9000", "http://localhost:9000", "127.0.0.1", True),  # through a tunnel
+        ("localhost:8000", "http://localhost:3000", "127.0.0.1", False),
+        ("localhost:8000", "null", "127.0.0.1", False),
+        ("rebound.example:8000", "http://rebound.example:8000", "127.0.0.1", False),
+        ("node1:8000", "http://node1:8000", "0.0.0.0", True),
+        ("node1:8000", "https://evil.example", "0.0.0.0", False),
+    ],
+)
+def test_only_its_own_pages_are_answered(asked: str, origin: str | None, bound: str, answered: bool) -> None:
+    assert (stranger(asked, origin, bound) == "") is answered
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        with pytest.raises(RlctlError, match="cannot serve at"):
+            web.serve(["tui"], "127.0.0.1", int(held.getsockname()[1]))
+
+
+def test_without_the_server_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "textual_serve.server", None)
+    with pytest.raises(RlctlError) as refused:
+        web.serve(["tui"], "127.0.0.1", 8000)
+    assert "rlctl[web]" in refused.value.hint
+
+
+def test_another_address_is_warned_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from rlctl.cli import tui
+
+    served: list[tuple[list[str], str, int]] = []
+    monkeypatch.setattr(web, "serve", lambda *given: served.append(given))
+    tui.tui("mine.yaml", assignments=["run.seed=2"], folder=Path("runs"), web=True, host="0.0.0.0", port=8000)
+    assert served == [(["tui", "--set=run.seed=2", "--folder=runs", "--", "mine.yaml"], "0.0.0.0", 8000)]
+    assert "without a password" in capsys.readouterr().err
+    tui.tui(None, folder=Path("runs"), web=True, host="127.0.0.1", port=8000)
+    assert capsys.readouterr().err == ""
