@@ -22,6 +22,7 @@ from rlctl.errors import PlanError
 from rlctl.megatron.limits import asked_of, limits
 from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
 from rlctl.support import generating, not_used
+from rlctl.ways import way_of
 
 __all__ = [
     "PLAN_VERSION",
@@ -221,6 +222,13 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
         )
 
 
+_WAYS = {
+    "memory": "memory, in buckets through the host's memory",
+    "nccl": "nccl, in buckets from GPU to GPUs",
+    "ipc": "ipc, in buckets on the GPU that training and rollout share",
+}
+
+
 def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
     config = _resolved(stage.config, device)
     notes: list[str] = []
@@ -232,7 +240,7 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
     if needs_rollout(config) and trains(config) and pace.schedule_name(config) != "synchronous":
         notes.append(f"schedule: {pace.schedule_name(config)}")
     if needs_rollout(config) and trains(config) and config.sync.method == "auto":
-        notes.append("sync: method auto is memory, in buckets through the host's memory")
+        notes.append(f"sync: method auto is {_WAYS[way_of(config, generating(config, device), device).name]}")
     if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
         notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
     if config.algorithm.distillation is not None:

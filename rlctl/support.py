@@ -30,6 +30,7 @@ from rlctl.config.inspect import Setting, settings
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
+from rlctl.ways import way_of
 
 
 class Status(StrEnum):
@@ -56,6 +57,8 @@ class Row:
     """The rollout engines that honour it; empty where all do."""
     elsewhere: Status | None = None
     """What holds, for the reason, where another of them generates."""
+    refused_on: tuple[str, ...] = ()
+    """The others on which it is refused all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ OF_TURNS = (
 )
 RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
 SERVER = "the engine is not served over HTTP yet"
+ONE_DEVICE = "only an engine of vLLM has more than one device here"
 BUILT_IN = "only vLLM and SGLang have such a setting"
 
 TABLE: tuple[Row, ...] = (
@@ -288,7 +292,15 @@ TABLE: tuple[Row, ...] = (
         "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
     ),
     honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
-    on_servers("rollout.parallel", "tensor pipeline data expert"),
+    Row(
+        Status.HONOURED,
+        "rollout.parallel",
+        "tensor pipeline data expert",
+        ONE_DEVICE,
+        ("vllm",),
+        Status.NOTED,
+        ("sglang",),
+    ),
     honoured("rollout.memory", "sleep"),
     on_servers(
         "rollout.memory",
@@ -455,6 +467,13 @@ TABLE: tuple[Row, ...] = (
     honoured("environment.ray", "address namespace num_cpus init_args register_timeout rpc_timeout backend_timeout"),
 )
 
+UNTRIED = (
+    "A run on GPUs, with whatever engine: the tests run on CPUs.",
+    "`sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or CUDA.",
+    "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with a server of their own.",
+)
+"""What is honoured and no test of rlctl's authors has run as it will be used."""
+
 REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
@@ -489,10 +508,6 @@ NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
         "kernels too",
         "npu": "there are no NPUs here: nothing is profiled",
     },
-    "sync.method": {
-        **dict.fromkeys(("nccl", "ipc"), "weights travel through the host's memory, also from GPU to GPU"),
-        "in_place": "training and rollout are processes of their own: weights travel through the host's memory",
-    },
 }
 
 
@@ -506,12 +521,7 @@ def _lays_end_to_end(train: Train, model: Model) -> bool:
     return plain and train.memory.remove_padding and model.attention == "auto"
 
 
-def _other_way_than_apart(config: Config) -> bool:
-    return config.run.mode in ("explore_only", "train_only") and config.sync.method != "checkpoint"
-
-
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
-    "sync.method": (_other_way_than_apart, "weights travel through a folder where runs explore and train apart"),
     "train.fused_kernels.prefix_grouping": (
         lambda config: not _lays_end_to_end(config.train, config.model),
         WHOLE_ROWS,
@@ -640,7 +650,7 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
     for setting in settings(config):
         if any(setting.path[: len(above.key)] == above.key for above in found):
             continue
-        status, reason = _judged(setting, engine, config)
+        status, reason = _judged(setting, engine, config, device)
         if reason:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
     return found
@@ -664,7 +674,7 @@ def generating(config: Config, device: str | None) -> str:
     return "transformers" if resolved == "cpu" else "vllm"
 
 
-def _judged(setting: Setting, engine: str, config: Config) -> tuple[Status, str]:
+def _judged(setting: Setting, engine: str, config: Config, device: str | None) -> tuple[Status, str]:
     """What the runtime does with a key as it is set, and why; without a reason, what it says."""
     kept = Status.HONOURED, ""
     if setting.value == setting.default:
@@ -674,7 +684,10 @@ def _judged(setting: Setting, engine: str, config: Config) -> tuple[Status, str]
     if switch is not None and not setting.value.get(switch):
         return kept
     if row.elsewhere is not None:
-        return kept if engine in row.engines else (row.elsewhere, row.reason)
+        other = Status.REFUSED if engine in row.refused_on else row.elsewhere
+        return kept if engine in row.engines else (other, row.reason)
+    if setting.pattern == "sync.method":
+        return Status.NOTED, way_of(config, engine, device).reason
     idle, why = IDLE.get(setting.pattern, (None, ""))
     if idle is not None and idle(config):
         return Status.NOTED, why

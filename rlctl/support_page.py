@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, Row, Status
+from rlctl.support import NOTED_VALUES, ONLY_VALUES, REFUSED_VALUES, TABLE, UNTRIED, Row, Status
 
 _MEANINGS = {
     Status.HONOURED: "honoured",
@@ -20,7 +20,7 @@ _MEANINGS = {
 
 def support_page() -> str:
     """The page, as Markdown."""
-    return "\n".join([*_head(), *_keys(), *_values()]) + "\n"
+    return "\n".join([*_head(), *_keys(), *_values(), *_untried()]) + "\n"
 
 
 def _head() -> Iterator[str]:
@@ -54,7 +54,8 @@ def _names(row: Row) -> str:
 
 def _meaning(row: Row) -> str:
     if row.elsewhere is not None:
-        told = f"{_MEANINGS[row.elsewhere]} where another engine does: {row.reason}"
+        but = f"refused where {' or '.join(row.refused_on)} does, " if row.refused_on else ""
+        told = f"{but}{_MEANINGS[row.elsewhere]} where another engine does: {row.reason}"
         return f"honoured where {' or '.join(row.engines)} generates; {told}"
     return f"{_MEANINGS[row.status]}: {row.reason}" if row.reason else _MEANINGS[row.status]
 
@@ -73,6 +74,11 @@ def _values() -> Iterator[str]:
                 yield f"| `{key}` | `{value}` | {_MEANINGS[status]}: {reason} |"
     for key, (known, reason) in ONLY_VALUES.items():
         yield f"| `{key}` | all but {', '.join(f'`{value}`' for value in known)} | refused: {reason} |"
+
+
+def _untried() -> Iterator[str]:
+    yield from ("", "## What no test has run", "")
+    yield from (f"- {each}" for each in UNTRIED)
 
 
 if __name__ == "__main__":

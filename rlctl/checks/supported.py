@@ -9,7 +9,7 @@ from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config, to_plain
 from rlctl.config.inspect import settings
 from rlctl.config.sections.execution import Sync
-from rlctl.config.sections.rollout import ExternalEngine, SglangEngine
+from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.report import Fix
 from rlctl.support import Status, unhonoured
@@ -52,21 +52,6 @@ def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Pro
             "'rollout.engine' external: an outside endpoint keeps its own weights, so a run that trains cannot use it"
         )
         yield Problem("not-supported", ("rollout", "engine"), message, "set it to vllm or transformers")
-
-
-def one_device_of_sglang(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """SGLang's server starts processes of its own, and a worker of a run sees one GPU."""
-    if not isinstance(config.rollout.engine, SglangEngine) or not arithmetic.needs_rollout(config):
-        return
-    for name in ("tensor", "pipeline", "data", "expert"):
-        size = getattr(config.rollout.parallel, name)
-        if size > 1:
-            yield Problem(
-                "not-supported",
-                ("rollout", "parallel", name),
-                f"'rollout.parallel.{name}' {size}: an engine of SGLang has one device here",
-                "set it to 1, or rollout.engine to vllm",
-            )
 
 
 def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -119,4 +104,4 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("not-supported", ("buffer", "capacity"), message, f"set it to {step} or more")
 
 
-RULES = (recorded_responses, outside_endpoint, one_device_of_sglang, buffers, supported)
+RULES = (recorded_responses, outside_endpoint, buffers, supported)

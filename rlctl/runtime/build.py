@@ -39,7 +39,7 @@ from rlctl.runtime.skipping import with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.surroundings import variables_by_role, worker_environment
-from rlctl.runtime.sync.transport import transport_of
+from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.value_model import ValueModel
@@ -86,7 +86,7 @@ def build_stage(
         trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
         for tracker in trackers:
             stack.enter_context(tracker)
-        run = _stage_run(stage, stage_plan, materials, groups, folder, events, trackers, stop)
+        run = _stage_run(stage, stage_plan, device, materials, groups, folder, events, trackers, stop)
         stack.callback(run.close)
         yield run
 
@@ -177,6 +177,7 @@ def critic_path(config: Config, model_path: str) -> str:
 def _stage_run(
     stage: Stage,
     plan: StagePlan,
+    device: Device,
     materials: Materials,
     groups: Mapping[str, Group],
     folder: Path,
@@ -192,7 +193,7 @@ def _stage_run(
     meter = Meter.of(config, plan, groups, folder, note)
     groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
     checkpoints = place_of(stage, folder)
-    policy = Policy(groups["policy"], config, transport_of(config, checkpoints)) if "policy" in groups else None
+    policy = Policy(groups["policy"], config, transport_of(config, device, checkpoints)) if "policy" in groups else None
 
     def lost(error: WorkerLost) -> None:
         events.emit("advisory", message=f"{error.message}; another takes its place", hint=error.hint)

@@ -403,13 +403,13 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "not-supported",
         {"rollout": {"engine": "sglang", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",
-        "an engine of SGLang has one device here",
+        "only an engine of vLLM has more than one device here",
     ),
     (
         "not-used",
         {"rollout": {"engine": "transformers", "parallel": {"tensor": 2}}},
         "rollout.parallel.tensor",
-        "only vLLM and SGLang have such a setting",
+        "only an engine of vLLM has more than one device here",
     ),
     ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
     (

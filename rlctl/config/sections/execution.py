@@ -27,8 +27,9 @@ class Sync:
     style: Literal["fixed", "trainer_driven", "explorer_driven", "fully_async"] = "fixed"
     """Who decides when to synchronise (Trinity's ``sync_style``)."""
     method: Literal["auto", "nccl", "ipc", "checkpoint", "memory", "in_place"] = "auto"
-    """How weights travel; auto is memory, the host's. checkpoint goes through files in a folder that all machines see; what
-    is not available is told, and goes through memory: no number depends on it."""
+    """How weights travel: nccl from GPU to GPUs, ipc on the one GPU that training and rollout share, both into vLLM only;
+    checkpoint through files in a folder that all machines see; memory through the host's. auto is the first that can be.
+    What cannot be is told, and goes through memory: no number depends on it."""
     bucket_mib: Annotated[int, Unit("MiB"), Range(at_least=1)] = 2048
     """Weights sent at once, at most; a larger tensor travels alone. Raised, fewer messages and more memory."""
     timeout: Seconds = 3600.0

@@ -87,6 +87,8 @@ class VllmEngine(TakesWeights):
         self._unusable = ""
         self._coming: tuple[int, Checklist] | None = None
         """The version of the weights that are being loaded, and what has come of them."""
+        self._opened = False
+        """Whether vLLM's workers have begun to load."""
         self._names = count()
         self._rows: dict[str, _Row] = {}
         self._answers: dict[str, Response] = {}
@@ -156,7 +158,6 @@ class VllmEngine(TakesWeights):
         self._wake("weights")
         self._end_weights()  # of a load that was broken off
         self._unusable = f"loading weight version {version} failed half-way; expected a complete load before generate()"
-        self._engine.collective_rpc("rlctl_begin_weights")
         self._coming = version, Checklist(self._shapes)
 
     def add_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -166,8 +167,35 @@ class VllmEngine(TakesWeights):
         """
         assert self._coming is not None, "a load begins with begin_weights"
         try:
+            self._open("rlctl_begin_weights")
             for part in parts(self._coming[1].take(weights), PART_BYTES):
                 self._engine.collective_rpc("rlctl_load_weights", args=(NamedTensors(part),))
+        except BaseException:
+            self._end_weights()
+            raise
+
+    def connect(self, meeting: Mapping[str, Any]) -> None:
+        """Meet training in an NCCL group; ``meeting`` is in vLLM's words. Who was met before is left."""
+        self._check_open()
+        self._end_weights()
+        self._engine.collective_rpc("shutdown_weight_transfer_engine")
+        self._engine.collective_rpc("init_weight_transfer_engine", args=(dict(meeting),))
+
+    def transfer_weights(self, message: Mapping[str, Any]) -> None:
+        """Overwrite a part of the weights by vLLM's own weight transfer; ``message`` is in its words.
+
+        Raises:
+            RunError: as ``add_weights``; nothing was asked for then.
+        """
+        assert self._coming is not None, "a load begins with begin_weights"
+        rows = zip(message["names"], message["dtype_names"], message["shapes"], strict=True)
+        told = [(name, torch.empty(shape, dtype=getattr(torch, dtype), device="meta")) for name, dtype, shape in rows]
+        try:
+            for name, (first, _) in zip(message["names"], self._coming[1].take(told), strict=True):
+                if name != first:
+                    raise RunError(f"{name} is tied to {first}, under which name alone it goes from GPU to GPU")
+            self._open("start_weight_update")
+            self._engine.collective_rpc("update_weights", args=(dict(message),))
         except BaseException:
             self._end_weights()
             raise
@@ -182,9 +210,15 @@ class VllmEngine(TakesWeights):
         self._unusable = ""
         self.weight_version = version
 
+    def _open(self, call: str) -> None:
+        if not self._opened:
+            self._engine.collective_rpc(call)
+            self._opened = True
+
     def _end_weights(self) -> None:
-        if self._coming is not None:
-            self._coming = None
+        self._coming = None
+        if self._opened:
+            self._opened = False
             self._engine.collective_rpc("rlctl_end_weights")
 
     def sleep(self) -> None:
@@ -312,6 +346,8 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         reason = str(error).strip()
         raise RunError(f"vLLM cannot run {arguments['model']} as it is asked to: {reason}") from error
     engine.collective_rpc("rlctl_start")
+    if arguments.get("weight_transfer_config", {}).get("backend") == "ipc":
+        engine.collective_rpc("init_weight_transfer_engine", args=({"packed": True},))
     _unlink_queues()
     return engine
 

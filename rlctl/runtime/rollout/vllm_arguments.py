@@ -14,6 +14,7 @@ from rlctl.config.sections.rollout import EngineMemory
 from rlctl.errors import MissingDependency, RunError, nearest
 from rlctl.plan import Device
 from rlctl.runtime.model_config import changed_config
+from rlctl.ways import way_of
 
 EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"
 CPU_CACHE_BYTES = 1 << 30
@@ -118,6 +119,9 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
         arguments["hf_overrides"] = overrides
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_sleep_mode"] = True
+    way = way_of(config, "vllm", device).name
+    if arithmetic.trains(config) and way in ("nccl", "ipc"):
+        arguments["weight_transfer_config"] = {"backend": way}
     return {name: value for name, value in arguments.items() if value is not None} | _given(config)
 
 

@@ -72,6 +72,9 @@ class RolloutExtension:
 
     model_runner: Any
     vllm_config: Any
+    finish_weight_update: Any
+    _weight_update_active: bool
+    """vLLM's own: a weight transfer has begun and did not fail."""
 
     def rlctl_start(self) -> None:
         """Take rlctl's sampler in place of vLLM's."""
@@ -91,8 +94,12 @@ class RolloutExtension:
     def rlctl_end_weights(self) -> None:
         """All have come: bring them into the layout of the kernels."""
         model = self.model_runner.get_model()
+        transferred = self._weight_update_active
+        if transferred:
+            self.finish_weight_update()
         with set_current_vllm_config(self.vllm_config):
-            finalize_layerwise_reload(model, self.model_runner.model_config)
+            if not transferred:
+                finalize_layerwise_reload(model, self.model_runner.model_config)
             for layer in model.modules() if current_platform.is_cpu() else ():
                 # On CPUs a head tied to the embedding keeps a packed copy of its own, which nothing was loaded into.
                 if isinstance(layer, ParallelLMHead):

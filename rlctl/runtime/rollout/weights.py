@@ -50,6 +50,10 @@ class Checklist:
                 self._sent[id(target)] = (name, self._kept(target, tensor))
                 continue
             other, before = self._sent[id(target)]
+            if tensor.is_meta:
+                raise RunError(
+                    f"{name} was sent after {other}, to which the model ties it; from GPU to GPU one of them goes"
+                )
             if before is not None and not torch.equal(before.to(target.dtype), tensor.to(before.device, target.dtype)):
                 raise RunError(f"{name} differs from {other}, to which the model ties it; expected equal tensors")
 

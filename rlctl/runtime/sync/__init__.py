@@ -1,8 +1,9 @@
 """Weight sync: the policy's weights travel to the rollout engines in buckets, by one state machine over several transports.
 
 bucket      tensors end to end in one piece of memory, with a table of what they are
-transport   how a bucket gets from the first train worker to the engines
-sender      the train worker's side: gather, pack, send
-receiver    the engine's side: receive, check, load
+transport   how a bucket gets from the first train worker to the engines, through memory or files
+device      the same from GPU to GPU
+ways        which of them a run takes
+sender      the train worker's side: gather, send
 machine     the controller's side: begin, bucket after bucket, commit
 """

@@ -8,24 +8,24 @@
                        └── a failure ──▶ the source is run to its end, engines answer nothing until a whole sync
 
 While the engines load a bucket the next is gathered. An engine that is lost meanwhile is replaced, and gets all weights when
-the others have theirs.
+the others have theirs; over NCCL, where the others wait for it, it is lost to the run as a training worker would be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 from rlctl.errors import RunError
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import Again, Group, Limit, Waiting
-from rlctl.runtime.sync.bucket import Named, Packer
+from rlctl.runtime.sync.bucket import Named
+from rlctl.runtime.sync.device import Nccl
 from rlctl.runtime.sync.sender import Sender
 from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.workers.rollout import RolloutWorker
@@ -39,6 +39,10 @@ class Source(Protocol):
 
     def turn(self) -> AbstractContextManager[Any]:
         """Within, the weights stay as they are."""
+        ...
+
+    def meet(self, engines: Group, indices: Sequence[int], limit: Limit) -> None:
+        """Connect both ends, where the way has to (``Transport.meets``) and they are not."""
         ...
 
     def begin(self, limit: Limit) -> None:
@@ -65,6 +69,21 @@ class TrainWorkers:
 
     def turn(self) -> AbstractContextManager[Any]:
         return self.group.turn
+
+    def meet(self, engines: Group, indices: Sequence[int], limit: Limit) -> None:
+        if not isinstance(self.transport, Nccl):
+            return
+        (ours,) = self.group.begin(Trainer.meeting, {0: ()}, limit=limit).wait()
+        theirs = engines.begin(RolloutWorker.meeting, dict.fromkeys(indices, ()), limit=limit).wait()
+        processes = self.transport.processes
+        joined = len(indices) * processes
+        if ours is not None and ours.world_size == joined + 1 and set(theirs) == {ours}:
+            return
+        (meeting,) = self.group.begin(Trainer.offer_meeting, {0: (joined, self.bucket_bytes)}, limit=limit).wait()
+        coming = self.group.begin(Trainer.meet, {0: (meeting,)}, limit=limit)
+        calls = {index: (meeting, place, processes) for place, index in enumerate(indices)}
+        engines.begin(RolloutWorker.meet, calls, limit=limit, beside=coming).wait()
+        coming.wait()
 
     def begin(self, limit: Limit) -> None:
         arguments = dict.fromkeys(self.group.processes_of(), (self.transport, self.bucket_bytes))
@@ -97,9 +116,11 @@ class Files:
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
+    def meet(self, engines: Group, indices: Sequence[int], limit: Limit) -> None:
+        """Files are met by opening them."""
+
     def begin(self, limit: Limit) -> None:
-        packer = Packer(torch.device("cpu"))
-        self._sender = Sender(stored(self._folder), packer, self.transport, bucket_bytes=self._bucket_bytes)
+        self._sender = Sender(stored(self._folder), self.transport.outlet(None), bucket_bytes=self._bucket_bytes)
 
     def next(self, limit: Limit) -> Waiting:
         return self
@@ -143,7 +164,7 @@ class WeightSync:
     timeout: float
     """Seconds that one side waits for the other, for each bucket."""
     again: Again | None = None
-    """How an engine that is lost meanwhile is replaced; it gets the weights when the others have them."""
+    """How an engine that is lost meanwhile is replaced; it gets the weights when the others have them. Not over NCCL."""
 
     def run(self, source: Source, version: int, only: Collection[int] = ()) -> None:
         """Give engines, by default all, the source's weights.
@@ -162,6 +183,7 @@ class WeightSync:
     def _attempt(self, source: Source, version: int, engines: list[int], again: Again | None) -> set[int]:
         """One pass over the buckets; the engines that took the place of others after it had begun."""
         number, behind = 1, set[int]()
+        again = None if source.transport.meets else again
 
         def within(what: str) -> Limit:
             return Limit(self.timeout, f"{what} of weight version {version} within {self.timeout:g} s (sync.timeout)")
@@ -175,6 +197,7 @@ class WeightSync:
             return source.next(within(f"bucket {number} was not gathered"))
 
         try:
+            source.meet(self.engines, engines, within("training and rollout did not meet for the sync"))
             source.begin(within("training did not begin the sync"))
             coming = gathered()
             each(RolloutWorker.begin_weights, "it did not begin the sync", source.transport, joins=True)
@@ -187,7 +210,8 @@ class WeightSync:
         except StopRequested:
             raise
         except Exception:
-            with suppress(Exception):
-                source.end(within("training did not end the sync"))
+            if not source.transport.meets:  # one that has met waits for engines that will not come
+                with suppress(Exception):
+                    source.end(within("training did not end the sync"))
             raise
         return behind

@@ -1,4 +1,4 @@
-"""The train worker's side of a weight sync: gather tensors, pack them, send them, one bucket a call."""
+"""The train worker's side of a weight sync: gather tensors, send them, one bucket a call."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.runtime.sync.bucket import Named, Packer, parts
-from rlctl.runtime.sync.transport import Transport
+from rlctl.runtime.sync.bucket import Named, parts
+from rlctl.runtime.sync.transport import Outlet
 
 
 class Sender:
     """Gives the weights of now out, bucket by bucket."""
 
-    def __init__(self, tensors: Iterator[Named], packer: Packer, transport: Transport, *, bucket_bytes: int) -> None:
+    def __init__(self, tensors: Iterator[Named], outlet: Outlet, *, bucket_bytes: int) -> None:
         """
         Args:
             tensors: as ``TrainEngine.export_weights`` yields them; run to their end, as the other workers wait for it.
-            packer: of the bucket's memory, kept from one sync to the next.
-            transport: the end that sends.
+            outlet: the end that sends.
             bucket_bytes: of a bucket at most; a larger tensor is alone in its own.
         """
         self._tensors = tensors
         self._parts = parts(tensors, bucket_bytes)
-        self._packer, self._transport = packer, transport
+        self._outlet = outlet
 
     def next(self) -> Any:
         """The message of the next bucket; None where all were sent."""
         part = next(self._parts, None)
-        return None if part is None else self._transport.send(self._packer.pack(part))
+        return None if part is None else self._outlet.send(part)
 
     def end(self) -> None:
         """Nothing more is asked for: run to the end what was not, and keep nothing."""
         deque(self._tensors, maxlen=0)
-        self._transport.clear()
+        self._outlet.clear()

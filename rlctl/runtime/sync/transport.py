@@ -1,7 +1,8 @@
-"""How a bucket gets from the first train worker to the rollout engines: a class for each way, with both of its ends.
+"""How a bucket gets from the first train worker to the rollout engines: a class for each way, which says what both ends do.
 
 HostMemory   the bucket itself is the message, and Ray hands it over in shared memory
 Folder       a file in a folder that all machines see; the message says which
+``device``   has the ways from GPU to GPU
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from rlctl.config import Config
 from rlctl.errors import RunError
-from rlctl.runtime.sync.bucket import Bucket, Named
+from rlctl.runtime.rollout.interface import RolloutEngine
+from rlctl.runtime.sync.bucket import Bucket, Named, Packer
 
 
-class Transport(Protocol):
-    """One end of the way. A bucket may be used up when ``send`` returns: the next is packed in its place."""
+class Outlet(Protocol):
+    """The end that sends."""
 
-    def send(self, bucket: Bucket) -> Any:
-        """Begin to give a bucket out; what it returns is handed to ``receive`` of every engine."""
-        ...
+    def send(self, part: list[Named]) -> Any:
+        """Begin to give tensors out, as one bucket; what it returns is handed to ``deliver`` for every engine.
 
-    def receive(self, message: Any) -> list[Named]:
-        """The tensors of a bucket, to be read only, until the next bucket is received."""
+        When the next bucket is sent, all engines have the one before the last.
+        """
         ...
 
     def clear(self) -> None:
@@ -35,61 +36,95 @@ class Transport(Protocol):
         ...
 
 
-class HostMemory:
-    """The message is the bucket."""
+class Transport(Protocol):
+    """One way; crosses to both ends."""
 
-    def send(self, bucket: Bucket) -> Bucket:
-        return bucket
+    @property
+    def meets(self) -> bool:
+        """Whether both ends are to be connected first (``Trainer.meet``). One that is lost is then lost to all."""
+        ...
 
-    def receive(self, message: Bucket) -> list[Named]:
-        return message.tensors()
+    def outlet(self, before: Outlet | None) -> Outlet:
+        """The end that sends, for a whole sync; ``before`` is that of the last sync, whose memory it may go on with."""
+        ...
+
+    def deliver(self, message: Any, engine: RolloutEngine) -> None:
+        """Give an engine the weights of a bucket."""
+        ...
+
+
+class Packed:
+    """Packs buckets in the host's memory, each in the place of the one before."""
+
+    def __init__(self) -> None:
+        self._packer = Packer(torch.device("cpu"))
+
+    def send(self, part: list[Named]) -> Bucket:
+        return self._packer.pack(part)
 
     def clear(self) -> None:
         """Ray frees what nobody has a handle on."""
 
 
-@dataclass
-class Folder:
-    """The message is a file's path."""
+class HostMemory:
+    """The message is the bucket."""
 
-    folder: Path
-    """Is made and removed; all machines of the run see it."""
-    _sent: int = 0
+    meets = False
 
-    def send(self, bucket: Bucket) -> Path:
+    def outlet(self, before: Outlet | None) -> Outlet:
+        return before if isinstance(before, Packed) else Packed()
+
+    def deliver(self, message: Bucket, engine: RolloutEngine) -> None:
+        engine.add_weights(message.tensors())
+
+
+class Written:
+    """Writes buckets into a folder, which it makes and removes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._sent = folder, 0
+
+    def send(self, part: list[Named]) -> Path:
         """Write a file.
 
         Raises:
             RunError: it cannot be written.
         """
-        path = self.folder / f"bucket-{self._sent:06d}.safetensors"
+        path = self._folder / f"bucket-{self._sent:06d}.safetensors"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_file(dict(bucket.tensors()), path)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            save_file({name: tensor.contiguous() for name, tensor in part}, path)
         except (OSError, SafetensorError) as error:
             raise RunError(f"weights cannot be written to {path}: {error}", hint="see sync.method") from error
         self._sent += 1
         return path
 
-    def receive(self, message: Path) -> list[Named]:
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The message is a file's path."""
+
+    folder: Path
+    """All machines of the run see it."""
+    meets = False
+
+    def outlet(self, before: Outlet | None) -> Outlet:
+        return Written(self.folder)
+
+    def deliver(self, message: Path, engine: RolloutEngine) -> None:
         """Read a file.
 
         Raises:
             RunError: it cannot be read.
         """
         try:
-            return list(load_file(message).items())
+            tensors = load_file(message)
         except (OSError, SafetensorError) as error:
             raise RunError(
                 f"the weights that training has written to {message} cannot be read: {error}",
                 hint="sync.method checkpoint needs run.folder on storage that all machines see; memory needs none",
             ) from error
-
-    def clear(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._sent = 0
-
-
-def transport_of(config: Config, place: Path) -> Transport:
-    """The way that ``sync.method`` names; ``place`` is the stage's folder. Those that it does not take are told in the plan."""
-    return Folder(place / "sync") if config.sync.method == "checkpoint" else HostMemory()
+        engine.add_weights(tensors.items())

@@ -81,6 +81,7 @@ def judge_config(config: Config, reward: JudgeReward, engine: str) -> Config:
             trust_remote_code=config.model.trust_remote_code,
         ),
         placement=replace(config.placement, layout="colocated" if shared else "split"),
+        sync=replace(config.sync, method="memory"),
         rollout=Rollout(
             engine=VllmEngine(args=reward.engine_args) if engine == "vllm" else TransformersEngine(),
             precision=config.rollout.precision,

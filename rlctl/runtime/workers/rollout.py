@@ -24,11 +24,14 @@ from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
+from rlctl.runtime.sync.device import Meeting
 from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.types import Request, Response
 
 DEFAULT_CONCURRENT = 64
 """Responses asked of an outside endpoint at once where the config says nothing."""
+DEFAULT_SECONDS = 900.0
+"""Within which an outside endpoint answers where the config says nothing."""
 DEFAULT_ROWS = 256
 """Responses decoded at once where the config says nothing."""
 
@@ -62,6 +65,7 @@ class RolloutWorker:
         """Loaded when it is first needed."""
         self._coming: tuple[int, Transport] | None = None
         """The version of the weights that are being loaded, and where they come from."""
+        self._met: Meeting | None = None
         self._sleeps = arithmetic.rollout_sleeps(config, device)
         self._streamed = 0
 
@@ -107,6 +111,16 @@ class RolloutWorker:
             self._tokenizer = load_tokenizer(self._config.model, trust_remote_code=self._config.data.trust_remote_code)
         return with_texts(responses, self._tokenizer)
 
+    def meeting(self) -> Meeting | None:
+        """Where this engine met training."""
+        return self._met
+
+    def meet(self, meeting: Meeting, place: int, processes: int) -> None:
+        """Meet training, as the ``place``-th engine, each of which has so many processes."""
+        assert isinstance(self._engine, VllmEngine), "NCCL is vLLM's"
+        self._engine.connect(meeting.of_engine(place, processes))
+        self._met = meeting
+
     def begin_weights(self, version: int, transport: Transport) -> None:
         """All weights of a version are about to come, over this end of a way."""
         self._engine.begin_weights(version)
@@ -115,7 +129,7 @@ class RolloutWorker:
     def load_bucket(self, version: int, message: Any) -> None:
         """Overwrite the weights that a message tells of; one that took the place of another meanwhile gets them later."""
         if self._coming is not None and self._coming[0] == version:
-            self._engine.add_weights(self._coming[1].receive(message))
+            self._coming[1].deliver(message, self._engine)
 
     def commit_weights(self, version: int) -> None:
         """All have come: ``version`` is on every later response."""
@@ -202,7 +216,7 @@ def _external(config: Config, engine: External) -> ExternalEngine:
         engine.base_url,
         engine.model or config.model.path,
         api_key=engine.api_key or "",
-        timeout=config.rollout.timeouts.response,
+        timeout=config.rollout.timeouts.response or DEFAULT_SECONDS,
         retries=config.rollout.timeouts.retries,
         max_concurrent=config.rollout.memory.max_running_responses or DEFAULT_CONCURRENT,
         max_length=config.model.max_context_tokens,

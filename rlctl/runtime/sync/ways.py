@@ -1,0 +1,25 @@
+"""The transport that a run's weights take: that of its way (``rlctl.ways``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlctl.config import Config
+from rlctl.plan import Device
+from rlctl.runtime.sync.device import Ipc, Nccl
+from rlctl.runtime.sync.transport import Folder, HostMemory, Transport
+from rlctl.support import generating
+from rlctl.ways import way_of
+
+
+def transport_of(config: Config, device: Device, place: Path) -> Transport:
+    """The transport of a stage; ``place`` is its folder."""
+    parallel = config.rollout.parallel
+    match way_of(config, generating(config, device), device).name:
+        case "nccl":
+            return Nccl(parallel.tensor * parallel.pipeline)
+        case "ipc":
+            return Ipc()
+        case "checkpoint":
+            return Folder(place / "sync")
+    return HostMemory()
