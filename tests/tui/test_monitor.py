@@ -110,11 +110,11 @@ def test_a_metric_is_picked_and_drawn(run: Path) -> None:
         await pilot.press("enter")
         await settled(screen, pilot)
         plot = screen.query_one(MetricPlot)
-        assert plot.metric == "reward/mean"
+        assert plot.metrics == ["reward/mean"]
         assert plot._plot is not None
         await pilot.press("m", "l")
         await settled(screen, pilot)
-        assert "smoothed 0.6, log10" in text(screen, "#plot-title")
+        assert "smoothed 0.6, log10" in text(screen, "#plot-values")
 
     drive(RlctlApp(run=run), act)
 

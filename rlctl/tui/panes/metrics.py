@@ -1,97 +1,84 @@
-"""The tab of metrics: any of a stage, large."""
+"""The tab of metrics: any of a stage, several at once, other runs over them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
-from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
+from textual.message import Message
 
-from rlctl.monitor.metrics import names_matching
-from rlctl.monitor.watching import RunView, StageView
+from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.widgets.metric_plot import MetricPlot
+from rlctl.tui.screens.pick_runs import PickRunsScreen
+from rlctl.tui.widgets.metric_browser import MetricBrowser
+from rlctl.tui.widgets.metric_plot import Source
 
 
 class MetricsPane(Pane):
-    """A list of metrics beside the plot of one."""
+    """The metrics of the run's stage, and of other runs that are laid over it."""
 
-    DEFAULT_CSS = """
-    MetricsPane #metric-list { width: 34; }
-    MetricsPane #plot { width: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "slash",
-            "filter",
-            say("Filter"),
-            id="metrics.filter",
-            key_display="/",
-            tooltip=say("Pick metrics by expression or letters"),
-        ),
-        Binding("l", "log_scale", say("Log scale"), id="metrics.log"),
-        Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Not, a little, much")),
+        Binding("o", "overlay", say("Other runs"), id="metrics.runs", tooltip=say("Lay other runs over this one")),
     ]
+
+    class Overlaid(Message):
+        """Other runs were read."""
+
+        def __init__(self, views: list[RunView]) -> None:
+            self.views = views
+            super().__init__()
 
     def __init__(self) -> None:
         super().__init__()
-        self._stage: StageView | None = None
-        self._listed: list[str] = []
+        self.others: list[RunView] = []
+        self._view: RunView | None = None
+        self._shown: tuple[RunView, int] | None = None
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder=say("filter: an expression, or letters in their order"), id="filter", compact=True)
-        with Horizontal():
-            yield OptionList(id="metric-list")
-            yield MetricPlot(id="plot")
+        yield MetricBrowser()
 
     def focus_first(self) -> None:
-        self.query_one("#metric-list").focus()
+        self.query_one(MetricBrowser).focus_list()
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
-        self._stage = view.stage
-        if view.stage is not None:
-            self._list(view.stage)
-            self.query_one(MetricPlot).show(view.stage)
+        self._view = view
+        if (view, view.version) != self._shown:
+            self._shown = (view, view.version)
+            self._draw()
 
-    def _list(self, stage: StageView) -> None:
-        names = [*stage.steps.columns, *stage.evaluations.columns]
-        found = names_matching(names, self.query_one("#filter", Input).value)
-        if found == self._listed:
-            return
-        self._listed = found
-        listed = self.query_one("#metric-list", OptionList)
-        listed.clear_options()
-        listed.add_options([Option(name, id=name) for name in found])
-        if found:
-            listed.highlighted = 0
+    def _draw(self) -> None:
+        views = [view for view in [self._view, *self.others] if view is not None]
+        sources = [Source(view.folder.name, view.stage) for view in views if view.stage is not None]
+        if sources:
+            self.query_one(MetricBrowser).show(sources)
 
-    @on(OptionList.OptionHighlighted, "#metric-list")
-    def _pick(self, message: OptionList.OptionHighlighted) -> None:
-        if message.option_id is not None and self._stage is not None:
-            plot = self.query_one(MetricPlot)
-            plot.metric = message.option_id
-            plot.show(self._stage)
+    def action_overlay(self) -> None:
+        if self._view is not None:
+            chosen = [view.folder for view in self.others]
+            picker = PickRunsScreen(self._view.folder.absolute().parent, without=self._view.folder, chosen=chosen)
+            self.app.push_screen(picker, self._overlay)
 
-    @on(Input.Changed, "#filter")
-    def _filter(self) -> None:
-        if self._stage is not None:
-            self._list(self._stage)
+    def _overlay(self, folders: list[Path] | None) -> None:
+        if folders is not None:
+            self._read(folders)
 
-    @on(Input.Submitted, "#filter")
-    def _filtered(self) -> None:
-        self.focus_first()
+    @work(thread=True, exclusive=True)
+    def _read(self, folders: list[Path]) -> None:
+        known = {view.folder: view for view in self.others}
+        views = []
+        for folder in folders:
+            try:
+                views.append(known.get(folder) or RunView(folder).read_whole())
+            except OSError as error:
+                self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+        self.post_message(self.Overlaid(views))
 
-    def action_filter(self) -> None:
-        self.query_one("#filter").focus()
-
-    def action_log_scale(self) -> None:
-        self.query_one(MetricPlot).next_scale()
-
-    def action_smooth(self) -> None:
-        self.query_one(MetricPlot).next_smoothing()
+    @on(Overlaid)
+    def _overlaid(self, message: Overlaid) -> None:
+        self.others = message.views
+        self._draw()

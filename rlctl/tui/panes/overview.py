@@ -57,6 +57,7 @@ class OverviewPane(Pane):
         super().__init__()
         self._shown: tuple[RunView, int, int] | None = None
         """View, version and width of what is drawn."""
+        self._last: tuple[RunView, RunInfo | None] | None = None
         self._rewards_of: tuple[str, int] | None = None
 
     def compose(self) -> ComposeResult:
@@ -70,11 +71,13 @@ class OverviewPane(Pane):
             yield Container(id="sparks")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
-        self._tell("#advice", "\n".join(map(advice_text, view.advice(time.time()))))  # a stall is told by nothing new
-        now = (view, view.version, self.size.width)
-        if view.stage is None or now == self._shown or not self.size.width:
+        self._last = (view, info)
+        now = time.time() if info is not None and info.status == "running" else 0.0  # only what runs can stall
+        self._tell("#advice", "\n".join(map(advice_text, view.advice(now))))
+        looked_at = (view, view.version, self.size.width)
+        if view.stage is None or looked_at == self._shown or not self.size.width:
             return
-        self._shown = now
+        self._shown = looked_at
         stage = view.stage
         self.query_one("#nothing").set_class(not len(stage.steps), "-told")
         self._tell("#timeline", timeline_text(stage.steps, self.size.width - 6, 12 if self.size.height > 30 else 4))
@@ -85,8 +88,8 @@ class OverviewPane(Pane):
         self._read_rewards(view, stage)
 
     def on_resize(self) -> None:
-        if self._shown is not None:
-            self.show(self._shown[0], None)
+        if self._last is not None:
+            self.show(*self._last)
 
     def _tell(self, name: str, text: str) -> None:
         part = self.query_one(name, Static)

@@ -93,7 +93,7 @@ class MonitorScreen(RunActions):
     def compose(self) -> ComposeResult:
         yield Header()
         yield Static(say("reading the run ..."), id="run-head", markup=False)
-        with TabbedContent(id="tabs"):
+        with TabbedContent(id="tabs", initial=PANES[0].id):
             for tab in PANES:
                 with TabPane(f"{tab.key} {tab.title}", id=tab.id):
                     yield tab.pane()

@@ -1,37 +1,87 @@
-"""A metric large: over steps, smoothed or not, linear or logarithmic. The plot library loads when it is first shown."""
+"""Metrics large: several of several runs over their steps, with what each says at the cursor.
+
+The plot library loads when something is first drawn.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
+from textual.color import Color
 from textual.containers import Vertical
+from textual.markup import escape
+from textual.message import Message
 from textual.widgets import Static
 
 from rlctl.monitor.metrics import Series
 from rlctl.monitor.watching import StageView
+from rlctl.tui.language import say
 
 if TYPE_CHECKING:
-    from textual_plot import PlotWidget
+    from rlctl.tui.widgets.curves_plot import CurvesPlot
 
-POINTS = 2000
+POINTS = 600
+"""Points of a curve: about two a column of a wide terminal, lowest and highest."""
 SMOOTHING = (0.0, 0.6, 0.95)
+COLORS = ("primary", "success", "warning", "error", "accent", "secondary")
+MARKS = 5
+"""Places along a curve where its letter stands."""
+MOST = 12
+"""Curves at a time."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run whose metrics are drawn."""
+
+    name: str
+    stage: StageView
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of a run, with the letter by which it is known."""
+
+    letter: str
+    metric: str
+    run: str
+    color: str
+    series: Series
+    drawn: Series
+    """As it is drawn: smoothed, on the chosen scale."""
 
 
 class MetricPlot(Vertical):
-    """One metric of a stage."""
+    """Curves, and a line of each with its letter, its name and its value."""
+
+    DEFAULT_CSS = """
+    MetricPlot #plot-place { height: 1fr; }
+    MetricPlot #plot-values { height: auto; max-height: 12; padding: 0 1; }
+    """
+
+    class Drawn(Message):
+        """The curves are there."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self.metric = ""
+        self.metrics: list[str] = []
         self.smoothing = 0.0
         self.logarithmic = False
-        self._plot: PlotWidget | None = None
-        self._stage: StageView | None = None
+        self.own_range = False
+        """Each curve between its own lowest and highest value, so that curves of other sizes are seen together."""
+        self._sources: Sequence[Source] = ()
+        self._plot: CurvesPlot | None = None
+        self._ready = False
+        """Whether the plot can be drawn on."""
+        self._curves: list[Curve] = []
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="plot-title", markup=False)
+        yield Vertical(id="plot-place")
+        yield Static("", id="plot-values")
 
     def next_scale(self) -> None:
         """The other scale."""
@@ -43,49 +93,118 @@ class MetricPlot(Vertical):
         self.smoothing = SMOOTHING[(SMOOTHING.index(self.smoothing) + 1) % len(SMOOTHING)]
         self._draw()
 
-    def show(self, stage: StageView) -> None:
-        """Show the metric of a stage as it is now; nothing is drawn while the plot cannot be seen."""
-        self._stage = stage
-        if self.metric and self.region.height:
+    def next_range(self) -> None:
+        """Each curve in its own range, or all in one."""
+        self.own_range = not self.own_range
+        self._draw()
+
+    def show(self, sources: Sequence[Source], metrics: list[str]) -> None:
+        """Show metrics of runs as they are now; nothing is drawn while the plot cannot be seen."""
+        self._sources, self.metrics = sources, metrics[:MOST]
+        if self.region.height:
             self._draw()
 
     def on_show(self) -> None:
         self._draw()
 
+    def focus_plot(self) -> None:
+        """Where the keys of the plot go."""
+        if self._plot is not None:
+            self._plot.focus()
+
     def _draw(self) -> None:
-        stage = self._stage
-        if stage is None or not self.metric:
+        if not self._sources or not self.metrics:
             return
         if self._plot is None:
-            from textual_plot import PlotWidget
+            from rlctl.tui.widgets.curves_plot import CurvesPlot
 
-            self._plot = PlotWidget()
-            self.mount(self._plot)
-            self.call_after_refresh(self._draw)
+            self._plot = CurvesPlot()
+            self.query_one("#plot-place").mount(self._plot)
+        if not self._ready:
             return
-        table = stage.steps if self.metric in stage.steps.columns else stage.evaluations
-        series = self._scaled(table.series(self.metric))
-        self._plot.clear()
-        if len(series):
-            if self.smoothing:
-                self._line(series, "grey50")
-            self._line(series.smoothed(self.smoothing), "green")
-        how = [f"smoothed {self.smoothing:g}"] if self.smoothing else []
-        how += ["log10"] if self.logarithmic else []
-        newest = f"{series.values[-1]:.6g}" if len(series) else "no values"
-        self.query_one("#plot-title", Static).update(f"{self.metric}  {newest}  {', '.join(how)}")
+        self._curves = list(self._made())
+        self._draw_curves(self._plot)
+        self._tell_values()
 
-    def _line(self, series: Series, style: str) -> None:
-        from textual_plot import HiResMode
-
-        thin = series.thinned(POINTS)
-        assert self._plot is not None
-        self._plot.plot(list(thin.steps), list(thin.values), line_style=style, hires_mode=HiResMode.BRAILLE)
+    def _made(self) -> Iterator[Curve]:
+        pairs = [(source, metric) for metric in self.metrics for source in self._sources]
+        variables = self.app.get_css_variables()
+        for place, (source, metric) in enumerate(pairs[:MOST]):
+            color = Color.parse(variables[COLORS[place % len(COLORS)]])
+            series = source.stage.table_of(metric).series(metric)
+            yield Curve(
+                letter=chr(ord("A") + place),
+                metric=metric,
+                run=source.name if len(self._sources) > 1 else "",
+                color=color.hex,
+                series=series,
+                drawn=self._scaled(series.smoothed(self.smoothing)),
+            )
 
     def _scaled(self, series: Series) -> Series:
-        if not self.logarithmic:
-            return series
-        pairs = [
-            (step, math.log10(value)) for step, value in zip(series.steps, series.values, strict=True) if value > 0
-        ]
-        return Series([step for step, _ in pairs], [value for _, value in pairs])
+        steps, values = series.steps, series.values
+        if self.logarithmic:
+            pairs = [(step, math.log10(value)) for step, value in zip(steps, values, strict=True) if value > 0]
+            steps, values = [step for step, _ in pairs], [value for _, value in pairs]
+        if self.own_range and len(values):
+            low, high = min(values), max(values)
+            values = [(value - low) / (high - low) if high > low else 0.5 for value in values]
+        return Series(steps, values)
+
+    def _draw_curves(self, plot: CurvesPlot) -> None:
+        from textual_plot import HiResMode
+
+        plot.clear()
+        for curve in self._curves:
+            seen = curve.drawn if plot.whole else curve.drawn.between(*plot.seen)
+            thin = seen.thinned(POINTS)
+            if not len(thin):
+                continue
+            plot.plot(list(thin.steps), list(thin.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
+            if len(self._curves) > 1:  # letters along a curve tell it from others without its color
+                places = sorted({round(part * (len(thin) - 1) / MARKS) for part in range(1, MARKS + 1)})
+                marks: dict[str, Any] = {"marker": curve.letter, "marker_style": f"bold {curve.color}"}
+                plot.scatter([thin.steps[at] for at in places], [thin.values[at] for at in places], **marks)
+        if plot.cursor is not None:
+            plot.add_v_line(plot.cursor, line_style=Color.parse(self.app.get_css_variables()["foreground"]).hex)
+
+    def _tell_values(self) -> None:
+        cursor = self._plot.cursor if self._plot is not None else None
+        lines = [self._value_line(curve, cursor) for curve in self._curves]
+        how = [say("smoothed {weight}").format(weight=self.smoothing)] if self.smoothing else []
+        how += [say("log10")] if self.logarithmic else []
+        how += [say("each in its own range")] if self.own_range else []
+        self.query_one("#plot-values", Static).update("\n".join([*lines, *([", ".join(how)] if how else [])]))
+
+    def _value_line(self, curve: Curve, cursor: float | None) -> str:
+        series = curve.series
+        found = series.at(series.steps[-1] if cursor is None else cursor) if len(series) else None
+        name = escape("  ".join(part for part in (curve.metric, curve.run) if part))
+        head = f"[{curve.color}]{curve.letter}[/] {name}"
+        if found is None:
+            return f"{head}  {say('no values')}"
+        told = f"{head}  {found[1]:.6g} " + say("at step {step}").format(step=found[0])
+        if self.smoothing and (smooth := curve.series.smoothed(self.smoothing).at(found[0])):
+            told += "  " + say("smoothed {value}").format(value=f"{smooth[1]:.6g}")
+        return f"{told}  ({meaning(curve.metric)})" if len(self._curves) == 1 else told
+
+    def on_curves_plot_ready(self) -> None:
+        self._ready = True
+        self._draw()
+
+    def on_plot_widget_scale_changed(self) -> None:
+        if self._plot is not None:
+            self._draw_curves(self._plot)
+
+    def on_curves_plot_cursor_moved(self) -> None:
+        if self._plot is not None:
+            self._draw_curves(self._plot)
+            self._tell_values()
+
+
+def meaning(metric: str) -> str:
+    """What a metric is, with its unit; empty for one that is not known."""
+    from rlctl.runtime.metrics import describe
+
+    found = describe(metric)
+    return "" if found is None else found.help + (f" [{found.unit}]" if found.unit else "")

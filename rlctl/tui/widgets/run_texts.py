@@ -41,6 +41,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def run_line(info: RunInfo) -> str:
+    """A run in a line of a list: its status, how far it is, its name."""
+    step = say("step {step}").format(step=info.step)
+    return escape(f"{say(STATUSES[info.status]):<12} {step:<12} {info.name}")
+
+
 def head_text(view: RunView, info: RunInfo | None, now: float, *, problem: str = "") -> str:
     """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read."""
     lines = ["   ".join(_progress(view, info, now)), "   ".join(_at_work(view, info, now))]

@@ -1,0 +1,153 @@
+"""Metrics of one run or several: a list to pick from by letters or expression, beside the plot of those that are picked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.markup import escape
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from rlctl.monitor.metrics import names_matching
+from rlctl.tui.language import say
+from rlctl.tui.widgets.metric_plot import MetricPlot, Source
+
+
+class MetricBrowser(Vertical):
+    """What is marked is drawn, and what is under the cursor of the list."""
+
+    DEFAULT_CSS = """
+    MetricBrowser #metric-list { width: 38; }
+    MetricBrowser MetricPlot { width: 1fr; }
+    .-narrow MetricBrowser #metric-list { width: 28; }
+    MetricBrowser #filter { margin: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", say("Filter"), id="metrics.filter", key_display="/",
+                tooltip=say("Pick metrics by expression or letters")),
+        Binding("space", "mark", say("Mark"), id="metrics.mark", tooltip=say("Draw this metric beside others")),
+        Binding("a", "mark_all", say("Mark all"), id="metrics.mark_all",
+                tooltip=say("Draw all that are listed, or none")),
+        Binding("l", "log_scale", say("Log scale"), id="metrics.log"),
+        Binding("m", "smooth", say("Smooth"), id="metrics.smooth", tooltip=say("Not, a little, much")),
+        Binding("n", "own_range", say("Own range"), id="metrics.range",
+                tooltip=say("Each curve between its lowest and highest value")),
+        Binding("p", "plot", say("To the plot"), id="metrics.plot", tooltip=say("Cursor and zoom; p leads back")),
+        Binding("escape", "clear_filter", say("Clear filter"), id="metrics.clear", show=False),
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marked: list[str] = []
+        self._sources: Sequence[Source] = ()
+        self._listed: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder=say("/ filters: an expression, or letters in their order"), id="filter", compact=True)
+        with Horizontal():
+            yield OptionList(id="metric-list")
+            yield MetricPlot(id="curves")
+
+    def show(self, sources: Sequence[Source]) -> None:
+        """Show the metrics of runs as they are now."""
+        self._sources = sources
+        self._list()
+        self._plot()
+
+    def focus_list(self) -> None:
+        self.query_one("#metric-list").focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "clear_filter":
+            return self.query_one("#filter").has_focus or bool(self.query_one("#filter", Input).value)
+        return True
+
+    @property
+    def _options(self) -> OptionList:
+        return self.query_one("#metric-list", OptionList)
+
+    def _list(self) -> None:
+        tables = [table for source in self._sources for table in (source.stage.steps, source.stage.evaluations)]
+        names = dict.fromkeys(name for table in tables for name in table.columns)
+        found = names_matching(names, self.query_one("#filter", Input).value)
+        if found == self._listed:
+            return
+        under = self._under
+        self._listed = found
+        self._options.clear_options()
+        self._options.add_options([Option(self._line(name), id=name) for name in found])
+        if found:
+            self._options.highlighted = found.index(under) if under in found else 0
+
+    @property
+    def _under(self) -> str | None:
+        """The metric under the cursor of the list."""
+        at = self._options.highlighted
+        return self._listed[at] if at is not None and at < len(self._listed) else None
+
+    def _line(self, name: str) -> str:
+        return escape(f"[{'x' if name in self.marked else ' '}] {name}")
+
+    def _plot(self) -> None:
+        under = [name for name in [self._under] if name is not None and name not in self.marked]
+        self.query_one(MetricPlot).show(self._sources, [*self.marked, *under])
+
+    @on(OptionList.OptionHighlighted, "#metric-list")
+    def _move(self) -> None:
+        self._plot()
+
+    @on(OptionList.OptionSelected, "#metric-list")
+    def _select(self) -> None:
+        self.action_mark()
+
+    @on(Input.Changed, "#filter")
+    def _filter(self) -> None:
+        self._list()
+        self._plot()
+
+    @on(Input.Submitted, "#filter")
+    def _filtered(self) -> None:
+        self.focus_list()
+
+    def action_filter(self) -> None:
+        self.query_one("#filter").focus()
+
+    def action_clear_filter(self) -> None:
+        self.query_one("#filter", Input).value = ""
+        self.focus_list()
+
+    def action_mark(self) -> None:
+        if (name := self._under) is not None:
+            self._set_marked(
+                [known for known in self.marked if known != name] if name in self.marked else [*self.marked, name]
+            )
+
+    def action_mark_all(self) -> None:
+        more = [name for name in self._listed if name not in self.marked]
+        self._set_marked([*self.marked, *more] if more else [name for name in self.marked if name not in self._listed])
+
+    def _set_marked(self, names: list[str]) -> None:
+        self.marked = names
+        for name in self._listed:
+            self._options.replace_option_prompt(name, self._line(name))
+        self._plot()
+
+    def action_plot(self) -> None:
+        if self._options.has_focus:
+            self.query_one(MetricPlot).focus_plot()
+        else:
+            self.focus_list()
+
+    def action_log_scale(self) -> None:
+        self.query_one(MetricPlot).next_scale()
+
+    def action_smooth(self) -> None:
+        self.query_one(MetricPlot).next_smoothing()
+
+    def action_own_range(self) -> None:
+        self.query_one(MetricPlot).next_range()
