@@ -242,7 +242,7 @@ def run(
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
     read = replace(materials.read_materials(stage, plan, events), tokenizer=words)
-    made = build._stage_run(stage, plan, read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
+    made = build._stage_run(stage, plan, "cpu", read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
     run_stage(made)
     events.close()
     return groups, own

@@ -49,7 +49,7 @@ def run_here(
     makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
-        run = build._stage_run(stage, plan, read, groups, folder, events, list(trackers), StopSwitch(folder))
+        run = build._stage_run(stage, plan, "cpu", read, groups, folder, events, list(trackers), StopSwitch(folder))
         with closing(run):
             run_stage(run)
     finally:
