@@ -46,9 +46,9 @@ def _longest(config: Config) -> int:
 def streams(config: Config) -> bool:
     """Whether responses are handled one by one as they finish; else a step's are drawn and scored together."""
     rollout, sync = config.rollout, config.sync
-    over, timeouts = rollout.over_rollout, rollout.timeouts
+    over = rollout.over_rollout
     few = rollout.max_running_prompts is not None and rollout.max_running_prompts < config.batch.prompts_per_step
-    late = timeouts.dynamic is not None or timeouts.response != type(timeouts)().response
+    late = rollout.timeouts.dynamic is not None or rollout.timeouts.response is not None
     return bool(
         sync.ahead
         or sync.style != "fixed"

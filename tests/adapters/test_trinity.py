@@ -211,6 +211,7 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
         ("0.5", {"train.optimizer.max_grad_norm": 0.5}, "trainer.grad_clip", 0.5),
         # Whole seconds, or Trinity refuses the file.
         ("0.6", {"rollout.timeouts.response": 900.0}, "explorer.max_timeout", 900),
+        ("0.6", {"rollout.timeouts.response": None}, "explorer.max_timeout", 604800),
         ("0.6", {"sync.timeout": 1200.0}, "synchronizer.sync_timeout", 1200),
         # Training logits stay as they are where only the task set has a temperature.
         (

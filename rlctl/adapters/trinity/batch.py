@@ -473,13 +473,20 @@ def _write_sync(view: Writing) -> Iterator[Out]:
     )
 
 
+NO_LIMIT_SECONDS = 7 * 24 * 3600
+"""What stands for no limit where Trinity has none such."""
+
+
 def seconds(key: str, to: str, default: int) -> Code:
-    """A time that Trinity counts in whole seconds: parts of one are rounded up."""
+    """A time that Trinity counts in whole seconds: parts of one are rounded up, and none at all is a long one."""
     plain = Key(key, to, default)
 
     def write(view: Writing) -> Iterator[Out]:
         value = view.get(to)
-        if isinstance(value, float) and not value.is_integer():
+        if value is None:
+            note = "Trinity always has a limit: a week stands for none"
+            yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
+        elif isinstance(value, float) and not value.is_integer():
             note = f"{value:g} seconds; Trinity counts whole ones"
             yield Flow(view.path(key), math.ceil(value), (view.to(to),), "derived", note)
         elif not isinstance(value, Absent):

@@ -143,8 +143,8 @@ class EngineMemory:
 class RolloutTimeouts:
     """How long responses are waited for."""
 
-    response: Seconds = 900.0
-    """Longest wait for one response."""
+    response: Seconds | None = None
+    """Longest wait for the responses to a prompt, which is then given up for another one; null waits as long as it takes."""
     retries: Annotated[int, Unit("retries"), Range(at_least=0)] = 2
     """How often a failed response is asked for again."""
     dynamic: DynamicTimeout | None = None

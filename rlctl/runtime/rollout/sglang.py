@@ -135,7 +135,7 @@ class SglangEngine(TakesWeights):
         model_path: str,
         *,
         server: SglangServer | None = None,
-        timeout: float = 900.0,
+        timeout: float | None = None,
         max_length: int | None = None,
         trust_remote_code: bool = False,
         sleeps: bool = False,
@@ -148,7 +148,7 @@ class SglangEngine(TakesWeights):
             url: of the server.
             model_path: folder or hub name of the model that it serves.
             server: the child that serves, ended with the engine.
-            timeout: seconds of one response.
+            timeout: seconds of one response; None is as long as it takes.
             max_length: prompt and response tokens together, at most; None is what the model has positions for.
             trust_remote_code: whether code in the model's folder may run.
             sleeps: whether the server was started so that it can give its memory back.
@@ -383,11 +383,11 @@ class SglangEngine(TakesWeights):
             shutil.rmtree(self._coming.folder, ignore_errors=True)
             self._coming = None
 
-    def _post(self, path: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+    def _post(self, path: str, body: Mapping[str, Any] | None, seconds: float | None) -> dict[str, Any]:
         found: dict[str, Any] = asyncio.run_coroutine_threadsafe(self._ask(path, body, seconds), self._loop).result()
         return found
 
-    async def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+    async def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float | None) -> dict[str, Any]:
         """Post, and return the JSON object that comes back; empty for an answer that is none.
 
         Raises:

@@ -249,10 +249,11 @@ class Scheduler:
     def _time_limit(self) -> float:
         """Seconds that a prompt may take."""
         timeouts, (count, seconds) = self.config.rollout.timeouts, self._durations
+        most = math.inf if timeouts.response is None else timeouts.response
         known = self.config.batch.prompts_per_step * self.config.batch.responses_per_prompt
         if timeouts.dynamic is None or count < known:
-            return timeouts.response
-        return min(timeouts.response, timeouts.dynamic.ratio * seconds / count)
+            return most
+        return min(most, timeouts.dynamic.ratio * seconds / count)
 
     def _abandon(self, flight: Flight, why: str) -> None:
         """Give a prompt up; another is drawn in its place."""
