@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 app = group(
     "List, show, follow, checkpoint, stop, resume and remove runs.\n\nA run is its folder: these commands read it, and work "
-    "while the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of the "
-    "runs that a Ray cluster knows as jobs."
+    "while the run goes on, from any terminal that sees the folder. With [bold]--address http://HOST:8265[/bold] they speak of "
+    "the runs that a Ray cluster knows as jobs."
 )
 Folder = Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")]
 Name = Annotated[
@@ -190,6 +190,12 @@ def resume(
             help="Go on on this cluster: [b]auto[/b] or [b]HOST:PORT[/b] here, or a job server, [b]http://HOST:8265[/b].",
         ),
     ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEP", help="Go on from the checkpoint of this step; later ones are set aside, not deleted."
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
     passed: Annotated[
         list[str],
@@ -204,12 +210,16 @@ def resume(
 
     [cyan]rlctl runs resume gsm8k-grpo[/cyan]
 
+    [cyan]rlctl runs resume gsm8k-grpo --step 40[/cyan]
+
     [cyan]rlctl runs resume /shared/runs/gsm8k-grpo --address http://head:8265[/cyan]
     """
     from rlctl import runs
     from rlctl.cluster.address import address_of
 
     if address is not None and address_of(address).jobs is not None:
+        if step is not None:
+            raise UsageError("--step is for a run that is no job", hint="resume it where its folder is")
         server = jobs.server_of(address)
         jobs.resume(server, name, passed=passed, detach=detach, json=json, quiet=quiet)
         return
@@ -218,7 +228,7 @@ def resume(
     info = runs.find(name, folder)
     every = runs.read_config(info.folder).environment.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:
-        result = runs.resume(info, observer=watch, address=address)
+        result = runs.resume(info, observer=watch, address=address, step=step)
     if json:
         output.data(summary.as_data(result))
     summary.tell(result)

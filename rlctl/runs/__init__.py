@@ -15,25 +15,30 @@
         alive           touched while the run goes on, for whoever looks from another machine
         lock            held by the process of the run
 
-Only ``starting`` and ``exporting`` import the runtime; everything else reads and writes the folder.
+Only ``starting``, ``returning`` and ``exporting`` import the runtime; everything else reads and writes the folder.
 """
 
 from __future__ import annotations
 
+from rlctl.runs.apart import Apart, resume_apart, start_apart
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
 from rlctl.runs.looking import RunInfo, checkpoint, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
+from rlctl.runs.returning import Kept, checkpoints
 from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
 
 __all__ = [
+    "Apart",
+    "Kept",
     "Observer",
     "RunInfo",
     "RunResult",
     "Status",
     "TryResult",
     "checkpoint",
+    "checkpoints",
     "differences",
     "events",
     "export",
@@ -47,7 +52,9 @@ __all__ = [
     "redacted",
     "remove",
     "resume",
+    "resume_apart",
     "start",
+    "start_apart",
     "stop",
     "symbolic",
     "try_out",

@@ -26,6 +26,7 @@ from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write
 from rlctl.runs.looking import RunInfo, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
+from rlctl.runs.returning import go_back
 from rlctl.runtime.stopping import forget_requests
 
 Observer = Callable[[dict[str, Any]], None]
@@ -104,16 +105,17 @@ def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) 
         return _run(folder, loaded.config, plan, observer)
 
 
-def resume(run: RunInfo, *, observer: Observer, address: str | None = None) -> RunResult:
-    """Go on with a run from its newest checkpoint, with the config and plan in its folder.
+def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step: int | None = None) -> RunResult:
+    """Go on with a run from a checkpoint, with the config and plan in its folder.
 
     Args:
         run: what ``inspect`` said of it.
         observer: called with every event.
         address: the Ray cluster to join; None is the one of its config.
+        step: of the checkpoint; later ones are set aside. None is the newest.
 
     Raises:
-        RunError: it is running, or over.
+        RunError: it is running, or over, or has no such checkpoint.
     """
     if run.status == "running":
         raise RunError(
@@ -129,6 +131,8 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None) -> R
             ray = replace(config.environment.ray, address=address)
             config = replace(config, environment=replace(config.environment, ray=ray))
         plan = plan_from(json.loads(read_text(run.folder / "plan.json")))
+        if step is not None:
+            go_back(config, run.folder, step)
         return _run(run.folder, config, plan, observer)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.runs.looking import STOP_FILE
+from rlctl.runs.looking import CHECKPOINT_FILE, STOP_FILE
 from rlctl.runs.record import began
 
 EVENTS: list[dict[str, Any]] = [
@@ -101,6 +101,16 @@ def test_stopping_asks_the_run(rlctl: Any, folder: Path) -> None:
     assert rlctl("runs", "stop", "done", "--folder", str(folder)).code == 1
 
 
+def test_a_checkpoint_is_asked_for(rlctl: Any, folder: Path) -> None:
+    run = alive(folder, "live")
+    assert rlctl("runs", "checkpoint", "live", "--folder", str(folder)).code == 0
+    assert (run / CHECKPOINT_FILE).exists()
+    assert not (run / STOP_FILE).exists()
+    refused = rlctl("runs", "checkpoint", "done", "--folder", str(folder))
+    assert refused.code == 1
+    assert "is not running; it is finished" in refused.err
+
+
 def test_removing_needs_a_yes(rlctl: Any, folder: Path) -> None:
     refused = rlctl("runs", "remove", "done", "--folder", str(folder))
     assert refused.code == 2
@@ -121,7 +131,7 @@ DAMAGED = ["", "{", "[]", "{}", '{"name": 1}']
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-@pytest.mark.parametrize("command", ["show", "follow", "stop", "resume", "remove"])
+@pytest.mark.parametrize("command", ["show", "follow", "checkpoint", "stop", "resume", "remove"])
 def test_a_damaged_record_is_a_clean_error(rlctl: Any, folder: Path, command: str, content: str) -> None:
     (folder / "done" / "run.json").write_text(content)
     yes = ["--yes"] if command == "remove" else []

@@ -14,6 +14,7 @@ import pytest
 from rlctl import runs
 from rlctl.config import Config
 from rlctl.errors import RunError
+from rlctl.runs.returning import go_back
 from rlctl.runtime.stopping import CHECKPOINT_FILE, StopSwitch
 from tests.runtime.local import launch_here
 
@@ -52,13 +53,20 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
         launch_here(other)
     assert "--new" in refused.value.hint
 
-    def save_after_the_first_step(event: dict[str, Any]) -> None:
+    assert [kept.step for kept in runs.checkpoints(folder)] == [4, 3, 1]
+    with pytest.raises(RunError, match="no whole checkpoint of step 2") as refused:
+        go_back(config, folder, 2)
+    assert refused.value.hint.endswith("4, 3, 1")
+    go_back(config, folder, 3)
+
+    def save_after_step_five(event: dict[str, Any]) -> None:
         if event["kind"] == "step" and event["step"] == 5:
             runs.checkpoint(runs.inspect(folder))
 
-    assert session(config, save_after_the_first_step) == ("finished", [5, 6], "step-000006")
-    saved = sorted(path.name for path in (folder / "checkpoints" / "main").glob("step-*"))
-    assert saved == [f"step-{step:06d}" for step in (1, 3, 4, 5, 6)], "none twice, and none that nobody asked for"
+    assert session(config, save_after_step_five) == ("finished", [4, 5, 6], "step-000006")
+    saved = sorted(path.name for path in (folder / "checkpoints" / "main").glob("*-0*"))
+    assert saved == ["aside-000004", *(f"step-{step:06d}" for step in (1, 3, 5, 6))], "none that nobody asked for"
+    assert runs.checkpoints(folder) == []
     assert not (folder / CHECKPOINT_FILE).exists()
     with pytest.raises(RunError, match="is not running; it is finished"):
         runs.checkpoint(runs.inspect(folder))
@@ -66,6 +74,7 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
         launch_here(config)
     with pytest.raises(RunError, match="nothing to resume"):
         runs.resume(runs.inspect(folder), observer=lambda event: None)
+    assert "nothing to resume" in runs.resume_apart(folder).refused(within=60)
 
 
 def test_the_first_signal_is_remembered_and_the_second_interrupts(tmp_path: Path) -> None:
