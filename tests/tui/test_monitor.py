@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, Static
 
 from rlctl.runs.record import began
 from rlctl.runtime.events import Events
+from rlctl.runtime.sample_files import STEP, SampleFiles
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.editor import EditorScreen
@@ -38,7 +39,8 @@ def run(tmp_path: Path) -> Path:
     for step in range(1, 9):
         shown = {"prompt": f"[{step}]+1=", "answer": "2", "responses": ["two", "2", "[b]"], "rewards": [0.0, 1.0, 0.0],
                  "components": [{"math": 0.0}, {"math": 1.0}, {"math": 0.0}], "weight_version": step}  # fmt: skip
-        events.emit("samples", step=step, samples=[shown, {**shown, "prompt": "second"}])
+        SampleFiles(folder, "grpo", pytest.fail).write(STEP, step, [shown, {**shown, "prompt": "second"}])
+        events.emit("samples", step=step)
         metrics = {
             "reward/mean": step / 10,
             "group/equal_share": 0.75,
@@ -115,22 +117,6 @@ def test_a_metric_is_picked_and_drawn(run: Path) -> None:
         await pilot.press("m", "l")
         await settled(screen, pilot)
         assert "smoothed 0.6, log10" in text(screen, "#plot-values")
-
-    drive(RlctlApp(run=run), act)
-
-
-def test_samples_are_browsed_by_step_and_group(run: Path) -> None:
-    async def act(screen: MonitorScreen, pilot: Any) -> None:
-        await pilot.press("3")
-        await settled(screen, pilot)
-        shown = text(screen, "#group-text")
-        assert "[8]+1=" in shown
-        assert shown.index("reward 1 (+0.667") < shown.index("two")
-        assert "[b]" in shown
-        await pilot.press("left_square_bracket", "left_square_bracket", "down")
-        await settled(screen, pilot)
-        assert "second" in text(screen, "#group-text")
-        assert screen.query_one("#group-list", OptionList).border_title == "step 6"
 
     drive(RlctlApp(run=run), act)
 

@@ -1,80 +1,301 @@
-"""The tab of samples: prompts, responses and rewards of a step, group by group."""
+"""The tab of samples: the responses of a step, group by group or sorted; one prompt followed over the steps; evaluations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import OptionList, Static
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
-from rlctl.monitor.samples import Group
+from rlctl.language import later
+from rlctl.monitor.samples import EVALUATION, SORTS, STEP, Group, Row, SampleIndex, rows_of, worst
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.widgets.run_texts import group_text, list_line
+from rlctl.tui.widgets.sample_texts import HEAD, group_content, group_line, response_content, row_line
+
+SORT_NAMES = {
+    None: later("by group"),
+    "reward": later("lowest reward first"),
+    "length": later("longest first"),
+    "advantage": later("lowest advantage first"),
+    "mismatch": later("highest mismatch first"),
+}
+FILTER = later("By words, truncated, wrong, failed, reward<0.5, length>100, mismatch>0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be shown."""
+
+    stage: str
+    kind: str = STEP
+    step: int | None = None
+    """None is the newest."""
+    prompt: tuple[str, int] | None = None
+    """Followed over the steps: its source and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the files say of it."""
+
+    wanted: Wanted
+    step: int | None
+    steps: Sequence[int]
+    groups: Sequence[tuple[int, Group]]
 
 
 class SamplesPane(Pane):
-    """The groups of a step beside one of them."""
+    """A list of responses beside one of them."""
 
     DEFAULT_CSS = """
-    SamplesPane #group-list { width: 40; }
-    SamplesPane #group-text { padding: 0 1; }
+    SamplesPane #samples { layout: vertical; height: 1fr; }
+    SamplesPane #sample-side { height: 45%; }
+    SamplesPane #sample-head { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+    SamplesPane #sample-filter { display: none; }
+    SamplesPane #sample-filter.-open { display: block; }
+    SamplesPane #sample-list { height: 1fr; }
+    SamplesPane #sample-scroll { height: 1fr; }
+    SamplesPane #sample-text { padding: 0 1; height: auto; }
+    .-wide SamplesPane #samples { layout: horizontal; }
+    .-wide SamplesPane #sample-side { width: 46; height: 1fr; }
+    .-very-wide SamplesPane #sample-side { width: 72; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "step(-1)", say("Step before"), id="samples.before", key_display="["),
         Binding("right_square_bracket", "step(1)", say("Step after"), id="samples.after", key_display="]"),
-    ]
+        Binding("w", "worst", say("Worst"), id="samples.worst", tooltip=say("Go to the response with the lowest reward")),
+        Binding("o", "sort", say("Order"), id="samples.sort", tooltip=say("By group, reward, length, advantage, mismatch")),
+        Binding("slash", "filter", say("Filter"), id="samples.filter", key_display="/", tooltip=say(FILTER)),
+        Binding("f", "follow", say("Follow prompt"), id="samples.follow", tooltip=say("This prompt in all steps, and back")),
+        Binding("e", "evaluation", say("Evaluation"), id="samples.evaluation", tooltip=say("Of evaluations, or of training")),
+        Binding("n", "newest", say("Newest"), id="samples.newest", tooltip=say("The newest step, and those that come")),
+        Binding("escape", "back", say("Back"), id="samples.back", show=False),
+    ]  # fmt: skip
+
+    class Loaded(Message):
+        """Samples were read."""
+
+        def __init__(self, found: Found) -> None:
+            self.found = found
+            super().__init__()
 
     def __init__(self) -> None:
         super().__init__()
-        self.step: int | None = None
-        """Whose samples are shown; None follows the newest."""
+        self.kind, self.step, self.prompt = STEP, None, None  # type: str, int | None, tuple[str, int] | None
+        self.sort: str | None = None
+        self.found: Found | None = None
+        self.entries: list[Group | Row] = []
+        """What the lines of the list are."""
         self._view: RunView | None = None
-        self._groups: list[Group] = []
+        self._asked: tuple[Wanted, int] | None = None
+        """What was read last, and which version of the view it was."""
+        self._chosen_here = -1
+        """The line that was highlighted by no person."""
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
-            yield OptionList(id="group-list")
-            yield VerticalScroll(Static("", id="group-text", markup=False))
+        with Container(id="samples"):
+            with Vertical(id="sample-side"):
+                yield Static("", id="sample-head", markup=False)
+                yield Input(
+                    placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True
+                )
+                yield OptionList(id="sample-list", markup=False)
+            yield VerticalScroll(Static("", id="sample-text"), id="sample-scroll")
+
+    def focus_first(self) -> None:
+        self.query_one("#sample-list").focus()
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._view = view
-        steps = self._steps()
-        if not steps or view.stage is None:
-            self.query_one("#group-text", Static).update(say("no responses are shown of this stage yet"))
+        if view.stage is None:
+            self._say_nothing()
             return
-        step = steps[-1] if self.step is None else min(steps, key=lambda known: abs(known - (self.step or 0)))
-        listed = self.query_one("#group-list", OptionList)
-        groups = view.samples.groups(view.stage.name, step)
-        listed.border_title = say("step {step}").format(step=step)
-        if groups == self._groups:
+        wanted = Wanted(view.stage.name, self.kind, self.step, self.prompt)
+        if self._asked != (wanted, view.version):
+            self._asked = (wanted, view.version)
+            self._read(view.samples, wanted)
+
+    def _again(self) -> None:
+        if self._view is not None:
+            self.show(self._view, None)
+
+    @work(thread=True, exclusive=True, group="samples")
+    def _read(self, index: SampleIndex, wanted: Wanted) -> None:
+        steps = index.steps(wanted.stage, wanted.kind)
+        step = min(
+            steps, key=lambda known: abs(known - (steps[-1] if wanted.step is None else wanted.step)), default=None
+        )
+        if wanted.prompt is not None:
+            groups = index.follow(wanted.stage, wanted.kind, *wanted.prompt)
+        else:
+            groups = [] if step is None else [(step, group) for group in index.groups(wanted.stage, step, wanted.kind)]
+        self.post_message(self.Loaded(Found(wanted, step, steps, groups)))
+
+    @on(Loaded)
+    def _loaded(self, message: Loaded) -> None:
+        if message.found.wanted != Wanted(message.found.wanted.stage, self.kind, self.step, self.prompt):
+            return  # another one is on its way
+        same = self.found is not None and message.found.groups == self.found.groups
+        self.found = message.found
+        if same and self.entries:
+            self._tell_head()
+        else:
+            self._list()
+
+    def _list(self, at: int | None = None) -> None:
+        """Fill the list, and put the highlight where it was, or ``at`` a line."""
+        found, listed = self.found, self.query_one("#sample-list", OptionList)
+        if found is None:
             return
-        self._groups = groups
-        at = listed.highlighted or 0
+        before = listed.highlighted or 0
+        wanted = self.query_one("#sample-filter", Input).value
+        rows = rows_of(found.groups, sort=self.sort, wanted=wanted)
+        self.entries = list(rows) if self.sort is not None else _grouped(rows, found.groups, everything=not wanted)
+        steps = {id(group): step for step, group in found.groups}
         listed.clear_options()
-        listed.add_options([list_line(group) for group in groups])
-        if groups:
-            listed.highlighted = min(at, len(groups) - 1)
+        listed.add_options([Option(self._line(entry, steps)) for entry in self.entries])
+        self._tell_head()
+        if self.entries:
+            self._chosen_here = min(before if at is None else at, len(self.entries) - 1)
+            listed.highlighted = self._chosen_here
+        else:
+            self._say_nothing()
 
-    def _steps(self) -> list[int]:
-        view = self._view
-        return view.samples.steps(view.stage.name) if view is not None and view.stage is not None else []
+    def _line(self, entry: Group | Row, steps: dict[int, int]) -> str:
+        if isinstance(entry, Group):
+            return group_line(entry, steps[id(entry)] if self.prompt is not None else None)
+        return row_line(entry, of_group=self.sort is None)
 
-    @on(OptionList.OptionHighlighted, "#group-list")
-    def _pick(self, message: OptionList.OptionHighlighted) -> None:
-        if message.option_index < len(self._groups):
-            self.query_one("#group-text", Static).update(group_text(self._groups[message.option_index]))
+    def _tell_head(self) -> None:
+        found = self.found
+        if found is None or found.step is None:
+            return
+        kind = say("evaluation after step {step}") if self.kind == EVALUATION else say("step {step}")
+        parts = [kind.format(step=found.step)]
+        if self.prompt is not None:
+            parts = [
+                say("prompt {number} of {source} over the steps").format(number=self.prompt[1], source=self.prompt[0])
+            ]
+        elif found.step != found.steps[-1]:
+            parts.append(say("newest is {step}").format(step=found.steps[-1]))
+        rows = sum(isinstance(entry, Row) for entry in self.entries)
+        parts += [say("{count} responses").format(count=rows), say(SORT_NAMES[self.sort])]
+        self.query_one("#sample-head", Static).update(" · ".join(parts) + "\n" + say(HEAD))
+
+    def _say_nothing(self) -> None:
+        """Say why there is nothing to show."""
+        told = say("No responses are shown of this stage yet.")
+        if self.found is not None and self.found.groups:
+            told = say("No response passes the filter.")
+        elif self.kind == EVALUATION:
+            told = say("No evaluation of this stage has shown responses yet; e goes back to training.")
+        self.query_one("#sample-text", Static).update(told)
+
+    @on(OptionList.OptionHighlighted, "#sample-list")
+    def _look_at(self, message: OptionList.OptionHighlighted) -> None:
+        if message.option_index >= len(self.entries) or self.found is None:
+            return
+        if message.option_index != self._chosen_here and self.step is None and self.prompt is None:
+            self.step = self.found.step  # who reads is not taken away from what is read
+        self._chosen_here = -1
+        entry = self.entries[message.option_index]
+        steps = {id(group): step for step, group in self.found.groups}
+        content = response_content(entry) if isinstance(entry, Row) else group_content(entry, steps[id(entry)])
+        self.query_one("#sample-text", Static).update(content)
+        self.query_one("#sample-scroll", VerticalScroll).scroll_home(animate=False)
 
     def action_step(self, by: int) -> None:
-        steps = self._steps()
-        if self._view is None or not steps:
+        found = self.found
+        if found is None or found.step is None or self.prompt is not None:
             return
-        now = steps.index(min(steps, key=lambda known: abs(known - (self.step or steps[-1]))))
-        place = max(0, min(len(steps) - 1, now + by))
-        self.step = None if place == len(steps) - 1 else steps[place]
-        self.show(self._view, None)
+        place = found.steps.index(found.step) + by
+        if 0 <= place < len(found.steps):
+            self.step = found.steps[place]
+            self._again()
+
+    def action_newest(self) -> None:
+        self.step = self.prompt = None
+        self._again()
+
+    def action_worst(self) -> None:
+        rows = [(place, entry) for place, entry in enumerate(self.entries) if isinstance(entry, Row)]
+        place = worst([row for _, row in rows])
+        if place is None:
+            self.notify(say("no response is shown that has a reward"))
+            return
+        listed = self.query_one("#sample-list", OptionList)
+        listed.highlighted = rows[place][0]
+        listed.focus()
+
+    def action_sort(self) -> None:
+        names = list(SORT_NAMES)
+        self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self._list(at=0)
+
+    def action_filter(self) -> None:
+        field = self.query_one("#sample-filter", Input)
+        field.add_class("-open")
+        field.focus()
+
+    @on(Input.Changed, "#sample-filter")
+    def _filtered(self) -> None:
+        self._list(at=0)
+
+    @on(Input.Submitted, "#sample-filter")
+    def _done(self) -> None:
+        self.query_one("#sample-list").focus()
+
+    def action_follow(self) -> None:
+        """The prompt that is looked at over the steps; back to the step where it is followed already."""
+        if self.prompt is not None:
+            self.prompt = None
+        else:
+            place = self.query_one("#sample-list", OptionList).highlighted
+            entry = self.entries[place] if place is not None and place < len(self.entries) else None
+            group = entry.group if isinstance(entry, Row) else entry
+            if group is None or group.prompt_id is None:
+                self.notify(say("there is no prompt to follow"))
+                return
+            self.prompt = (group.source, group.prompt_id)
+        self._again()
+
+    def action_evaluation(self) -> None:
+        self.kind = STEP if self.kind == EVALUATION else EVALUATION
+        self.step = self.prompt = None
+        self._again()
+
+    def action_back(self) -> None:
+        """One thing less: the filter, the prompt that is followed, then the pane."""
+        field = self.query_one("#sample-filter", Input)
+        if field.has_class("-open"):
+            field.remove_class("-open")
+            field.value = ""
+            self.query_one("#sample-list").focus()
+        elif self.prompt is not None:
+            self.action_follow()
+        else:
+            self.app.call_later(self.screen.run_action, "leave")
+
+
+def _grouped(rows: Sequence[Row], groups: Sequence[tuple[int, Group]], *, everything: bool) -> list[Group | Row]:
+    """Rows under the heads of their groups; with ``everything`` the heads of groups without rows too."""
+    by_group = {number: list(each) for number, each in groupby(rows, key=lambda row: id(row.group))}
+    entries: list[Group | Row] = []
+    for _, group in groups:
+        if everything or id(group) in by_group:
+            entries += [group, *by_group.get(id(group), [])]
+    return entries
+
+
+assert set(SORT_NAMES) == {None, *SORTS}, "every order has a name"

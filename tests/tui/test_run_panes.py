@@ -1,0 +1,215 @@
+"""Samples, processes and logs of a run, from the files that the runtime itself writes; and what a person does to the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from rlctl.runs.record import began
+from rlctl.runtime.events import Events
+from rlctl.runtime.experience import Answered
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
+from rlctl.runtime.shown import shown_group
+from rlctl.runtime.types import Prompt, Response
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.panes.samples import SamplesPane
+from rlctl.tui.screens.monitor import MonitorScreen
+from tests.tui.conftest import drive, settled
+
+
+def spans(response: Response, text: str) -> list[int]:
+    return [len(word) + 1 for word in text.split(" ")[:-1]] + [len(text.split(" ")[-1])]
+
+
+def shown(index: int, prompt: str, *answers: tuple[str, float]) -> dict[str, Any]:
+    """A group as the run writes it; the second word of each answer was unlikely, and the trainer sees its last otherwise."""
+    asked = Prompt(index, "sums", (1,), prompt, "4")
+    responses = [
+        Response(tuple(range(len(words))), (-0.1, -6.0, *[-0.1] * (len(words) - 2)), "length" if "…" in text else "stop", 3)
+        for text, _ in answers
+        for words in [text.split(" ")]
+    ]  # fmt: skip
+    rewards = [reward for _, reward in answers]
+    scores = [Score(reward, {"math": reward}, correct=reward > 0) for reward in rewards]
+    answered = Answered(asked, responses, rewards, scores)
+    group = shown_group(asked, [text for text, _ in answers], rewards, answered.scores, responses, spans=spans)
+    for detail, reward in zip(group["details"], rewards, strict=True):
+        detail["advantage"] = reward - 0.5
+        detail["trainer_log_probs"] = [*detail["rollout_log_probs"][:-1], -1.5]
+    return group
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of this process that has taken four steps."""
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    record = {"name": "demo", "status": "running", "pid": os.getpid(), "host": socket.gethostname(), "started": time.time() - 90,
+              "ended": None, "cause": "", "process_began": began(os.getpid())}  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(record))
+    events = writer(folder)
+    events.emit("stage_started", total_steps=20, step=0, notes=[])
+    for step in range(1, 5):
+        take(folder, step)
+    SampleFiles(folder, "grpo", pytest.fail).write(EVALUATION, 4, [shown(3, "held out?", ("it is 你好 so", 0.25))])
+    return folder
+
+
+def writer(folder: Path) -> Events:
+    events = Events(folder / "events.jsonl", lambda event: None)
+    events.enter_stage("grpo")
+    return events
+
+
+def take(folder: Path, step: int) -> None:
+    groups = [
+        shown(7, "What is [2] + 2?", (f"it is four at {step}", 1.0), ("it is five …", 0.0)),
+        shown(step, f"of step {step}", ("one two three", 1.0), ("\x1b[31m two three", -2.0), ("a b c d e", -2.0)),
+    ]
+    SampleFiles(folder, "grpo", pytest.fail).write(STEP, step, groups)
+    events = writer(folder)
+    events.emit("samples", step=step, beside={"samples": groups})
+    events.emit("step", step=step, total_steps=20, metrics={"reward/mean": 0.5, "time/step": 3.0})
+
+
+def text(screen: MonitorScreen, name: str) -> str:
+    return str(screen.query_one(name, Static).render())
+
+
+def lines(screen: MonitorScreen, name: str) -> list[str]:
+    return [str(option.prompt) for option in screen.query_one(name, OptionList).options]
+
+
+async def press(screen: MonitorScreen, pilot: Any, *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await settled(screen, pilot)
+
+
+def looks(screen: MonitorScreen) -> list[tuple[str, str]]:
+    """The marked tokens of the response that is shown, with their looks."""
+    content = screen.query_one("#sample-text", Static).content
+    return [(content.plain[span.start : span.end], str(span.style)) for span in content.spans if "underline" in str(span.style) or "reverse" in str(span.style)]  # type: ignore[union-attr]  # fmt: skip
+
+
+def test_the_responses_of_a_step_group_by_group(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3")
+        assert "step 4" in text(screen, "#sample-head")
+        assert "5 responses" in text(screen, "#sample-head")
+        listed = lines(screen, "#sample-list")
+        assert [line.split()[0] for line in listed] == ["#7", "1.00", "0.00", "#4", "1.00", "-2.00", "-2.00"]
+        assert "T" in listed[2]
+        assert "T" not in listed[1]
+        whole = text(screen, "#sample-text")
+        assert "What is [2] + 2?" in whole
+        assert whole.index("four at 4") < whole.index("it is five")
+        await press(screen, pilot, "down", "down")
+        one = text(screen, "#sample-text")
+        assert "response 2 of 2" in one
+        assert "reward 0 (-0.5 to the group's mean) · advantage -0.5 · 4 tokens · cut off at the longest length" in one
+        assert "math 0 · wrong" in one
+        assert ("is ", "underline $warning") in looks(screen)
+        assert ("…", "bold reverse $error") in looks(screen)
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_the_worst_response_is_one_key_away_and_odd_text_is_shown_safely(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "w")
+        one = text(screen, "#sample-text")
+        assert "reward -2" in one
+        assert "a b c d e" in one, "of two, the longer one"
+        await press(screen, pilot, "up")
+        assert "␛[31m two three" in text(screen, "#sample-text")
+
+    drive(RlctlApp(run=run), act, size=(80, 24))
+
+
+def test_steps_are_walked_and_who_reads_is_not_taken_away(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "left_square_bracket", "left_square_bracket")
+        assert "of step 2" in lines(screen, "#sample-list")[3]
+        assert "newest is 4" in text(screen, "#sample-head")
+        await press(screen, pilot, "right_square_bracket")
+        assert "of step 3" in lines(screen, "#sample-list")[3]
+        await press(screen, pilot, "n", "down")
+        take(run, 5)
+        screen._poll()
+        await settled(screen, pilot)
+        assert "of step 4" in lines(screen, "#sample-list")[3]
+        assert "newest is 5" in text(screen, "#sample-head")
+        await press(screen, pilot, "n")
+        assert "of step 5" in lines(screen, "#sample-list")[3]
+        take(run, 6)
+        screen._poll()
+        await settled(screen, pilot)
+        assert "of step 6" in lines(screen, "#sample-list")[3]
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_responses_are_sorted_and_filtered(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "o")
+        assert "lowest reward first" in text(screen, "#sample-head")
+        assert [line.split()[0] for line in lines(screen, "#sample-list")] == ["-2.00", "-2.00", "0.00", "1.00", "1.00"]
+        await press(screen, pilot, "slash", *"truncated", "enter")
+        [line] = lines(screen, "#sample-list")
+        assert "it is five" in line
+        await press(screen, pilot, "escape")
+        assert len(lines(screen, "#sample-list")) == 5
+        await press(screen, pilot, "slash", *"nowhere")
+        assert lines(screen, "#sample-list") == []
+        assert "No response passes" in text(screen, "#sample-text")
+        await press(screen, pilot, "escape")
+        assert isinstance(screen.app.screen, MonitorScreen)
+        assert len(lines(screen, "#sample-list")) == 5
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_a_prompt_is_followed_over_the_steps_and_back(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "f")
+        assert "prompt 7 of sums over the steps" in text(screen, "#sample-head")
+        heads = [line for line in lines(screen, "#sample-list") if line.startswith("step")]
+        assert [line.split()[1] for line in heads] == ["1", "2", "3", "4"]
+        await press(screen, pilot, "escape")
+        assert "step 4" in text(screen, "#sample-head")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_evaluations_are_shown_too(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3", "e")
+        assert "evaluation after step 4" in text(screen, "#sample-head")
+        assert "it is 你好 so" in text(screen, "#sample-text")
+        await press(screen, pilot, "e")
+        assert "5 responses" in text(screen, "#sample-head")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_a_run_without_responses_says_so(run: Path) -> None:
+    for path in (run / "samples" / "grpo").iterdir():
+        path.unlink()
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3")
+        assert "No responses are shown" in text(screen, "#sample-text")
+        await press(screen, pilot, "w", "f", "o", "left_square_bracket", "e")
+        assert "No evaluation" in text(screen, "#sample-text")
+        assert screen.query_one(SamplesPane).entries == []
+
+    drive(RlctlApp(run=run), act)
