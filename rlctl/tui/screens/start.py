@@ -1,9 +1,10 @@
-"""The page that opens with nothing named: runs, presets and config files of this folder."""
+"""The page that opens with nothing named: runs, config files of this folder, and presets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -11,83 +12,149 @@ from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Header, OptionList
+from textual.widgets import Footer, Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl import presets, runs
-from rlctl.editing.session import Session
-from rlctl.errors import RlctlError
-from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
-from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.language import later
+from rlctl.tui.language import say
+
+if TYPE_CHECKING:
+    from rlctl.tui.app import RlctlApp
 
 FILES = 200
 """Most files that are listed."""
+RUNS = 8
+"""Newest runs that are listed; all are on a page of their own."""
+SECTIONS = {"run": later("Runs"), "file": later("Files of this folder"), "preset": later("Presets, to begin with")}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something to open."""
+
+    kind: str
+    name: str
+    """The path of a run or a file, the name of a preset."""
+    shown: str
+    """As markup."""
 
 
 class StartScreen(Screen[None]):
     """Runs to watch, files and presets to edit."""
 
+    DEFAULT_CSS = """
+    StartScreen #start-filter { margin: 0 1; }
+    StartScreen #choices { height: 1fr; }
+    StartScreen #start-told { height: auto; padding: 0 1; color: $text-muted; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new", "New config", id="start.new", tooltip="Begin with rlctl's defaults"),
-        Binding("r", "refresh", "Look again", id="start.refresh", tooltip="List runs and files anew"),
+        Binding("n", "new", say("New config"), id="start.new", tooltip=say("Begin with rlctl's defaults")),
+        Binding(
+            "a", "runs", say("All runs"), id="start.runs", tooltip=say("A table of runs: sort, filter, compare two")
+        ),
+        Binding("slash", "filter", say("Filter"), id="start.filter", key_display="/"),
+        Binding("r", "refresh", say("Look again"), id="start.refresh", tooltip=say("List runs and files anew")),
+        Binding("escape", "clear", say("Clear filter"), id="start.clear", show=False),
     ]
 
     class Found(Message):
         """What there is to open."""
 
-        def __init__(self, found: list[tuple[str, str, str]]) -> None:
+        def __init__(self, found: list[Choice]) -> None:
             self.found = found
             super().__init__()
 
     def __init__(self, folder: Path, *, readonly: bool) -> None:
         super().__init__()
         self.folder, self.readonly = folder, readonly
+        self._found: list[Choice] = []
 
     def compose(self) -> ComposeResult:
         yield Header()
+        yield Input(placeholder=say("/ filters: words of a name"), id="start-filter", compact=True)
         yield OptionList(id="choices")
+        yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        self.sub_title = "open a run, a file or a preset"
+        self.sub_title = say("open a run, a file or a preset")
+        self.query_one("#choices").focus()
+        self.action_refresh()
+
+    def on_screen_resume(self) -> None:
         self.action_refresh()
 
     @work(thread=True, exclusive=True)
     def action_refresh(self) -> None:
-        found = [
-            ("run", str(info.folder), f"{info.status:<12} step {info.step:<7} {info.name}")
-            for info in (runs.list_runs(self.folder) if self.folder.is_dir() else [])
+        from rlctl import presets, runs
+        from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
+        from rlctl.tui.widgets.run_texts import run_line
+
+        known = runs.list_runs(self.folder) if self.folder.is_dir() else []
+        found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
+        files = (path for path in sorted(Path.cwd().iterdir()) if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
+        found += [Choice("file", str(path), escape(path.name)) for path, _ in zip(files, range(FILES), strict=False)]
+        found += [
+            Choice("preset", preset.name, escape(f"{preset.name:<16} {preset.title}")) for preset in presets.names()
         ]
-        names = (path for path in sorted(Path.cwd().iterdir()) if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
-        found += [("file", str(path), path.name) for path, _ in zip(names, range(FILES), strict=False)]
-        found += [("preset", preset.name, f"{preset.name:<16} {preset.title}") for preset in presets.names()]
         self.post_message(self.Found(found))
 
     @on(Found)
-    def _show(self, message: Found) -> None:
+    def _take(self, message: Found) -> None:
+        if message.found != self._found:
+            self._found = message.found
+            self._show()
+
+    def _show(self) -> None:
+        words = self.query_one("#start-filter", Input).value.lower().split()
+        found = [choice for choice in self._found if all(word in choice.shown.lower() for word in words)]
         choices = self.query_one("#choices", OptionList)
+        under = choices.highlighted_option.id if choices.highlighted_option is not None else None
         choices.clear_options()
-        for number, (kind, name, shown) in enumerate(message.found):
-            if number == 0 or message.found[number - 1][0] != kind:
-                choices.add_option(Option(f"[b]{kind.capitalize()}s[/b]", disabled=True))
-            choices.add_option(Option(f"  {escape(shown)}", id=f"{kind}:{name}"))
-        choices.focus()
-        choices.action_first()
+        for number, choice in enumerate(found):
+            if number == 0 or found[number - 1].kind != choice.kind:
+                choices.add_option(Option(f"[b]{say(SECTIONS[choice.kind])}[/b]", disabled=True))
+            choices.add_option(Option(f"  {choice.shown}", id=f"{choice.kind}:{choice.name}"))
+        if any(f"{choice.kind}:{choice.name}" == under for choice in found):
+            choices.highlighted = choices.get_option_index(under or "")
+        else:
+            choices.action_first()
+        known = [choice.kind for choice in self._found]
+        told = say("no runs in {folder} yet; a preset or a file opens in the editor, and is launched from there")
+        self.query_one("#start-told", Static).update("" if "run" in known else told.format(folder=self.folder))
 
     @on(OptionList.OptionSelected)
     def _open(self, message: OptionList.OptionSelected) -> None:
+        app = cast("RlctlApp", self.app)
         kind, _, name = (message.option_id or "").partition(":")
-        try:
-            if kind == "run":
-                self.app.push_screen(MonitorScreen(Path(name), readonly=self.readonly))
-            elif kind == "file":
-                self.app.push_screen(EditorScreen(Session.open(Path(name)), readonly=self.readonly))
-            elif kind == "preset":
-                session = Session.of_text(presets.text(name), f"{name}.yaml")
-                self.app.push_screen(EditorScreen(session, readonly=self.readonly))
-        except RlctlError as error:
-            self.notify(error.message, title=f"{name} cannot be opened", severity="error", markup=False)
+        if kind == "run":
+            app.watch_run(Path(name))
+        elif kind == "file":
+            app.edit_file(Path(name))
+        elif kind == "preset":
+            app.edit_preset(name)
+
+    @on(Input.Changed, "#start-filter")
+    def _filter(self) -> None:
+        self._show()
+
+    @on(Input.Submitted, "#start-filter")
+    def _filtered(self) -> None:
+        self.query_one("#choices").focus()
+
+    def action_filter(self) -> None:
+        self.query_one("#start-filter").focus()
+
+    def action_clear(self) -> None:
+        self.query_one("#start-filter", Input).value = ""
+        self.query_one("#choices").focus()
 
     def action_new(self) -> None:
-        self.app.push_screen(EditorScreen(Session.new(), readonly=self.readonly))
+        from rlctl.editing.session import Session
+
+        cast("RlctlApp", self.app).edit(say("a new config"), Session.new)
+
+    def action_runs(self) -> None:
+        from rlctl.tui.screens.runs import RunsScreen
+
+        self.app.push_screen(RunsScreen(self.folder))

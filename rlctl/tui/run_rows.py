@@ -1,0 +1,103 @@
+"""The runs of a folder as rows of a table: what is told of each, how they are sorted and filtered. No widget is here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlctl import runs
+from rlctl.language import later
+from rlctl.monitor.watching import RunView
+
+LEARNED = ("reward/mean", "policy/loss")
+"""What is told of how well a run learns: the first of them that it has, else what it was last evaluated by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run."""
+
+    info: runs.RunInfo
+    metric: str = ""
+    value: float | None = None
+    """The newest value of ``metric``."""
+
+    @property
+    def learned(self) -> str:
+        """The metric and its value, short."""
+        return "" if self.value is None else f"{self.value:.4g} {self.metric.removesuffix('/mean')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table."""
+
+    title: str
+    by: Callable[[Row], Any]
+    """What it is sorted by."""
+    falling: bool = False
+    """Whether the highest comes first when it is first sorted by."""
+
+
+COLUMNS = (
+    Column(later("name"), lambda row: row.info.name),
+    Column(later("status"), lambda row: row.info.status),
+    Column(later("step"), lambda row: row.info.step, falling=True),
+    Column(later("newest"), lambda row: (row.value is not None, row.value or 0.0), falling=True),
+    Column(later("age"), lambda row: row.info.started, falling=True),
+    Column(later("took"), lambda row: row.info.seconds, falling=True),
+)
+
+
+class RunRows:
+    """Reads the runs of a folder; a run whose log has not grown is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[Path, tuple[int, Row]] = {}
+        """By folder, with the size of its log."""
+
+    def read(self) -> list[Row]:
+        """The runs that are there now, newest first."""
+        return [self._row(info) for info in runs.list_runs(self.folder)]
+
+    def _row(self, info: runs.RunInfo) -> Row:
+        try:
+            size = (info.folder / "events.jsonl").stat().st_size
+        except OSError:
+            return Row(info)
+        before, known = self._known.get(info.folder, (-1, Row(info)))
+        row = Row(info, known.metric, known.value) if size == before else Row(info, *newest_metric(info.folder))
+        self._known[info.folder] = (size, row)
+        return row
+
+
+def newest_metric(folder: Path) -> tuple[str, float | None]:
+    """How well a run learns, by the end of its log."""
+    try:
+        stage = RunView.newest(folder).stage
+    except OSError:
+        return "", None
+    if stage is None:
+        return "", None
+    for name in (*LEARNED, *stage.evaluations.columns):
+        found = stage.table_of(name).series(name)
+        if len(found):
+            return name, found.values[-1]
+    return "", None
+
+
+def matching(rows: Iterable[Row], text: str) -> list[Row]:
+    """The rows that have every word of a text in their name, status or metric."""
+    words = text.lower().split()
+    return [
+        row for row in rows if all(word in f"{row.info.name} {row.info.status} {row.metric}".lower() for word in words)
+    ]
+
+
+def age(info: runs.RunInfo) -> float:
+    """Seconds since a run began."""
+    return max(0.0, time.time() - info.started.timestamp())

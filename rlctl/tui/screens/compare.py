@@ -1,0 +1,148 @@
+"""Two runs beside each other: what differs in the meaning of their configs, and their metrics over one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Header, Static, TabbedContent, TabPane, Tabs
+
+from rlctl.errors import RlctlError
+from rlctl.monitor.watching import RunView
+from rlctl.tui.language import say
+from rlctl.tui.widgets.metric_browser import MetricBrowser
+from rlctl.tui.widgets.metric_plot import Source
+
+if TYPE_CHECKING:
+    from rlctl.difference import Difference
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was found of two runs."""
+
+    differences: list[Difference]
+    problem: str
+    """Why their configs cannot be compared."""
+    sources: list[Source]
+
+
+def compare(first: Path, second: Path) -> Compared:
+    """Read two runs. Takes as long as reading their logs does."""
+    from rlctl.config import Loaded
+    from rlctl.difference import differences
+    from rlctl.runs import read_config
+
+    found: list[Difference] = []
+    problem = ""
+    try:
+        found = differences(Loaded(read_config(first)), Loaded(read_config(second)))
+    except (RlctlError, OSError) as error:
+        problem = str(error)
+    sources = []
+    for folder in (first, second):
+        try:
+            stage = RunView(folder).read_whole().stage
+        except OSError as error:
+            problem = "\n".join(part for part in (problem, str(error)) if part)
+        else:
+            sources += [Source(folder.name, stage)] if stage is not None else []
+    return Compared(found, problem, sources)
+
+
+class CompareScreen(Screen[None]):
+    """A tab of settings that differ, and one of metrics."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    DEFAULT_CSS = """
+    CompareScreen #compare-tabs, CompareScreen DataTable { height: 1fr; }
+    CompareScreen #differences-told { height: auto; padding: 0 1; }
+    CompareScreen #key-told { height: auto; max-height: 8; padding: 0 1; border-top: solid $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "tab('config')", say("Config"), id="compare.config"),
+        Binding("2", "tab('metrics')", say("Metrics"), id="compare.metrics"),
+        Binding("escape", "app.pop_screen", say("Back"), id="compare.leave"),
+    ]
+
+    class Read(Message):
+        """Both runs were read."""
+
+        def __init__(self, compared: Compared) -> None:
+            self.compared = compared
+            super().__init__()
+
+    def __init__(self, first: Path, second: Path) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+        self.compared: Compared | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        with TabbedContent(id="compare-tabs", initial="config"):
+            with TabPane(f"1 {say('Config')}", id="config"):
+                yield Static(say("reading both runs ..."), id="differences-told", markup=False)
+                yield DataTable(id="differences", cursor_type="row", zebra_stripes=True)
+                yield Static("", id="key-told", markup=False)
+            with TabPane(f"2 {say('Metrics')}", id="metrics"):
+                yield MetricBrowser()
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.title = say("{first} and {second}").format(first=self.first.name, second=self.second.name)
+        self.query_one(Tabs).can_focus = False
+        self.query_one(DataTable).focus()
+        self._read()
+
+    @work(thread=True)
+    def _read(self) -> None:
+        self.post_message(self.Read(compare(self.first, self.second)))
+
+    @on(Read)
+    def _show(self, message: Read) -> None:
+        self.compared = compared = message.compared
+        told = say("{count} settings differ in meaning").format(count=len(compared.differences))
+        same = say("the configs mean the same")
+        self.query_one("#differences-told", Static).update(compared.problem or (told if compared.differences else same))
+        table = self.query_one(DataTable)
+        table.add_columns(say("key"), self.first.name, self.second.name)
+        for item in compared.differences:
+            table.add_row(item.key, _shown(item.first.value), _shown(item.second.value))
+        if compared.sources:
+            self.query_one(MetricBrowser).show(compared.sources)
+
+    @on(DataTable.RowHighlighted)
+    def _explain(self, message: DataTable.RowHighlighted) -> None:
+        from rlctl.config.explain import explain
+
+        if self.compared is None or message.cursor_row >= len(self.compared.differences):
+            return
+        item = self.compared.differences[message.cursor_row]
+        try:
+            told = explain(item.key).help
+        except RlctlError:  # the number of stages or entries is no key
+            told = ""
+        values = [(self.first.name, item.first.value), (self.second.name, item.second.value)]
+        lines = [f"{name}: {_shown(value)}" for name, value in values]
+        self.query_one("#key-told", Static).update("\n".join([item.key, *([told] if told else []), *lines]))
+
+    @on(TabbedContent.TabActivated, "#compare-tabs")
+    def _come_into_sight(self, message: TabbedContent.TabActivated) -> None:
+        if message.pane.id == "metrics":
+            self.query_one(MetricBrowser).focus_list()
+        else:
+            self.query_one(DataTable).focus()
+
+    def action_tab(self, name: str) -> None:
+        self.query_one("#compare-tabs", TabbedContent).active = name
+
+
+def _shown(value: Any) -> str:
+    """A value as a file has it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

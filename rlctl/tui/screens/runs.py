@@ -1,0 +1,197 @@
+"""The page of runs: a table of all runs of a folder, sorted and filtered; one opens, two are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Header, Input, Static
+
+from rlctl.tui.language import say
+from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
+from rlctl.tui.widgets.run_texts import STATUSES, duration
+
+if TYPE_CHECKING:
+    from rlctl.tui.app import RlctlApp
+
+EVERY_SECONDS = 5.0
+
+
+class RunsScreen(Screen[None]):
+    """All runs of a folder."""
+
+    DEFAULT_CSS = """
+    RunsScreen #runs-filter { margin: 0 1; }
+    RunsScreen #runs-told { height: auto; padding: 0 1; color: $text-muted; }
+    RunsScreen DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", say("Mark"), id="runs.mark", tooltip=say("Mark two runs to compare them")),
+        Binding("c", "compare", say("Compare"), id="runs.compare",
+                tooltip=say("What differs in the configs of two runs, and their metrics over one another")),
+        Binding("s", "sort", say("Sort by next column"), id="runs.sort"),
+        Binding("S", "turn", say("Other way round"), id="runs.turn", show=False),
+        Binding("slash", "filter", say("Filter"), id="runs.filter", key_display="/"),
+        Binding("r", "refresh", say("Look again"), id="runs.refresh", show=False),
+        Binding("escape", "leave", say("Back"), id="runs.leave"),
+    ]  # fmt: skip
+
+    class Found(Message):
+        """The runs that are there."""
+
+        def __init__(self, rows: list[Row]) -> None:
+            self.rows = rows
+            super().__init__()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.sorted_by, self.falling = 4, True
+        self.marked: list[Path] = []
+        self._rows = RunRows(folder)
+        self._found: list[Row] | None = None
+        self._shown: list[Row] = []
+        self._looking = False
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        yield Input(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
+        yield DataTable(id="runs-table", cursor_type="row", zebra_stripes=True)
+        yield Static(say("looking for runs ..."), id="runs-told", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.title = say("runs of {folder}").format(folder=self.folder)
+        self._table.focus()
+        self.action_refresh()
+        self.set_interval(EVERY_SECONDS, self.action_refresh)
+
+    @property
+    def _table(self) -> DataTable[str]:
+        return self.query_one("#runs-table", DataTable)
+
+    @property
+    def _under(self) -> Row | None:
+        """The run under the cursor."""
+        at = self._table.cursor_row
+        return self._shown[at] if 0 <= at < len(self._shown) else None
+
+    def action_refresh(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self._look()
+
+    @work(thread=True)
+    def _look(self) -> None:
+        rows: list[Row] = []
+        try:
+            rows = self._rows.read() if self.folder.is_dir() else []
+        finally:
+            self.post_message(self.Found(rows))
+
+    @on(Found)
+    def _take(self, message: Found) -> None:
+        self._looking = False
+        self._found = message.rows
+        self._show()
+
+    def _show(self) -> None:
+        if self._found is None:
+            return
+        under = self._under
+        column = COLUMNS[self.sorted_by]
+        found = matching(self._found, self.query_one("#runs-filter", Input).value)
+        self._shown = sorted(found, key=column.by, reverse=self.falling)
+        self.marked = [folder for folder in self.marked if any(row.info.folder == folder for row in self._found)]
+        table = self._table
+        table.clear(columns=True)
+        table.add_column(" ", key="mark")
+        for place, known in enumerate(COLUMNS):
+            sign = "" if place != self.sorted_by else " ▼" if self.falling else " ▲"
+            table.add_column(f"{say(known.title)}{sign}", key=str(place))
+        for row in self._shown:
+            table.add_row(*self._cells(row))
+        folders = [row.info.folder for row in self._shown]
+        if under is not None and under.info.folder in folders:
+            table.move_cursor(row=folders.index(under.info.folder))
+        told = say("{shown} of {all} runs") if self._found else say("no runs in {folder}; rlctl launch starts one")
+        self.query_one("#runs-told", Static).update(
+            told.format(shown=len(found), all=len(self._found), folder=self.folder)
+        )
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        info = row.info
+        step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
+        mark = "●" if info.folder in self.marked else " "
+        return (
+            mark,
+            info.name,
+            say(STATUSES[info.status]),
+            step,
+            row.learned,
+            duration(age(info)),
+            duration(info.seconds),
+        )
+
+    @on(DataTable.RowSelected)
+    def _open(self) -> None:
+        if (row := self._under) is not None:
+            cast("RlctlApp", self.app).watch_run(row.info.folder)
+
+    @on(DataTable.HeaderSelected)
+    def _sort_by(self, message: DataTable.HeaderSelected) -> None:
+        if message.column_index > 0:
+            self._sort(message.column_index - 1)
+
+    @on(Input.Changed, "#runs-filter")
+    def _filter(self) -> None:
+        self._show()
+
+    @on(Input.Submitted, "#runs-filter")
+    def _filtered(self) -> None:
+        self._table.focus()
+
+    def _sort(self, place: int) -> None:
+        """Sort by a column; by the one that it is sorted by already, the other way round."""
+        self.falling = not self.falling if place == self.sorted_by else COLUMNS[place].falling
+        self.sorted_by = place
+        self._show()
+
+    def action_sort(self) -> None:
+        self._sort((self.sorted_by + 1) % len(COLUMNS))
+
+    def action_turn(self) -> None:
+        self._sort(self.sorted_by)
+
+    def action_filter(self) -> None:
+        self.query_one("#runs-filter").focus()
+
+    def action_mark(self) -> None:
+        if (row := self._under) is not None:
+            folder = row.info.folder
+            others = [known for known in self.marked if known != folder]
+            self.marked = others if folder in self.marked else [*others, folder][-2:]
+            self._show()
+
+    def action_compare(self) -> None:
+        under = self._under
+        both = self.marked if under is None or under.info.folder in self.marked else [*self.marked, under.info.folder]
+        if len(both) < 2:
+            self.notify(say("mark a run with space, go to another one, and compare"))
+            return
+        from rlctl.tui.screens.compare import CompareScreen
+
+        self.app.push_screen(CompareScreen(both[0], both[1]))
+
+    def action_leave(self) -> None:
+        words = self.query_one("#runs-filter", Input)
+        if words.has_focus or words.value:
+            words.value = ""
+            self._table.focus()
+        else:
+            self.app.pop_screen()

@@ -1,0 +1,178 @@
+"""The pages of runs: sorted, filtered, opened; two compared in what their configs mean and in their metrics."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import DataTable, Input, Static, TabbedContent
+
+from rlctl.monitor.watching import RunView
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.run_rows import COLUMNS, RunRows, matching
+from rlctl.tui.screens.compare import CompareScreen
+from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.tui.screens.runs import RunsScreen
+from rlctl.tui.widgets.metric_plot import MetricPlot
+from tests.tui.conftest import drive, settled
+
+CONFIG = "rlctl: 1\nrun: {{name: {name}}}\nmodel: {{path: m}}\ndata: {{train: [{{path: t.parquet}}]}}\ntrain: {{optimizer: {{learning_rate: {rate}}}}}\n"
+
+
+def make(
+    folder: Path, name: str, *, status: str, steps: int, reward: float, rate: str = "1.0e-6", started: float = 1e9
+) -> Path:
+    """A run folder with what the pages read."""
+    run = folder / name
+    run.mkdir(parents=True)
+    record = {"name": name, "status": status, "pid": 0, "host": "there", "started": started, "ended": started + 60}
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "config.yaml").write_text(CONFIG.format(name=name, rate=rate))
+    events = [{"time": started, "kind": "stage_started", "stage": "main", "total_steps": 9, "step": 0}]
+    events += [
+        {"time": started + step, "kind": "step", "stage": "main", "step": step, "total_steps": 9,
+         "metrics": {"reward/mean": reward * step, "policy/entropy": 1.0}}
+        for step in range(1, steps + 1)
+    ]  # fmt: skip
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    runs = tmp_path / "runs"
+    make(runs, "first", status="finished", steps=9, reward=0.1, started=1e9)
+    make(runs, "second", status="failed", steps=3, reward=0.5, rate="2.0e-6", started=2e9)
+    make(runs, "third", status="stopped", steps=6, reward=0.0, started=1.5e9)
+    return runs
+
+
+def names(screen: RunsScreen) -> list[str]:
+    return [row.info.name for row in screen._shown]
+
+
+def test_a_run_is_told_by_its_newest_reward_and_read_again_when_it_grows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = RunRows(folder)
+    assert {row.info.name: row.learned for row in rows.read()} == {
+        "second": "1.5 reward",
+        "third": "0 reward",
+        "first": "0.9 reward",
+    }
+    assert [row.info.name for row in matching(rows.read(), "fail SEC")] == ["second"]
+    reads: list[Path] = []
+    newest = RunView.newest
+    monkeypatch.setattr(RunView, "newest", lambda path: reads.append(path) or newest(path))
+    with (folder / "third" / "events.jsonl").open("a") as file:
+        file.write(
+            json.dumps({"time": 3e9, "kind": "step", "stage": "main", "step": 7, "metrics": {"reward/mean": 0.7}})
+            + "\n"
+        )
+    assert next(row.value for row in rows.read() if row.info.name == "third") == 0.7
+    assert reads == [folder / "third"]
+
+
+def test_runs_that_cannot_be_read_are_listed_with_the_others(folder: Path) -> None:
+    (folder / "second" / "run.json").write_text('{"name": "sec')
+    (folder / "third" / "events.jsonl").write_text("")
+    shutil.rmtree(folder / "first")
+    found = {row.info.name: (row.info.status, row.value) for row in RunRows(folder).read()}
+    assert found == {"second": ("interrupted", 1.5), "third": ("stopped", None)}
+
+
+def test_the_table_is_sorted_filtered_and_opens_a_run(folder: Path) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        assert isinstance(page, RunsScreen)
+        assert names(page) == ["second", "third", "first"]  # newest first
+        page._sort([column.title for column in COLUMNS].index("newest"))
+        assert names(page) == ["second", "first", "third"]
+        await pilot.press("S")
+        await pilot.pause()
+        assert names(page) == ["third", "first", "second"]
+        await pilot.press("slash", *"fir")
+        await pilot.press("enter")
+        await settled(page, pilot)
+        assert names(page) == ["first"]
+        await pilot.press("enter")
+        await settled(page, pilot)
+        await settled(pilot.app.screen, pilot)
+        assert isinstance(pilot.app.screen, MonitorScreen)
+        assert pilot.app.screen.folder == folder / "first"
+        await pilot.press("escape")
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.screen is page
+        assert len(names(page)) == 3
+
+    drive(RlctlApp(runs_folder=folder), act)
+
+
+def test_two_runs_are_compared(folder: Path) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        await pilot.press("c")
+        assert isinstance(pilot.app.screen, RunsScreen)  # one is not two
+        await pilot.press("space", "down", "down", "c")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        assert isinstance(page, CompareScreen)
+        assert (page.first.name, page.second.name) == ("second", "first")
+        table = page.query_one(DataTable)
+        rows = [table.get_row_at(place) for place in range(table.row_count)]
+        assert rows == [["run.name", "second", "first"], ["train.optimizer.learning_rate", "2e-06", "1e-06"]]
+        await pilot.press("down")
+        await pilot.pause()
+        assert "earning rate" in str(page.query_one("#key-told", Static).render())
+        await pilot.press("2")
+        await settled(page, pilot)
+        await pilot.press("down", "enter")
+        await settled(page, pilot)
+        assert page.query_one("#compare-tabs", TabbedContent).active == "metrics"
+        curves = page.query_one(MetricPlot)._curves
+        assert [(curve.letter, curve.metric, curve.run) for curve in curves] == [
+            ("A", "reward/mean", "second"),
+            ("B", "reward/mean", "first"),
+        ]
+        assert [list(curve.series.steps)[-1] for curve in curves] == [3, 9]
+
+    drive(RlctlApp(runs_folder=folder), act)
+
+
+def test_a_config_that_cannot_be_read_does_not_hide_the_metrics(folder: Path) -> None:
+    (folder / "third" / "config.yaml").unlink()
+
+    async def act(screen: Any, pilot: Any) -> None:
+        page = CompareScreen(folder / "first", folder / "third")
+        await pilot.app.push_screen(page)
+        await settled(page, pilot)
+        assert "config.yaml" in str(page.query_one("#differences-told", Static).render())
+        assert page.compared is not None
+        assert [source.name for source in page.compared.sources] == ["first", "third"]
+
+    drive(RlctlApp(runs_folder=folder), act, (80, 24))
+
+
+def test_the_start_page_filters_what_it_lists(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("rlctl: 1\n")
+
+    async def act(screen: Any, pilot: Any) -> None:
+        listed = screen.query_one("#choices")
+        await pilot.press("slash", *"mine")
+        await pilot.pause()
+        assert [option.id for option in listed.options if option.id] == [f"file:{tmp_path / 'mine.yaml'}"]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.query_one("#start-filter", Input).value == ""
+        assert {"run", "file", "preset"} == {option.id.partition(":")[0] for option in listed.options if option.id}
+
+    drive(RlctlApp(runs_folder=folder), act, (80, 24))
