@@ -108,6 +108,12 @@ def options(session: Session, path: KeyPath) -> tuple[str, ...]:
     return held[0].names() if held and issubclass(held[0], Choice) else ()
 
 
+def is_mapping(session: Session, path: KeyPath) -> bool:
+    """Whether what is there has keys, and no order."""
+    info = info_at(session.config, path)
+    return info is not None and kind_of(info) == "mapping"
+
+
 def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInfo] | None:
     """The fields that a new item must be given; None where it is no section but a value."""
     held = _sections(session, path)
@@ -134,8 +140,9 @@ def info_at(config: Config, path: KeyPath) -> FieldInfo | None:
     value: Any = config
     info: FieldInfo | None = None
     for part in path:
+        declared: type = type(value)
         if dataclasses.is_dataclass(value):
-            info = fields_of(type(value)).get(str(part))  # type: ignore[arg-type]
+            info = fields_of(declared).get(str(part))
             value = getattr(value, info.attribute) if info is not None else None
         else:
             info = None
@@ -152,6 +159,11 @@ def info_at(config: Config, path: KeyPath) -> FieldInfo | None:
 def yaml_of(session: Session, path: KeyPath) -> str:
     """A value as it would stand in a file, with links as they are written."""
     return write_yaml({name_in_text(path): session.written(path)})
+
+
+def text_as_yaml(name: str, text: str) -> str:
+    """A text of several lines as the value of a key."""
+    return write_yaml({name: text})
 
 
 def name_in_text(path: KeyPath) -> str:

@@ -18,6 +18,7 @@ from rlctl.editing.session import Change, Session
 from rlctl.errors import RlctlError
 from rlctl.runs import redacted
 from rlctl.runs.launching import state_folder
+from rlctl.runs.record import began
 
 
 def folder() -> Path:
@@ -42,6 +43,8 @@ class Kept:
     """A whole text that a person wrote and the changes are made to; empty where that is the file."""
     time: float
     pid: int
+    process_began: str | float | None
+    """When the editor's process began, as its number may be another's by now."""
 
     @property
     def is_of_a_dead_editor(self) -> bool:
@@ -52,7 +55,7 @@ class Kept:
             return True
         except PermissionError:
             return False
-        return self.pid == os.getpid()
+        return self.pid == os.getpid() or began(self.pid) != self.process_began
 
 
 def keep(session: Session) -> None:
@@ -62,7 +65,7 @@ def keep(session: Session) -> None:
 
 def contents(session: Session) -> tuple[Path, str]:
     """Where, and what is to be kept, nothing where all is saved: for ``write``, which another thread may do."""
-    return _place(session), json.dumps(_content(session)) if is_at_stake(session) else ""
+    return place_of(session), json.dumps(_content(session)) if is_at_stake(session) else ""
 
 
 def is_at_stake(session: Session) -> bool:
@@ -84,7 +87,7 @@ def write(place: Path, text: str) -> None:
 def forget(session: Session) -> None:
     """Keep nothing any more: it was saved, or given up on purpose."""
     with suppress(OSError):
-        _place(session).unlink(missing_ok=True)
+        place_of(session).unlink(missing_ok=True)
 
 
 def kept(file: Path | None = None) -> Iterator[Kept]:
@@ -110,6 +113,8 @@ def recover(session: Session, item: Kept) -> bool:
         ConfigError: a value does not fit any more.
     """
     same = item.digest == _digest(session)
+    if session.file is None:
+        session.become(item.dialect)
     if item.text:
         session.take_text(item.text)
     session.apply(item.changes)
@@ -123,17 +128,6 @@ def forget_kept(item: Kept) -> None:
         item.place.unlink(missing_ok=True)
 
 
-def unsaved_config(item: Kept) -> Session:
-    """A session with what was kept of a config that was never saved.
-
-    Raises:
-        ConfigError: a value does not fit any more.
-    """
-    session = Session.new(item.dialect)
-    recover(session, item)
-    return session
-
-
 def _content(session: Session) -> dict[str, Any]:
     base = session.base
     hidden = {value for _, value in secrets(session.config) if value is not None}
@@ -145,6 +139,7 @@ def _content(session: Session) -> dict[str, Any]:
         "text": redacted(base.text) if base is not None and base is not session.file else "",
         "time": time.time(),
         "pid": os.getpid(),
+        "process_began": began(os.getpid()),
     }
 
 
@@ -162,9 +157,9 @@ def _digest(session: Session) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _place(session: Session) -> Path:
-    name = session.identity if session.file is None else str(session.file.path.resolve())
-    return folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
+def place_of(session: Session) -> Path:
+    """The file that a session's changes are kept in: each has its own."""
+    return folder() / f"{session.identity}.json"
 
 
 def _read(place: Path) -> Kept | None:

@@ -83,7 +83,7 @@ class Session:
     """The state that the file holds; None where it was left on a way that was given up."""
     _merging: KeyPath | None = field(default=None, repr=False)
     identity: str = field(default_factory=lambda: uuid4().hex)
-    """Of a config without a file, for what is kept of it."""
+    """Of this session, for what is kept of it."""
     lost: list[tuple[str, Any, Any]] = field(default_factory=list)
     """What the dialect could not say when the file was saved last: key, the value here, the one in the file."""
 
@@ -121,6 +121,10 @@ class Session:
         defaults = _silence(dialect)
         return cls(None, dialect, Report(dialect=dialect), defaults, [_State(Loaded(defaults))])
 
+    def become(self, dialect: str) -> None:
+        """Take another dialect, for a config without a file."""
+        self.dialect, self.report, self.defaults = dialect, Report(dialect=dialect), _silence(dialect)
+
     def _assign(self, assignments: Sequence[str]) -> None:
         changed = set_keys(self.loaded, assignments)
         self._push(changed, (Change((), symbolic(changed)),))
@@ -150,8 +154,9 @@ class Session:
         value: Any = self.config
         try:
             for part in path:
+                declared: type = type(value)
                 is_section = is_dataclass(value)
-                value = getattr(value, fields_of(type(value))[str(part)].attribute) if is_section else value[part]
+                value = getattr(value, fields_of(declared)[str(part)].attribute) if is_section else value[part]
         except (LookupError, TypeError) as error:
             raise ConfigError(f"there is no key {dotted(path)!r}") from error
         links = {at[len(path) :]: text for at, text in self.loaded.expressions.items() if at[: len(path)] == path}
@@ -218,6 +223,22 @@ class Session:
         """
         self.set(path, {tag_of(path): name})
 
+    def fix(self, path: KeyPath, value: Any) -> None:
+        """Give a key the value that a finding names; of a stage's key it is the stage that says it.
+
+        Raises:
+            ConfigError: the value does not fit.
+        """
+        if path[0] != "stages" or len(path) < 3:
+            self.set(path, value)
+            return
+        stage = self.written(path[:2])
+        at = stage
+        for part in path[2:-1]:
+            at = at.setdefault(part, {})
+        at[path[-1]] = value
+        self.set(path[:2], stage)
+
     def reset(self, path: KeyPath) -> None:
         """Give a key what the silence of the dialect means.
 
@@ -278,7 +299,7 @@ class Session:
 
     def preview(self, dialect: str) -> Translation:
         """The run as it is now in a dialect, with the account of every key."""
-        return translate_loaded(self.loaded, self.report, dialect)
+        return translate_loaded(self.loaded, replace(self.report, findings=[*self.report.findings]), dialect)
 
     def differences(self) -> list[Difference]:
         """What differs in meaning from the file as it was read or saved."""
@@ -407,6 +428,16 @@ class Session:
         if dialect is not None:
             self.dialect = dialect
         self._saved_as(path, text)
+        return path
+
+    def export(self, path: Path, dialect: str, *, force: bool = False) -> Path:
+        """Write the config to another file in a dialect, and go on with this one.
+
+        Raises:
+            UsageError: the dialect cannot say the config.
+            DocumentError: the file is there already and ``force`` is off, or it cannot be written.
+        """
+        write_atomic(path, self.text_in(dialect), force=force)
         return path
 
     def _saved_as(self, path: Path, text: str) -> None:

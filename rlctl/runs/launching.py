@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.errors import RunError
-from rlctl.runs.looking import inspect
 
 TAIL = 1 << 16
 """Bytes at the end of its output that are read."""
@@ -42,12 +43,11 @@ class Launched:
     def folder(self, runs: Path) -> Path | None:
         """The folder of the run that it became, among those in a folder; None while there is none."""
         for record in runs.glob("*/run.json"):
-            try:
-                info = inspect(record.parent)
-            except (RunError, OSError):
-                continue
-            if info.pid == self.process.pid and info.started.timestamp() >= self.began - 1:
-                return record.parent
+            with suppress(OSError, ValueError):
+                if record.stat().st_mtime >= self.began - 1:
+                    data = json.loads(record.read_text())
+                    if data["pid"] == self.process.pid and data["started"] >= self.began - 1:
+                        return record.parent
         return None
 
 

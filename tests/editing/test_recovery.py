@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,14 @@ import pytest
 
 from rlctl.editing import recovery
 from rlctl.editing.session import Session
+from rlctl.runs.record import began
 
 EDITOR = """
 import os, signal, sys
 from pathlib import Path
 from rlctl.editing import recovery
 from rlctl.editing.session import Session
+from rlctl.runs.record import began
 session = Session.open(Path(sys.argv[1]))
 session.set(("run", "seed"), 7)
 recovery.keep(session)
@@ -82,7 +85,8 @@ def test_an_editor_that_lives_keeps_its_own(file: Path) -> None:
         session.set(("run", "seed"), 7)
         recovery.keep(session)
         [place] = recovery.folder().iterdir()
-        place.write_text(place.read_text().replace(f'"pid": {os.getpid()}', f'"pid": {other.pid}'))
+        data = json.loads(place.read_text())
+        place.write_text(json.dumps(data | {"pid": other.pid, "process_began": began(other.pid)}))
         assert list(recovery.kept(file)) == []
     finally:
         other.kill()

@@ -20,7 +20,7 @@ Act = Callable[[Any, Any], Awaitable[None]]
 
 async def settled(screen: Any, pilot: Any) -> None:
     """Until what was done has come back from its thread; a newer check cancels an older one."""
-    await pilot.pause()
+    await pilot.pause(getattr(screen, "QUIET_SECONDS", 0) * 1.4 or None)  # an editor waits until nobody types
     with contextlib.suppress(WorkerCancelled):
         await screen.app.workers.wait_for_complete()
     await pilot.pause()

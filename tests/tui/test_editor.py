@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input, OptionList, Select, Static
+from textual.widgets import Input, OptionList, Select, Static, TextArea
 
+from rlctl.editing import recovery
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.screens.ask import AskScreen
+from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets.field_row import FieldRow
 from tests.tui.conftest import drive, settled
@@ -122,7 +123,7 @@ def test_a_field_is_found_by_what_a_dialect_calls_it(file: Path) -> None:
 def test_a_finding_leads_to_its_field(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)
-        screen._renew()
+        screen.renew()
         await settled(screen, pilot)
         place = next(n for n, item in enumerate(screen.findings) if item.key == "batch.mini_batch_responses")
         listed = screen.query_one("#finding-list", OptionList)
@@ -139,29 +140,33 @@ def test_the_preview_is_the_run_in_another_dialect(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("f4")
         await settled(screen, pilot)
-        shown = str(screen.query_one("#preview-text", Static).render())
-        assert "train_batch_size: 8" in shown
+        await pilot.press("f4")
+        await settled(screen, pilot)
+        assert "train_batch_size: 8" in screen.query_one("#preview-text", TextArea).text
+        assert "mapped" in str(screen.query_one("#account-head", Static).render())
 
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-def test_leaving_asks_where_something_is_not_saved(file: Path) -> None:
+@pytest.mark.parametrize(("key", "seed"), [("l", "seed: 1"), ("s", "seed: 2")])
+def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: str) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.session.set(("run", "seed"), 2)
         await screen.action_leave()
         await pilot.pause()
-        assert isinstance(screen.app.screen, AskScreen)
-        await pilot.press("n")
+        assert isinstance(screen.app.screen, ChooseScreen)
+        await pilot.press("c")
         await pilot.pause()
         assert screen.app.screen is screen
         await screen.action_leave()
         await pilot.pause()
-        await pilot.press("y")
+        await pilot.press(key)
         await pilot.pause()
         assert screen.app._exit
 
     drive(RlctlApp(session=Session.open(file)), act)
-    assert file.read_text() == FILE
+    assert seed in file.read_text()
+    assert list(recovery.kept()) == []
 
 
 def test_nothing_is_written_when_opened_to_read(file: Path) -> None:

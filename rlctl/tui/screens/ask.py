@@ -1,24 +1,29 @@
-"""Questions in a box over the screen: yes or no, or a file's name."""
+"""Questions in a box over the screen: yes or no, one of several answers, a file's name, a text of several lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, Select, Static
+from textual.widgets import Button, Checkbox, Input, Label, Select, Static, TextArea
+
+from rlctl.errors import RlctlError
+from rlctl.tui.language import say
+from rlctl.tui.widgets.field_row import PathSuggester
 
 
 class AskScreen(ModalScreen[bool]):
     """A question; the answer that changes nothing is the one that is chosen first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "answer(False)", "No", id="ask.no"),
-        Binding("y", "answer(True)", "Yes", id="ask.yes"),
+        Binding("escape,n", "answer(False)", say("No"), id="ask.no"),
+        Binding("y", "answer(True)", say("Yes"), id="ask.yes"),
     ]
 
     def __init__(self, question: str, yes: str) -> None:
@@ -29,7 +34,7 @@ class AskScreen(ModalScreen[bool]):
         with Vertical(classes="box"):
             yield Static(self.question, markup=False)
             with Horizontal(classes="buttons"):
-                yield Button("No (n)", id="no")
+                yield Button(say("No (n)"), id="no")
                 yield Button(f"{self.yes} (y)", id="yes", variant="warning")
 
     @on(Button.Pressed)
@@ -40,10 +45,58 @@ class AskScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class NameScreen(ModalScreen["tuple[str, str] | None"]):
-    """Where to save, and in which dialect."""
+class ChooseScreen(ModalScreen["str | None"]):
+    """A question with several answers, each with a key; escape gives none."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", id="name.cancel")]
+    DEFAULT_CSS = """
+    ChooseScreen { align: center middle; }
+    ChooseScreen VerticalScroll { height: auto; max-height: 60vh; }
+    ChooseScreen .answers { height: auto; margin-top: 1; }
+    ChooseScreen Button { width: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", say("Cancel"), id="choose.cancel")]
+
+    def __init__(self, question: str, answers: Sequence[tuple[str, str]]) -> None:
+        """``answers``: a key and a text each; the key is what comes back."""
+        super().__init__()
+        self.question, self.answers = question, answers
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield VerticalScroll(Static(self.question, markup=False), can_focus=False)
+            with Vertical(classes="answers"):
+                for number, (key, text) in enumerate(self.answers):
+                    yield Button(f"{text} ({key})".replace("[", "\\["), name=key, id=f"answer-{number}", compact=True)
+
+    @on(Button.Pressed)
+    def _pressed(self, message: Button.Pressed) -> None:
+        self.dismiss(message.button.name)
+
+    def key_up(self) -> None:
+        self.focus_previous()
+
+    def key_down(self) -> None:
+        self.focus_next()
+
+    def on_key(self, event: object) -> None:
+        key = getattr(event, "key", "")
+        if key in [answer for answer, _ in self.answers]:
+            self.dismiss(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A file's name, a dialect, and whether to go on with that file."""
+
+    name: str
+    dialect: str
+    goes_on: bool
+
+
+class NameScreen(ModalScreen["Named | None"]):
+    """Where to save, in which dialect, and whether to go on with that file."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", say("Cancel"), id="name.cancel")]
 
     def __init__(self, name: str, dialect: str, dialects: Sequence[str]) -> None:
         super().__init__()
@@ -51,18 +104,77 @@ class NameScreen(ModalScreen["tuple[str, str] | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
-            yield Static("Save as")
-            yield Input(self.file_name, id="name")
+            yield Label(say("Save as: file, and dialect"))
+            yield Input(self.file_name, id="name", suggester=PathSuggester())
             yield Select([(name, name) for name in self.dialects], value=self.dialect, allow_blank=False, id="dialect")
+            yield Checkbox(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
             with Horizontal(classes="buttons"):
-                yield Button("Cancel", id="cancel")
-                yield Button("Save", id="save", variant="primary")
+                yield Button(say("Cancel"), id="cancel")
+                yield Button(say("Save"), id="save", variant="primary")
 
     @on(Button.Pressed, "#save")
     @on(Input.Submitted, "#name")
     def _save(self) -> None:
-        self.dismiss((self.query_one("#name", Input).value, str(self.query_one("#dialect", Select).value)))
+        name = self.query_one("#name", Input).value.strip()
+        if not name:
+            self.notify(say("a file needs a name"), severity="warning")
+            return
+        dialect = str(self.query_one("#dialect", Select).value)
+        self.dismiss(Named(name, dialect, self.query_one("#goes-on", Checkbox).value))
 
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+
+class TextScreen(ModalScreen[bool]):
+    """A text of several lines; what is refused stays, with the reason."""
+
+    DEFAULT_CSS = """
+    TextScreen { align: center middle; }
+    TextScreen .box { width: 90%; max-width: 120; height: 80%; }
+    TextScreen TextArea { height: 1fr; }
+    TextScreen .problem { color: $error; height: auto; max-height: 6; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "take", say("Take it"), id="text.take", priority=True),
+        Binding("escape", "leave", say("Cancel"), id="text.cancel", priority=True),
+    ]
+
+    def __init__(self, title: str, text: str, take: Callable[[str], None]) -> None:
+        """``take`` is given the text, and raises what is wrong with it."""
+        super().__init__()
+        self.heading, self.text, self._take = title, text, take
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(self.heading, markup=False)
+            yield TextArea(self.text, tab_behavior="indent", compact=True)
+            yield Static("", classes="problem", markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button(say("Cancel"), id="cancel", compact=True)
+                yield Button(say("Take it (ctrl+s)"), id="take", variant="primary", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(TextArea).focus()
+
+    @on(Button.Pressed, "#take")
+    def action_take(self) -> None:
+        try:
+            self._take(self.query_one(TextArea).text)
+        except RlctlError as error:
+            self.query_one(".problem", Static).update(str(error))
+        else:
+            self.dismiss(True)
+
+    @on(Button.Pressed, "#cancel")
+    def action_leave(self) -> None:
+        if self.query_one(TextArea).text == self.text:
+            self.dismiss(False)
+            return
+        question = say("Give up what was typed here?")
+        self.app.push_screen(AskScreen(question, say("Give it up")), self._give_up)
+
+    def _give_up(self, yes: bool | None) -> None:
+        if yes:
+            self.dismiss(False)

@@ -1,205 +1,317 @@
-"""The editor: sections, the form of one of them, and beside it help, findings and the run in any dialect."""
+"""The editor: sections, the form of one of them, and beside it help, findings, the plan, the run in any dialect, the difference.
+
+What is done with files, the person's own editor and runs is in ``editor_files``.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.markup import escape
 from textual.message import Message
-from textual.screen import Screen
-from textual.widgets import Footer, Header, Input, OptionList, Static, TabbedContent, TabPane
-from textual.widgets.option_list import Option
+from textual.timer import Timer
+from textual.widgets import Button, Footer, Header, Input, Static, TabbedContent, TabPane
 
-from rlctl.documents import KeyPath, parse_dotted
+from rlctl import runs
+from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
-from rlctl.editing.fields import FieldView, fields, search
-from rlctl.editing.session import FileChangedError, Session
-from rlctl.editing.values import value_of
+from rlctl.editing.fields import FieldView, Form, search
+from rlctl.editing.naming import all_names
+from rlctl.editing.session import Change, Session
+from rlctl.editing.values import NULL, value_of
 from rlctl.errors import ConfigError, RlctlError
-from rlctl.report import Finding, Level
-from rlctl.tui.screens.ask import AskScreen, NameScreen
-from rlctl.tui.widgets.field_row import FieldRow
+from rlctl.report import Finding
+from rlctl.tui.language import say
+from rlctl.tui.screens.ask import ChooseScreen
+from rlctl.tui.screens.editor_files import EditorFiles
+from rlctl.tui.widgets.editor_pane import EditorPane
+from rlctl.tui.widgets.field_row import SET, FieldRow
+from rlctl.tui.widgets.findings_pane import FindingsPane
+from rlctl.tui.widgets.help_pane import HelpPane, hint
+from rlctl.tui.widgets.plan_pane import PlanPane
+from rlctl.tui.widgets.preview_pane import DiffPane, PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
 
-DIALECTS = ("rlctl", "verl", "trinity", "roll")
 RESULTS = 40
 """Most fields that a search shows."""
-MARKS = {Level.ERROR: "[$error]x[/]", Level.WARNING: "[$warning]![/]"}
+TABS = (
+    ("help", say("Help"), HelpPane),
+    ("findings", say("Findings"), FindingsPane),
+    ("plan", say("Plan"), PlanPane),
+    ("preview", say("Preview"), PreviewPane),
+    ("diff", say("Diff"), DiffPane),
+)
+"""What stands beside the form: a key from 1 on leads to each."""
 
 
-class EditorScreen(Screen[None]):
+class EditorScreen(EditorFiles):
     """Edits one config."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    QUIET_SECONDS = 0.15
+    """How long nobody types before the config is checked: keys come first."""
+    DEFAULT_CSS = """
+    EditorScreen #middle { width: 1fr; }
+    EditorScreen #beside { width: 1fr; max-width: 100; border-left: solid $panel; }
+    EditorScreen #search { margin: 0 1; }
+    EditorScreen #form { padding: 0 1; height: 1fr; }
+    EditorScreen #hint { height: 2; padding: 0 1; color: $text-muted; }
+    EditorScreen .folded { width: 100%; }
+    EditorScreen TabPane { padding: 0; }
+    EditorScreen.-narrow #beside { display: none; }
+    EditorScreen.-narrow.-beside #beside { display: block; max-width: 100%; border-left: none; }
+    EditorScreen.-narrow.-beside #middle, EditorScreen.-narrow.-beside SectionTree { display: none; }
+    EditorScreen.-wide.-alone #beside { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "ctrl+s", "save", "Save", id="edit.save", tooltip="Write the file, in its own dialect, with its look kept"
+            "ctrl+z", "undo", say("Undo"), id="edit.undo", priority=True, tooltip=say("Take back what was done last")
         ),
         Binding(
-            "f12", "save_as", "Save as", id="edit.save_as", tooltip="Write another file, in this or another dialect"
+            "ctrl+y", "redo", say("Redo"), id="edit.redo", priority=True, tooltip=say("Do again what was undone last")
         ),
-        Binding("ctrl+z", "undo", "Undo", id="edit.undo", priority=True, tooltip="Take back what was done last"),
-        Binding("ctrl+y", "redo", "Redo", id="edit.redo", priority=True, tooltip="Do again what was undone"),
-        Binding("ctrl+f", "search", "Search", id="edit.search", tooltip="Find a field by key, help or dialect name"),
-        Binding("f2", "toggle_full", "All/essential", id="edit.full", tooltip="Show every field, or what is set first"),
-        Binding("f3", "reset", "Default", id="edit.reset", tooltip="Give the field its default"),
-        Binding("f4", "dialect", "Dialect", id="edit.dialect", tooltip="Preview the run in the next dialect"),
-        Binding("f5", "beside", "Beside", id="edit.beside", tooltip="Show or hide what is beside the form"),
-        Binding("escape", "leave", "Back", id="edit.leave", tooltip="Leave the search, or the file"),
-    ]
+        Binding(
+            "ctrl+f", "search", say("Search"), id="edit.search", tooltip=say("Find a field by key, help or dialect name")
+        ),
+        Binding("slash", "search", say("Search"), id="edit.search_too", show=False),
+        Binding(
+            "f2", "toggle_full", say("All"), id="edit.full", tooltip=say("Show every field, or only what is set first")
+        ),
+        Binding("f3", "reset", say("Default"), id="edit.reset", tooltip=say("Give the field its default")),
+        Binding("f4", "dialect", say("Dialect"), id="edit.dialect", tooltip=say("Preview the run in the next dialect")),
+        Binding("f5", "beside", say("Beside"), id="edit.beside", tooltip=say("Show or hide what is beside the form")),
+        Binding(
+            "f6", "open_field", say("Items"), id="edit.items",
+            tooltip=say("The items of a list or mapping; the whole text of any other field"),
+        ),
+        *(
+            Binding(str(number), f"tab('{name}')", title, id=f"edit.tab_{name}", show=False)
+            for number, (name, title, _) in enumerate(TABS, start=1)
+        ),
+        Binding("escape", "leave", say("Back"), id="edit.leave", tooltip=say("Leave the search, the field, the file")),
+    ]  # fmt: skip
 
     class Checked(Message):
-        """What the checks say, and the preview, of one state of the config."""
+        """What was found out about one state of the config: findings, and what the pane in sight shows."""
 
-        def __init__(self, findings: list[Finding], preview: str) -> None:
-            self.findings, self.preview = findings, preview
+        def __init__(self, number: int, findings: list[Finding], pane: EditorPane | None, shown: Any) -> None:
+            self.number, self.findings, self.pane, self.shown = number, findings, pane, shown
             super().__init__()
 
     def __init__(self, session: Session, *, readonly: bool = False) -> None:
-        super().__init__()
-        self.session, self.readonly = session, readonly
+        super().__init__(session, readonly=readonly)
+        self.form = Form(session)
         self.views: list[FieldView] = []
         self.section: KeyPath = ("run",)
         self.full = True
-        self.dialect = 0
-        self.findings: list[Finding] = []
+        self.unfolded = False
         self._looked: FieldView | None = None
-        self._names: dict[str, list[str]] = {}
         self._one_form = asyncio.Lock()
+        self._quiet: Timer | None = None
+        self._picking: Timer | None = None
+        self._state = 0
 
     def compose(self) -> ComposeResult:
         yield Header()
         with Horizontal(id="body"):
             yield SectionTree()
             with Vertical(id="middle"):
-                yield Input(placeholder="search: key, help, or what a dialect calls it", id="search", compact=True)
-                yield VerticalScroll(id="form")
+                yield Input(placeholder=say("search: key, help, or what a dialect calls it"), id="search", compact=True)
+                yield VerticalScroll(id="form", can_focus=False)
+                yield Static("", id="hint", markup=False)
             with TabbedContent(id="beside"):
-                with TabPane("Help", id="help"):
-                    yield VerticalScroll(Static("", id="help-text", markup=False))
-                with TabPane("Findings", id="findings"):
-                    yield OptionList(id="finding-list")
-                with TabPane("Preview", id="preview"):
-                    yield VerticalScroll(Static("", id="preview-text", markup=False))
+                for name, title, pane in TABS:
+                    with TabPane(title, id=name):
+                        yield pane()
         yield Footer()
 
     async def on_mount(self) -> None:
         self.query_one("#search").display = False
-        self.views = fields(self.session)
+        self.views = self.form.views()
         self.query_one(SectionTree).show(self.views)
         await self._show_form()
-        self._renew()
+        self.renew()
         self.query_one(SectionTree).focus()
-        self._offer_recovery()
+        self.query_one(SectionTree).pick(self.section)
+        self.watch_files()
+        self._learn()
+
+    @work(thread=True, group="learn")
+    def _learn(self) -> None:
+        """What a search and the plan want to know, before they are asked for it."""
+        self.query_one(PlanPane).cluster = runs.local_cluster()
+        for pattern in {view.pattern for view in self.views}:
+            all_names(pattern)
 
     # What is shown
 
-    async def _show_form(self) -> None:
-        """The fields of the section, or of the search."""
+    def _wanted(self) -> tuple[list[FieldView], int]:
+        """The fields of the section with the options of its choices, or of the search; and how many more are folded away."""
         typed = self.query_one("#search", Input)
         if typed.display and typed.value.strip():
-            shown = search(self.views, typed.value, self._dialect_names)[:RESULTS]
-        else:
-            shown = [view for view in self.views if view.section == self.section and (self.full or view.is_essential)]
-        form = self.query_one("#form", VerticalScroll)
-        async with self._one_form:
-            await form.remove_children()
-            await form.mount_all(
-                [FieldRow(view, whole_key=typed.display) for view in shown] or [Static("nothing here")]
-            )
+            return search(self.views, typed.value, all_names)[:RESULTS], 0
+        here = [view for view in self.views if self._belongs(view) and (self.full or view.is_essential or view.changed)]
+        used = [view for view in here if view.applies or view.edited or view.path == self.section]
+        if self.unfolded or not used:
+            return here, 0
+        return used, len(here) - len(used)
 
-    def _renew(self) -> None:
-        """Show the config as it is now, and let it be checked."""
-        self.views = fields(self.session)
-        by_path = {view.path: view for view in self.views}
+    def _belongs(self, view: FieldView) -> bool:
+        if self.section in (view.path, view.section):
+            return True
+        above = self._by_path.get(view.section)
+        return above is not None and above.kind == "choice" and above.section == self.section
+
+    @property
+    def _by_path(self) -> dict[KeyPath, FieldView]:
+        return {view.path: view for view in self.views}
+
+    async def _show_form(self) -> None:
+        """The fields that are wanted, in place of those that were."""
+        searching = self.query_one("#search").display
+        async with self._one_form:
+            wanted, folded = self._wanted()
+            rows: list[FieldRow | Static | Button] = [
+                FieldRow(view, below=() if searching else self.section) for view in wanted
+            ]
+            if not rows:
+                rows.append(Static(say("no field fits") if searching else self._inside(), markup=False))
+            if folded:
+                told = say("{count} fields that this run does not use: show").format(count=folded)
+                rows.append(Button(told, classes="folded", compact=True))
+            form = self.query_one("#form", VerticalScroll)
+            with self.app.batch_update():
+                await form.remove_children()
+                await form.mount_all(rows)
+            form.scroll_home(animate=False)
+
+    def _inside(self) -> str:
+        """What stands for the fields of a section that holds only sections."""
+        size = len(self.section)
+        names = dict.fromkeys(
+            str(view.path[size]) for view in self.views if view.path[:size] == self.section and len(view.path) > size
+        )
+        told = say("F2 shows every field") if not self.full else say("sections in it: {names}")
+        return told.format(names=", ".join(names))
+
+    def renew(self, *, anew: bool = False) -> None:
+        """Show the config as it is now, and let it be checked; ``anew``: also over what is being typed."""
+        self.views = self.form.views()
+        by_path = self._by_path
         for row in self.query(FieldRow):
             if row.view.path in by_path:
-                row.show(by_path[row.view.path])
+                row.show(by_path[row.view.path], anew=anew)
         self.query_one(SectionTree).show(self.views)
-        name = "new config" if self.session.file is None else self.session.file.path.name
-        self.title = f"{name}{' *' if self.session.is_changed else ''}"
-        self.sub_title = self.session.dialect
-        self._check(*recovery.contents(self.session))
+        self._show_title()
+        if self._looked is not None and self._looked.path in by_path:
+            self._show_help(by_path[self._looked.path])
+        self.look_again()
+
+    def _show_title(self) -> None:
+        name = say("new config") if self.session.file is None else self.session.file.path.name
+        self.title = f"{name}{' *' if recovery.is_at_stake(self.session) else ''}"
+        pane = self.query_one(FindingsPane)
+        told = say("{dialect}: {errors} errors, {count} findings")
+        self.sub_title = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
+
+    def look_again(self) -> None:
+        """Check the config, and read the pane in sight, once nobody types."""
+        self._state += 1
+        if self._quiet is not None:
+            self._quiet.stop()
+        self._quiet = self.set_timer(self.QUIET_SECONDS, self._look)
+
+    def _look(self) -> None:
+        beside = self.query_one("#beside", TabbedContent)
+        found = self.query(f"#{beside.active} EditorPane").results(EditorPane) if beside.active else iter(())
+        self._check(self._state, next(found, None))
 
     @work(thread=True, exclusive=True, group="check")
-    def _check(self, place: Path, unsaved: str) -> None:
-        session, name = self.session, DIALECTS[self.dialect]
-        recovery.write(place, unsaved)
-        findings = session.findings()
-        translated = session.preview(name)
-        told = [item.message for item in translated.report.findings if item.level is Level.ERROR]
-        self.post_message(self.Checked(findings, translated.text or "\n".join(told)))
+    def _check(self, number: int, pane: EditorPane | None) -> None:
+        if not (self.readonly or self._given_up):
+            recovery.keep(self.session)
+        try:
+            findings = self.query_one(FindingsPane).read(self.session)
+            shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
+        except RlctlError as error:
+            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+            return
+        self.post_message(self.Checked(number, findings, pane, shown))
 
     @on(Checked)
     def _checked(self, message: Checked) -> None:
-        self.findings = sorted(
-            message.findings, key=lambda item: [Level.ERROR, Level.WARNING, Level.NOTE].index(item.level)
-        )
-        listed = self.query_one("#finding-list", OptionList)
-        listed.clear_options()
-        for item in self.findings:
-            hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
-            listed.add_option(Option(f"{MARKS.get(item.level, '·')} {escape(f'{item.key}: {item.message}')}{hint}"))
-        errors = sum(item.level is Level.ERROR for item in self.findings)
+        if message.number != self._state:
+            return
+        pane = self.query_one(FindingsPane)
+        pane.take(message.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
-        tab.label = f"Findings ({errors} errors)" if errors else f"Findings ({len(self.findings)})"
-        self.query_one("#beside", TabbedContent).get_tab("preview").label = f"Preview: {DIALECTS[self.dialect]}"
-        self.query_one("#preview-text", Static).update(message.preview)
+        count = say("Findings ({count} errors)") if pane.errors else say("Findings ({count})")
+        tab.label = count.format(count=pane.errors or len(pane.findings))
+        if message.pane is not None and message.pane is not pane:
+            message.pane.take(message.shown)
+        self._show_title()
 
-    def _dialect_names(self, pattern: str) -> list[str]:
-        """What dialects call a key."""
-        if pattern not in self._names:
-            from rlctl.adapters.matrix import spellings
+    @on(TabbedContent.TabActivated)
+    @on(PreviewPane.Renewed)
+    def _another_pane(self) -> None:
+        self.look_again()
 
-            path = re.sub(r"<[^<>]*>", "", pattern)
-            self._names[pattern] = [key.name for item in spellings(path) for key in item.keys]
-        return self._names[pattern]
+    @property
+    def findings(self) -> list[Finding]:
+        return self.query_one(FindingsPane).findings
 
     @on(FieldRow.Looked)
-    def _look(self, message: FieldRow.Looked) -> None:
-        self._looked = view = message.view
-        names = ", ".join(self._dialect_names(view.pattern)) or "no dialect has it"
-        facts = [
-            view.help,
-            "",
-            f"type     {view.type}" + (f", {view.range}" if view.range else ""),
-            f"default  {view.default or 'none: it must be set'}",
-            f"from     {view.origin}",
-            f"called   {names}",
-        ]
-        self.query_one("#help-text", Static).update("\n".join([".".join(map(str, view.path)), "", *facts]))
+    def _look_at(self, message: FieldRow.Looked) -> None:
+        self._looked = message.view
+        self._show_help(message.view)
 
-    # What a person does
+    def _show_help(self, view: FieldView) -> None:
+        self._looked = view
+        self.query_one(HelpPane).show(view)
+        self.query_one("#hint", Static).update(hint(view))
+
+    # What a person does in the form
 
     @on(SectionTree.Picked)
-    async def _pick(self, message: SectionTree.Picked) -> None:
-        if message.path != self.section:
-            self.section = message.path
-            await self._show_form()
+    def _pick(self, message: SectionTree.Picked) -> None:
+        if message.path == self.section:
+            return
+        self.section, self.unfolded = message.path, False
+        if self._picking is not None:
+            self._picking.stop()
+        self._picking = self.set_timer(0.05, self._show_form)
+
+    @on(Button.Pressed, ".folded")
+    async def _unfold(self, message: Button.Pressed) -> None:
+        message.stop()
+        self.unfolded = True
+        await self._show_form()
 
     @on(FieldRow.Typed)
     async def _typed(self, message: FieldRow.Typed) -> None:
         row = message.row
         try:
-            if row.view.kind == "choice" and message.text != "null":
-                self.session.choose(row.view.path, message.text)
-            else:
-                self.session.set(row.view.path, value_of(message.text, row.view.info), merge=True)
+            self._set(row.view, message.text)
         except ConfigError as error:
-            row.tell(error.message)
+            row.tell(str(error))
             return
         row.tell("")
-        others = {view.path for view in self.views}
-        self._renew()
-        if {view.path for view in self.views} != others and row.view.kind != "text":
+        self.renew()
+        shown = [row.view.path for row in self.query(FieldRow)]
+        if row.is_chosen and [view.path for view in self._wanted()[0]] != shown:
             await self._show_form_around(row.view.path)
+
+    def _set(self, view: FieldView, text: str) -> None:
+        if view.kind == "section" and text in (SET, NULL):
+            self.session.set(view.path, {} if text == SET else None)
+        elif view.kind == "choice" and text != NULL and "${" not in text:
+            self.session.choose(view.path, text)
+        else:
+            self.session.set(view.path, value_of(text, view.info), merge=True)
 
     async def _show_form_around(self, path: KeyPath) -> None:
         """Show the form anew, as fields came or went, with the cursor where it was."""
@@ -207,171 +319,168 @@ class EditorScreen(Screen[None]):
         for row in self.query(FieldRow):
             if row.view.path == path:
                 row.focus_field()
+                row.scroll_visible(animate=False)
 
-    @on(OptionList.OptionSelected, "#finding-list")
-    async def _jump_to_finding(self, message: OptionList.OptionSelected) -> None:
-        key = self.findings[message.option_index].key
-        try:
-            await self.jump(parse_dotted(key) if key else ())
-        except ValueError:
-            self.notify(f"{key} is no key of this config", markup=False)
+    @on(EditorPane.Jump)
+    async def _jump(self, message: EditorPane.Jump) -> None:
+        if not await self.jump(message.path):
+            self.notify(say("{key} is no field of this config").format(key=dotted(message.path)), markup=False)
 
-    async def jump(self, path: KeyPath) -> None:
-        """Show the field at a path, or the nearest above it."""
-        known = {view.path: view for view in self.views}
+    async def jump(self, path: KeyPath) -> bool:
+        """Show the field at a path, or the nearest above it; whether there is one."""
+        known = self._by_path
         near = next((path[:size] for size in range(len(path), 0, -1) if path[:size] in known), None)
         if near is None:
-            return
+            return False
         self.query_one("#search", Input).display = False
+        self.remove_class("-beside")
         self.section, self.full = known[near].section, True
+        self.unfolded = not known[near].applies
         self.query_one(SectionTree).pick(self.section)
         await self._show_form_around(near)
+        return True
 
-    def _after(self, changes: Any, word: str) -> None:
-        if not changes:
-            self.notify(f"nothing to {word}")
+    @on(FindingsPane.Fix)
+    def _fix(self, message: FindingsPane.Fix) -> None:
+        fixes = message.finding.fixes
+        if self.readonly:
+            self.notify(say("opened to read only"), severity="warning")
+        elif len(fixes) == 1:
+            self._apply(Change(*fixes[0]))
+        else:
+            answers = [(str(n), f"{dotted(key)} = {value!r}") for n, (key, value) in enumerate(fixes, start=1)]
+            self.app.push_screen(
+                ChooseScreen(message.finding.message, answers),
+                lambda answer: self._apply(Change(*fixes[int(answer) - 1])) if answer else None,
+            )
+
+    def _apply(self, change: Change) -> None:
+        try:
+            self.session.fix(change.path, change.value)
+        except ConfigError as error:
+            self.notify(str(error), severity="error", markup=False)
             return
-        self._renew()
-        self.notify(f"{word}: {changes[-1].label}", markup=False)
+        self.run_worker(self._done(change, say("set: {label}")), group="shown")
+
+    async def _done(self, change: Change, told: str) -> None:
+        """Show a change that was not typed: its field, where it is in sight."""
+        self.renew(anew=True)
+        self.notify(told.format(label=change.label), markup=False)
+        if [row.view.path for row in self.query(FieldRow)] != [view.path for view in self._wanted()[0]]:
+            await self._show_form()
+
+    async def _after(self, changes: tuple[Change, ...], told: str) -> None:
+        change = changes[-1]
+        shown = [row.view.path for row in self.query(FieldRow)]
+        focused = self.focused is not None and bool(self.query("#form").first().query("*:focus"))
+        self.renew(anew=True)
+        self.notify(told.format(label=change.label), markup=False)
+        if change.path and change.path not in shown:
+            await self.jump(change.path)
+        elif shown != [view.path for view in self._wanted()[0]]:
+            await (self._show_form_around(change.path) if focused else self._show_form())
 
     async def action_undo(self) -> None:
-        self._after(self.session.undo(), "undo")
-        await self._show_form()
+        wrong = next((row for row in self.query(FieldRow) if row.is_wrong), None)
+        if wrong is not None:
+            wrong.show(wrong.view, anew=True)
+            self.notify(say("taken back: what did not fit in {key}").format(key=dotted(wrong.view.path)), markup=False)
+        elif changes := self.session.undo():
+            await self._after(changes, say("undone: {label}"))
+        else:
+            self.notify(say("nothing to undo"))
 
     async def action_redo(self) -> None:
-        self._after(self.session.redo(), "redo")
-        await self._show_form()
+        if changes := self.session.redo():
+            await self._after(changes, say("done again: {label}"))
+        else:
+            self.notify(say("nothing to redo"))
 
     async def action_reset(self) -> None:
-        if self._looked is None:
+        view = self._looked
+        if view is None:
+            self.notify(say("go to a field first"))
             return
         try:
-            self.session.reset(self._looked.path)
+            self.session.reset(view.path)
         except (ConfigError, LookupError):
-            self.notify(f"{self._looked.pattern} has no default", severity="warning", markup=False)
+            told = say("{key} has no default").format(key=dotted(view.path))
+            self.notify(told, severity="warning", markup=False)
             return
-        self._renew()
-        await self._show_form_around(self._looked.path)
+        await self._after((Change(view.path, view.default),), say("default: {label}"))
+
+    # What is in sight
 
     async def action_toggle_full(self) -> None:
         self.full = not self.full
         await self._show_form()
+        self.notify(say("every field") if self.full else say("only what is set first, and what was changed"))
 
     def action_dialect(self) -> None:
-        self.dialect = (self.dialect + 1) % len(DIALECTS)
-        self.query_one("#beside", TabbedContent).active = "preview"
-        self._renew()
+        beside = self.query_one("#beside", TabbedContent)
+        if beside.active != "preview":
+            self.action_tab("preview")
+        else:
+            self.query_one(PreviewPane).action_next()
+
+    def action_tab(self, name: str) -> None:
+        self.query_one("#beside", TabbedContent).active = name
+        self.add_class("-beside").remove_class("-alone")
 
     def action_beside(self) -> None:
-        beside = self.query_one("#beside")
-        beside.display = not beside.display
+        self.toggle_class("-beside" if self.has_class("-narrow") else "-alone")
 
     def action_search(self) -> None:
+        self.remove_class("-beside")
         typed = self.query_one("#search", Input)
         typed.display = True
         typed.focus()
 
     @on(Input.Changed, "#search")
     async def _search(self) -> None:
-        await self._show_form()
+        if self._picking is not None:
+            self._picking.stop()
+        self._picking = self.set_timer(0.05, self._show_form)
 
     @on(Input.Submitted, "#search")
-    def _enter_results(self) -> None:
-        rows = list(self.query(FieldRow))
-        if rows:
+    async def _enter_results(self) -> None:
+        await self._show_form()
+        if rows := list(self.query(FieldRow)):
             rows[0].focus_field()
 
     async def action_leave(self) -> None:
         typed = self.query_one("#search", Input)
+        field = next((row for row in self.query(FieldRow) if row.query("*:focus")), None)
         if typed.display:
             typed.display = False
-            await self._show_form()
+            if field is not None:
+                await self.jump(field.view.path)
+            else:
+                await self._show_form()
+                self.query_one(SectionTree).focus()
+        elif self.has_class("-narrow") and self.has_class("-beside"):
+            self.remove_class("-beside")
             self.query_one(SectionTree).focus()
-        elif not self.session.is_changed or (self.session.file is None and not self.session.changes):
-            self._go()
+        elif field is not None:
+            if field.is_wrong:
+                field.show(field.view, anew=True)
+                self.notify(say("what did not fit was not taken"))
+            self.query_one(SectionTree).focus()
         else:
-            question = "There are changes that are not saved. Leave without them?"
-            self.app.push_screen(AskScreen(question, "Leave"), lambda yes: self._give_up() if yes else None)
+            self.leave_file()
 
-    def _give_up(self) -> None:
-        recovery.forget(self.session)
-        self._go()
+    async def show_section(self, path: KeyPath) -> None:
+        self.section, self.full = path, True
+        self.query_one(SectionTree).pick(path)
+        await self._show_form()
+        if rows := list(self.query(FieldRow)):
+            rows[0].focus_field()
 
-    def _go(self) -> None:
-        if len(self.app.screen_stack) > 2:
-            self.app.pop_screen()
-        else:
-            self.app.exit()
+    def looked_at(self) -> FieldView | None:
+        """The field that a person is in, or was in last."""
+        return self._by_path.get(self._looked.path) if self._looked is not None else None
 
-    # Saving
-
-    def action_save(self) -> None:
-        if self.readonly:
-            self.notify("opened to read only", severity="warning")
-        elif self.session.file is None:
-            self.action_save_as()
-        else:
-            self._save(force=False)
-
-    def _save(self, *, force: bool) -> None:
-        try:
-            path = self.session.save(force=force)
-        except FileChangedError as error:
-            self.app.push_screen(
-                AskScreen(f"{error.message}. Save over it?", "Save over it"),
-                lambda yes: self._save(force=True) if yes else None,
-            )
-        except RlctlError as error:
-            self.notify(str(error), title="not saved", severity="error", markup=False)
-        else:
-            self._saved(path)
-
-    def _saved(self, path: Path) -> None:
-        recovery.forget(self.session)
-        lost = self.session.lost
-        if lost:
-            told = "; ".join(f"{key} = {wanted!r} is written as {said!r}" for key, wanted, said in lost[:5])
-            self.notify(f"{self.session.dialect} cannot say {told}", severity="warning", timeout=15, markup=False)
-        self.notify(f"saved {path}", markup=False)
-        self._renew()
-
-    def action_save_as(self) -> None:
-        if self.readonly:
-            self.notify("opened to read only", severity="warning")
-            return
-        name = "run.yaml" if self.session.file is None else str(self.session.file.path)
-        self.app.push_screen(NameScreen(name, self.session.dialect, DIALECTS), self._save_as)
-
-    def _save_as(self, chosen: tuple[str, str] | None) -> None:
-        if chosen is None:
-            return
-        name, dialect = chosen
-        same = self.session.dialect.partition("@")[0] == dialect
-        try:
-            path = self.session.save_as(Path(name), None if same else dialect)
-        except RlctlError as error:
-            self.notify(str(error), title="not saved", severity="error", markup=False)
-        else:
-            self._saved(path)
-
-    # Recovery
-
-    def _offer_recovery(self) -> None:
-        if self.session.file is None or self.readonly:
-            return
-        item = next(recovery.kept(self.session.file.path), None)
-        if item is None:
-            return
-        told = "\n".join(f"  {change.label}" for change in item.changes[-8:])
-        question = f"An editor that ended unexpectedly left changes that were not saved:\n{told}\nTake them up?"
-        self.app.push_screen(AskScreen(question, "Take them up"), lambda yes: self._recover(item) if yes else None)
-
-    def _recover(self, item: recovery.Kept) -> None:
-        try:
-            same = recovery.recover(self.session, item)
-        except ConfigError as error:
-            self.notify(str(error), title="not taken up", severity="error", markup=False)
-            return
-        if not same:
-            self.notify("the file is another one by now: look at what differs", severity="warning")
-        self._renew()
+    async def show_again(self) -> None:
+        """Show everything anew, as after another text was taken."""
+        self.renew(anew=True)
+        await self._show_form()

@@ -1,20 +1,97 @@
-"""One field of a form: its key, what it is edited with, where its value was written, and what is wrong with it."""
+"""One field of a form: its key, what it is edited with, what it is linked to, and what is wrong with what was typed."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import ClassVar
+
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.events import DescendantFocus
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.events import DescendantFocus, Paste
 from textual.message import Message
-from textual.widgets import Input, Label, Select
+from textual.suggester import Suggester
+from textual.widgets import Button, Input, Label, Select
 
+from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.values import NULL
+from rlctl.tui.language import say
+
+SET = "set"
+"""Of a section that may be missing: it is there."""
+
+
+class PathSuggester(Suggester):
+    """Completes the name of a file or folder."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return completed(value)
+
+
+def completed(value: str) -> str | None:
+    """The first path that begins with what was typed; a folder ends in ``/``."""
+    folder, _, start = value.rpartition("/")
+    place = Path(f"{folder}/" if "/" in value else ".").expanduser()
+    if not value or "://" in value or "${" in value:
+        return None
+    try:
+        found = min((entry for entry in place.iterdir() if entry.name.startswith(start)), default=None)
+    except OSError:
+        return None
+    if found is None:
+        return None
+    return value[: len(value) - len(start)] + found.name + ("/" if found.is_dir() else "")
+
+
+class FieldInput(Input):
+    """Takes one line; what is pasted with more of them is handed on whole."""
+
+    class Pasted(Message):
+        """A text of several lines was pasted."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            super().__init__()
+
+    def _on_paste(self, event: Paste) -> None:
+        if "\n" in event.text.strip():
+            self.post_message(self.Pasted(event.text))
+            event.prevent_default()
+            event.stop()
+
+
+class FieldSelect(Select[str], inherit_bindings=False):
+    """Takes one of several; up and down go to the fields above and below, as everywhere in a form."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", say("Choose"), show=False)]
 
 
 class FieldRow(Vertical):
     """A field that a person changes; it tells what was typed and shows what came of it."""
+
+    DEFAULT_CSS = """
+    FieldRow { height: auto; margin-bottom: 1; }
+    FieldRow .key { color: $text-muted; width: 100%; }
+    FieldRow.-changed .key { color: $text; text-style: bold; }
+    FieldRow.-edited .key { color: $warning; text-style: bold; }
+    FieldRow.-dormant { opacity: 60%; }
+    FieldRow .link { color: $accent; width: 100%; display: none; }
+    FieldRow.-linked .link { display: block; }
+    FieldRow .problem { display: none; color: $error; width: 100%; }
+    FieldRow.-wrong .problem { display: block; height: auto; }
+    FieldRow Horizontal { height: auto; }
+    FieldRow .value { width: 1fr; }
+    FieldRow .more { width: auto; min-width: 9; margin-left: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", say("Field above"), show=False, id="field.up"),
+        Binding("down", "app.focus_next", say("Field below"), show=False, id="field.down"),
+    ]
 
     class Typed(Message):
         """A person typed or chose something in the field."""
@@ -30,69 +107,122 @@ class FieldRow(Vertical):
             self.view = view
             super().__init__()
 
-    def __init__(self, view: FieldView, *, whole_key: bool = False) -> None:
-        """``whole_key``: show the key with its section, as among results of a search."""
+    class Opened(Message):
+        """A person wants more room for the value: its items, or its whole text."""
+
+        def __init__(self, view: FieldView, text: str = "") -> None:
+            self.view, self.text = view, text
+            super().__init__()
+
+    def __init__(self, view: FieldView, *, below: KeyPath = ()) -> None:
+        """``below``: the section of the form, which the shown name leaves out."""
         super().__init__(classes="field")
-        self.view, self._whole_key = view, whole_key
+        self.view, self._below = view, below
 
     def compose(self) -> ComposeResult:
         yield Label(self._title(), classes="key", markup=False)
-        if self._chosen:
+        if self.is_chosen:
             options = [(name, name) for name in self._names()]
-            yield Select(options, value=self._now(), allow_blank=False, classes="value")
+            yield FieldSelect(options, value=self._now(), allow_blank=False, classes="value", compact=True)
+        elif self._is_long:
+            yield Button(self._first_line(), classes="value text", compact=True)
         else:
-            yield Input(self.view.text, classes="value", placeholder=self.view.default, compact=True)
+            with Horizontal():
+                yield self._input()
+                if self.view.kind in ("list", "mapping"):
+                    more = Button(say("items F6"), classes="more", compact=True)
+                    more.can_focus = False
+                    yield more
+        yield Label("", classes="link", markup=False)
         yield Label("", classes="problem", markup=False)
+
+    def _input(self) -> FieldInput:
+        is_path = self.view.kind == "path"
+        return FieldInput(
+            self.view.text,
+            classes="value",
+            placeholder=self.view.default,
+            compact=True,
+            password=self.view.info.secret and not self.view.is_linked,
+            suggester=PathSuggester() if is_path else None,
+        )
 
     def on_mount(self) -> None:
         self._dress()
 
     @property
-    def _chosen(self) -> bool:
-        return self.view.kind in ("choice", "enum", "bool")
+    def is_chosen(self) -> bool:
+        """Whether it takes one of several, not what is typed."""
+        return self.view.kind in ("choice", "enum", "bool", "section")
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether it is text of several lines, which one line cannot show without losing them."""
+        return self.view.kind in ("text", "path") and "\n" in self.view.text
+
+    def _first_line(self) -> str:
+        lines = self.view.text.splitlines()
+        return say("{first} ... ({count} lines)").format(first=lines[0].replace("[", "\\["), count=len(lines))
 
     def _names(self) -> list[str]:
-        names = list(self.view.options) or ["true", "false"]
+        names = [NULL, SET] if self.view.kind == "section" else list(self.view.options) or ["true", "false"]
         optional = NULL in self.view.type.split(" or ") or self.view.text == NULL or self.view.default == NULL
         names += [NULL] if optional and NULL not in names else []
         return names if self._now() in names else [self._now(), *names]
 
     def _now(self) -> str:
+        if self.view.kind == "section" and not self.view.is_linked:
+            return NULL if self.view.value is None else SET
         return self.view.text
 
     def _title(self) -> str:
-        path = ".".join(map(str, self.view.path))
-        name = path if self._whole_key else str(self.view.path[-1])
-        marks = ("*" if self.view.edited else "") + ("" if self.view.applies else " (not used by this run)")
+        name = dotted(self.view.path[len(self._below) :] or self.view.path)
         unit = f" [{self.view.unit}]" if self.view.unit else ""
-        return f"{name}{unit}{marks}"
+        range_ = f" {self.view.range}" if self.view.range else ""
+        marks = ("  *" if self.view.edited else "") + ("" if self.view.applies else say("  (not used by this run)"))
+        return f"{name}{unit}{range_}{marks}"
 
     def _dress(self) -> None:
         self.query_one(".key", Label).update(self._title())
         self.set_class(self.view.changed, "-changed")
         self.set_class(self.view.edited, "-edited")
         self.set_class(not self.view.applies, "-dormant")
+        linked = self.view.is_linked and not self.view.info.secret
+        self.set_class(linked, "-linked")
+        if linked:
+            told = say("= {value}, follows {link}").format(value=self.view.now, link=self.view.text)
+            self.query_one(".link", Label).update(told)
 
-    def show(self, view: FieldView) -> None:
-        """Show the field as it is now; what is being typed in it stays."""
+    def show(self, view: FieldView, *, anew: bool = False) -> None:
+        """Show the field as it is now; what is being typed in it stays, unless ``anew``."""
+        if view is self.view and not anew:
+            return
         self.view = view
-        if self._chosen:
-            select = self.query_one(Select)
-            if select.value != view.text:
+        if self.is_chosen:
+            select = self.query_one(FieldSelect)
+            if select.value != self._now():
                 with select.prevent(Select.Changed):
                     select.set_options([(name, name) for name in self._names()])
-                    select.value = view.text
-        else:
-            field = self.query_one(Input)
-            if not field.has_focus and field.value != view.text:
+                    select.value = self._now()
+        elif found := self.query(FieldInput):
+            field = found.first()
+            if field.value != view.text and (anew or not field.has_focus):
                 with field.prevent(Input.Changed):
                     field.value = view.text
+                self.tell("")
+        elif self.query(Button):
+            self.query_one(".text", Button).label = self._first_line()
         self._dress()
 
     def tell(self, problem: str) -> None:
         """Show what is wrong with what was typed; nothing where nothing is."""
         self.query_one(".problem", Label).update(problem)
         self.set_class(bool(problem), "-wrong")
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether what stands in it is not the config's value, as it does not fit."""
+        return self.has_class("-wrong")
 
     def focus_field(self) -> None:
         """Put the cursor where the value is changed."""
@@ -106,13 +236,23 @@ class FieldRow(Vertical):
     @on(Select.Changed)
     def _picked(self, message: Select.Changed) -> None:
         message.stop()
-        if str(message.value) != self.view.text:
+        if str(message.value) != self._now():
             self.post_message(self.Typed(self, str(message.value)))
 
     @on(Input.Submitted)
     def _done(self, message: Input.Submitted) -> None:
         message.stop()
         self.screen.focus_next()
+
+    @on(Button.Pressed)
+    def _pressed(self, message: Button.Pressed) -> None:
+        message.stop()
+        self.post_message(self.Opened(self.view))
+
+    @on(FieldInput.Pasted)
+    def _pasted(self, message: FieldInput.Pasted) -> None:
+        message.stop()
+        self.post_message(self.Opened(self.view, message.text))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         self.post_message(self.Looked(self.view))

@@ -1,4 +1,4 @@
-"""The sections of a config as a tree, with a mark where something was set."""
+"""The sections of a config as a tree, with a mark where something was changed, and a word where a run does not use one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from textual.widgets.tree import TreeNode
 
 from rlctl.documents import KeyPath
 from rlctl.editing.fields import FieldView
+from rlctl.tui.language import say
 
 
 class SectionTree(Tree[KeyPath]):
-    """Sections, to pick one; a section that a run does not use is dim."""
+    """Sections, to pick one; a section that a run does not use is dim and says so."""
+
+    DEFAULT_CSS = """
+    SectionTree { width: 26; border-right: solid $panel; }
+    .-narrow SectionTree { width: 20; }
+    """
 
     class Picked(Message):
         """A person picked a section."""
@@ -25,25 +31,32 @@ class SectionTree(Tree[KeyPath]):
         self.show_root = False
         self.guide_depth = 2
         self._by_path: dict[KeyPath, TreeNode[KeyPath]] = {}
+        self._labels: dict[KeyPath, str] = {}
 
     def show(self, fields: list[FieldView]) -> None:
         """Show the sections of these fields; the cursor stays where it is."""
-        wanted: dict[KeyPath, None] = {}
+        edited: dict[KeyPath, bool] = {}
+        used: dict[KeyPath, bool] = {}
         for view in fields:
-            for size in range(1, len(view.section) + 1):
-                wanted.setdefault(view.section[:size])
-        for path in [path for path in self._by_path if path not in wanted]:
+            for size in range(1, len(view.path)):
+                path = view.path[:size]
+                edited[path] = edited.get(path, False) or view.edited
+                used[path] = used.get(path, False) or view.applies
+        for path in [path for path in self._by_path if path not in edited]:
+            del self._labels[path]
             self._by_path.pop(path).remove()
-        for path in wanted:
+        holding = {path[:-1] for path in edited}
+        for path, is_edited in edited.items():
             if path not in self._by_path:
                 parent = self._by_path[path[:-1]] if len(path) > 1 else self.root
                 self._by_path[path] = parent.add(str(path[-1]), data=path, expand=False)
-            inside = [view for view in fields if view.path[: len(path)] == path]
-            edited = any(view.edited for view in inside)
-            label = f"{path[-1]}{' *' if edited else ''}"
-            dormant = not any(view.applies for view in inside)
-            self._by_path[path].set_label(f"[dim]{label}[/dim]" if dormant else label)
-            self._by_path[path].allow_expand = any(other[:-1] == path for other in wanted)
+            label = f"{path[-1]}{' *' if is_edited else ''}"
+            label = label if used[path] else f"[dim]{label} {say('(off)')}[/dim]"
+            if self._labels.get(path) != label:
+                self._labels[path] = label
+                self._by_path[path].set_label(label)
+            if self._by_path[path].allow_expand != (path in holding):
+                self._by_path[path].allow_expand = path in holding
         self.root.expand()
 
     def pick(self, path: KeyPath) -> None:

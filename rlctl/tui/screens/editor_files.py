@@ -1,0 +1,396 @@
+"""What a person does with a config as a whole: save, take another text, go on after a crash, launch, leave. Nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from rlctl.documents import dotted, read_text
+from rlctl.editing import items, recovery
+from rlctl.editing.fields import FieldView
+from rlctl.editing.session import FileChangedError, Session
+from rlctl.errors import ConfigError, DocumentError, RlctlError
+from rlctl.filenames import YAML_ENDINGS
+from rlctl.tui.external import edited
+from rlctl.tui.language import say
+from rlctl.tui.screens.ask import AskScreen, ChooseScreen, Named, NameScreen, TextScreen
+from rlctl.tui.screens.items import ItemsScreen
+from rlctl.tui.widgets.field_row import FieldRow
+from rlctl.tui.widgets.preview_pane import DIALECTS
+
+LOOK_SECONDS = 2.0
+"""How often the file is looked at."""
+LINES = 200
+"""Most lines of a difference that a question shows."""
+
+
+class EditorFiles(Screen[None]):
+    """A screen with a session."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "ctrl+s", "save", say("Save"), id="edit.save",
+            tooltip=say("Write the file, in its own dialect, with its look kept"),
+        ),
+        Binding(
+            "f12", "save_as", say("Save as"), id="edit.save_as",
+            tooltip=say("Write another file, in this or another dialect, or export a copy"),
+        ),
+        Binding(
+            "f7", "edit_field", say("$EDITOR"), id="edit.field_outside",
+            tooltip=say("The field in your own editor: $VISUAL, $EDITOR or vi"),
+        ),
+        Binding(
+            "f8", "edit_file", say("File in $EDITOR"), id="edit.file_outside", show=False,
+            tooltip=say("The whole file, as it would be saved, in your own editor"),
+        ),
+        Binding("f9", "launch", say("Launch"), id="edit.launch", tooltip=say("Plan a run of this, and start it")),
+    ]  # fmt: skip
+
+    class OnDisk(Message):
+        """Somebody else wrote the file."""
+
+        def __init__(self, text: str, difference: str) -> None:
+            self.text, self.difference = text, difference
+            super().__init__()
+
+    def __init__(self, session: Session, *, readonly: bool) -> None:
+        super().__init__()
+        self.session, self.readonly = session, readonly
+        self._given_up = False
+        self._told: str | None = None
+        """The text of the file that a person was asked about last."""
+
+    def renew(self, *, anew: bool = False) -> None:
+        """Show the config as it is now."""
+        raise NotImplementedError
+
+    async def show_again(self) -> None:
+        """Show everything anew."""
+        raise NotImplementedError
+
+    def looked_at(self) -> FieldView | None:
+        """The field that a person is in, or was in last."""
+        raise NotImplementedError
+
+    async def jump(self, path: Any) -> bool:
+        """Show the field at a path."""
+        raise NotImplementedError
+
+    def _may_write(self) -> bool:
+        if self.readonly:
+            self.notify(say("opened to read only"), severity="warning")
+        return not self.readonly
+
+    def _is_whole(self) -> bool:
+        """Whether what stands in the fields is what the config says; else a person is led to the one that is not."""
+        wrong = next((row for row in self.query(FieldRow) if row.is_wrong), None)
+        if wrong is None:
+            return True
+        told = say("{key} holds what does not fit: change it, or take it back with ctrl+z")
+        self.notify(told.format(key=dotted(wrong.view.path)), severity="warning", markup=False)
+        wrong.focus_field()
+        return False
+
+    # Leaving
+
+    def leave_file(self) -> None:
+        """Leave, with a question where something would be lost."""
+        if self.readonly or not recovery.is_at_stake(self.session):
+            self._go()
+            return
+        answers = [("s", say("Save and leave")), ("l", say("Leave without them")), ("c", say("Stay"))]
+        self.app.push_screen(ChooseScreen(say("There are changes that are not saved."), answers), self._left)
+
+    def _left(self, answer: str | None) -> None:
+        if answer == "l":
+            self._given_up = True
+            self._go()
+        elif answer == "s":
+            self._save_then(self._go)
+
+    def _go(self) -> None:
+        if len(self.app.screen_stack) > 2:
+            self.app.pop_screen()
+        else:
+            self.app.exit()
+
+    def on_unmount(self) -> None:
+        if self._given_up:
+            recovery.forget(self.session)
+        elif not self.readonly:
+            recovery.keep(self.session)
+
+    # Saving
+
+    def action_save(self) -> None:
+        if self._may_write():
+            self._save_then(lambda: None)
+
+    def _save_then(self, after: Callable[[], Any]) -> None:
+        """Save, ask where it has no name or was changed by somebody else, and go on once it is saved."""
+        if not self._is_whole():
+            return
+        if self.session.file is None:
+            self._ask_name(after)
+        else:
+            self._save(after, force=False)
+
+    def _save(self, after: Callable[[], Any], *, force: bool) -> None:
+        try:
+            path = self.session.save(force=force)
+        except FileChangedError as error:
+            self.app.push_screen(
+                AskScreen(say("{error}. Save over it?").format(error=error.message), say("Save over it")),
+                lambda yes: self._save(after, force=True) if yes else None,
+            )
+        except RlctlError as error:
+            self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
+        else:
+            self._saved(path)
+            after()
+
+    def _saved(self, path: Path) -> None:
+        lost = self.session.lost
+        if lost:
+            told = "; ".join(f"{key} = {wanted!r} is written as {said!r}" for key, wanted, said in lost[:5])
+            more = say(" and {count} more").format(count=len(lost) - 5) if len(lost) > 5 else ""
+            cannot = say("{dialect} cannot say {lost}").format(dialect=self.session.dialect, lost=told + more)
+            self.notify(cannot, severity="warning", timeout=15, markup=False)
+        self.notify(say("saved {path}").format(path=path), markup=False)
+        self.renew()
+
+    def action_save_as(self) -> None:
+        if self._may_write() and self._is_whole():
+            self._ask_name(lambda: None)
+
+    def _ask_name(self, after: Callable[[], Any]) -> None:
+        name = "run.yaml" if self.session.file is None else str(self.session.file.path)
+        self.app.push_screen(
+            NameScreen(name, self.session.dialect, DIALECTS),
+            lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else None,
+        )
+
+    def _write_named(self, chosen: Named, after: Callable[[], Any], *, force: bool) -> None:
+        same = self.session.dialect.partition("@")[0] == chosen.dialect
+        path = Path(chosen.name).expanduser()
+        try:
+            if chosen.goes_on:
+                self.session.save_as(path, None if same else chosen.dialect, force=force)
+            else:
+                dialect = self.session.dialect if same else chosen.dialect
+                self.session.export(path, dialect, force=force)
+        except DocumentError as error:
+            if force or not path.is_file():
+                self.notify(str(error), title=say("not saved"), severity="error", markup=False)
+                return
+            self.app.push_screen(
+                AskScreen(say("{path} is there already. Write over it?").format(path=path), say("Write over it")),
+                lambda yes: self._write_named(chosen, after, force=True) if yes else None,
+            )
+        except RlctlError as error:
+            self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
+        else:
+            if chosen.goes_on:
+                self._saved(path)
+                after()
+            else:
+                self.notify(say("exported to {path}; you go on with this file").format(path=path), markup=False)
+
+    # Other texts
+
+    async def action_open_field(self) -> None:
+        """The items of a list or mapping, the whole text of anything else."""
+        view = self.looked_at()
+        if view is not None:
+            self.open_field(view)
+        else:
+            self.notify(say("go to a field first"))
+
+    def on_field_row_opened(self, message: FieldRow.Opened) -> None:
+        self.open_field(message.view, message.text)
+
+    def open_field(self, view: FieldView, text: str = "") -> None:
+        """More room for a field; ``text`` is what to begin with, as it was pasted."""
+        if view.kind in ("list", "mapping") and not text:
+            self.app.push_screen(ItemsScreen(self.session, view.path), self._left_items)
+            return
+
+        def take(typed: str) -> None:
+            self.session.set(view.path, items.from_yaml(typed, view.path))
+
+        whole = items.yaml_of(self.session, view.path) if not text else _pasted(view, text)
+        title = f"{dotted(view.path)}: {view.help}"
+        self.app.push_screen(TextScreen(title, whole, take), lambda done: self._shown() if done else None)
+
+    def _left_items(self, path: Any) -> None:
+        self.run_worker(self._show_item(path), group="shown")
+
+    async def _show_item(self, path: Any) -> None:
+        await self.show_again()
+        if path is not None:
+            await self.show_section(path)
+
+    async def show_section(self, path: Any) -> None:
+        """Show the fields of a section."""
+        raise NotImplementedError
+
+    def _shown(self) -> None:
+        self.run_worker(self.show_again(), group="shown")
+
+    def action_edit_field(self) -> None:
+        """The field in the person's own editor."""
+        view = self.looked_at()
+        if view is None:
+            self.notify(say("go to a field first"))
+            return
+        about = "".join(f"# {line}\n" for line in f"{dotted(view.path)}: {view.help} ({view.type})".splitlines())
+
+        def take(text: str) -> None:
+            self.session.set(view.path, items.from_yaml(text, view.path))
+
+        self._outside(about + items.yaml_of(self.session, view.path), "field.yaml", take)
+
+    def action_edit_file(self) -> None:
+        """The whole file in the person's own editor, as it would be saved."""
+        if not self._is_whole():
+            return
+        try:
+            text = self.session.text()
+        except RlctlError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        is_yaml = self.session.place.suffix in YAML_ENDINGS
+        self._outside(text, f"config{self.session.place.suffix if not is_yaml else '.yaml'}", self.session.take_text)
+
+    def _outside(self, text: str, name: str, take: Callable[[str], None], *, refused: bool = False) -> None:
+        """A text in the person's own editor; what does not fit is kept, to go on with."""
+        typed = None
+        try:
+            typed = edited(self.app, text, name)
+        except RlctlError as error:
+            self.notify(str(error), severity="error", markup=False)
+        if typed is None and refused:
+            typed = text
+        if typed is None or (typed == text and not refused):
+            self.notify(say("nothing was changed"))
+            return
+        self._take_outside(typed, name, take)
+
+    def _take_outside(self, typed: str, name: str, take: Callable[[str], None]) -> None:
+        try:
+            take(typed)
+        except RlctlError as error:
+            told = say("What came back cannot be taken:\n{error}").format(error=error)
+            answers = [("e", say("Edit it again")), ("g", say("Give it up"))]
+            self.app.push_screen(
+                ChooseScreen(told, answers),
+                lambda answer: self._outside(typed, name, take, refused=True) if answer != "g" else None,
+            )
+        else:
+            self._shown()
+
+    # The file on disk, and what a crash left
+
+    def watch_files(self) -> None:
+        """Look at the file every now and then, and offer what an editor that ended left."""
+        self.set_interval(LOOK_SECONDS, self._look_at_file)
+        if not self.readonly:
+            self._offer_recovery()
+
+    def _look_at_file(self) -> None:
+        if self.app.screen is self and self.session.file is not None:
+            self._read_file()
+
+    @work(thread=True, exclusive=True, group="disk")
+    def _read_file(self) -> None:
+        session, file = self.session, self.session.file
+        if file is None:
+            return
+        try:
+            text = read_text(file.path)
+        except DocumentError:
+            text = ""
+        if text == file.text or text == self._told:
+            return
+        try:
+            difference = "\n".join(session.changed_lines()[:LINES])
+        except RlctlError as error:
+            difference = str(error)
+        self.post_message(self.OnDisk(text, difference))
+
+    def on_editor_files_on_disk(self, message: OnDisk) -> None:
+        file = self.session.file
+        if self.app.screen is not self or file is None or message.text in (file.text, self._told):
+            return
+        self._told = message.text
+        gone = say("{path} is gone.") if not message.text else say("{path} was changed by somebody else.")
+        told = f"{gone.format(path=file.path)}\n\n{message.difference}"
+        answers = [
+            *([("r", say("Take what is there; what you have is one undo away"))] if message.text else []),
+            ("k", say("Keep mine: saving writes over it")),
+        ]
+        self.app.push_screen(ChooseScreen(told, answers), self._take_disk)
+
+    def _take_disk(self, answer: str | None) -> None:
+        try:
+            if answer == "r":
+                self.session.reopen()
+            elif answer == "k":
+                self.session.keep_mine()
+        except RlctlError as error:
+            self.notify(str(error), title=say("not taken"), severity="error", markup=False)
+        if answer is not None:
+            self._shown()
+
+    def _offer_recovery(self) -> None:
+        file = self.session.file
+        kept = recovery.kept(file.path) if file is not None else recovery.never_saved()
+        item = next((item for item in kept if item.place != recovery.place_of(self.session)), None)
+        if item is None:
+            return
+        told = "\n".join(f"  {change.label}" for change in item.changes[-8:])
+        what = say("changes that were not saved") if file is not None else say("a config that was never saved")
+        question = say("An editor that ended unexpectedly left {what}:\n{told}").format(what=what, told=told)
+        answers = [("t", say("Take it up")), ("l", say("Later")), ("d", say("Throw it away"))]
+        self.app.push_screen(ChooseScreen(question, answers), lambda answer: self._recover(answer, item))
+
+    def _recover(self, answer: str | None, item: recovery.Kept) -> None:
+        if answer == "d":
+            recovery.forget_kept(item)
+        if answer != "t":
+            return
+        try:
+            same = recovery.recover(self.session, item)
+        except ConfigError as error:
+            self.notify(str(error), title=say("not taken up"), severity="error", markup=False)
+            return
+        if not same and self.session.file is not None:
+            self.notify(say("the file is another one by now: look at what differs"), severity="warning")
+        self._shown()
+
+    # Launching
+
+    def action_launch(self) -> None:
+        """Show what would run where, and start it once that is confirmed."""
+        if self._may_write() and self._is_whole():
+            from rlctl.tui.screens.launch import LaunchScreen
+
+            self.app.push_screen(LaunchScreen(self.session, save=self._save_then))
+
+
+def _pasted(view: FieldView, text: str) -> str:
+    """A pasted text as the value of a field: YAML as it is where the field holds more than text."""
+    name = items.name_in_text(view.path)
+    if view.kind in ("list", "mapping"):
+        stripped = text.strip("\n")
+        if stripped.lstrip().startswith(f"{name}:"):
+            return stripped + "\n"
+        return f"{name}:\n" + "".join(f"  {line}\n" for line in stripped.splitlines())
+    return items.text_as_yaml(name, text)

@@ -1,0 +1,30 @@
+"""What stands beside the form: a pane reads the session in a thread and shows what it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.containers import Vertical
+from textual.message import Message
+
+from rlctl.documents import KeyPath
+from rlctl.editing.session import Session
+
+
+class EditorPane(Vertical):
+    """A pane beside the form."""
+
+    class Jump(Message):
+        """A person wants to see the field of a key."""
+
+        def __init__(self, path: KeyPath) -> None:
+            self.path = path
+            super().__init__()
+
+    def read(self, session: Session) -> Any:
+        """What is to be shown; in a thread, so no widget is touched."""
+        raise NotImplementedError
+
+    def take(self, found: Any) -> None:
+        """Show what ``read`` found."""
+        raise NotImplementedError

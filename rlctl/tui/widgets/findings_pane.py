@@ -1,0 +1,105 @@
+"""What the checks say: each finding leads to its field, and what would mend it is one key away."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.markup import escape
+from textual.message import Message
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from rlctl.documents import dotted, parse_dotted
+from rlctl.editing.session import Session
+from rlctl.errors import RlctlError
+from rlctl.report import Finding, Level
+from rlctl.tui.language import say
+from rlctl.tui.widgets.editor_pane import EditorPane
+
+MARKS = {Level.ERROR: "[$error]x[/]", Level.WARNING: "[$warning]![/]", Level.NOTE: "·"}
+ORDER = list(Level)
+
+
+class FindingsPane(EditorPane):
+    """The findings, the worst first."""
+
+    DEFAULT_CSS = """
+    FindingsPane OptionList { height: 1fr; }
+    FindingsPane Static { height: auto; padding: 0 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "fix", say("Apply the fix"), id="findings.fix", tooltip=say("Set what would mend the finding")),
+    ]
+
+    class Fix(Message):
+        """A person wants a finding mended."""
+
+        def __init__(self, finding: Finding) -> None:
+            self.finding = finding
+            super().__init__()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.findings: list[Finding] = []
+
+    def compose(self) -> ComposeResult:
+        yield Static(say("enter: to the field   a: apply the fix"), markup=False)
+        yield OptionList(id="finding-list")
+
+    def read(self, session: Session) -> Any:
+        return sorted(session.findings(), key=lambda item: ORDER.index(item.level))
+
+    def take(self, found: Any) -> None:
+        if found == self.findings and found:
+            self.findings = found
+            return
+        listed = self.query_one("#finding-list", OptionList)
+        at = listed.highlighted
+        self.findings = found
+        listed.clear_options()
+        listed.add_options([Option(_text(item)) for item in found] or [Option(say("nothing is wrong"), disabled=True)])
+        if found and at is not None:
+            listed.highlighted = min(at, len(found) - 1)
+
+    @property
+    def errors(self) -> int:
+        return sum(item.level is Level.ERROR for item in self.findings)
+
+    @on(OptionList.OptionSelected)
+    def _to_field(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        key = self.findings[message.option_index].key
+        try:
+            path = parse_dotted(key) if key else ()
+        except (ValueError, RlctlError):
+            path = ()
+        if path:
+            self.post_message(self.Jump(path))
+        else:
+            self.notify(say("this finding is about no single field"))
+
+    def action_fix(self) -> None:
+        at = self.query_one("#finding-list", OptionList).highlighted
+        if at is None or at >= len(self.findings):
+            return
+        if self.findings[at].fixes:
+            self.post_message(self.Fix(self.findings[at]))
+        else:
+            self.notify(say("there is no single value that mends it: enter leads to the field"))
+
+
+def _text(item: Finding) -> str:
+    where = f" ({item.at})" if item.at is not None else ""
+    hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
+    told = f"{item.key}: {item.message}{where}" if item.key else f"{item.message}{where}"
+    return f"{MARKS[item.level]} {escape(told)}{hint}{_fixes(item)}"
+
+
+def _fixes(item: Finding) -> str:
+    if not item.fixes:
+        return ""
+    values = say(" or ").join(f"{dotted(key)} = {value!r}" for key, value in item.fixes)
+    return f"\n  [b]a[/b]: {escape(values)}"

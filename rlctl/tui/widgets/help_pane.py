@@ -1,0 +1,49 @@
+"""Help for the field that a person looks at: what it is, its type, default, origin, and what each dialect calls it."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from rlctl.documents import dotted
+from rlctl.editing.fields import FieldView
+from rlctl.editing.naming import names_of
+from rlctl.tui.language import say
+
+
+class HelpPane(VerticalScroll):
+    """The meaning of one field."""
+
+    DEFAULT_CSS = "HelpPane { padding: 0 1; }"
+
+    def compose(self) -> ComposeResult:
+        yield Static(say("Go to a field: what it means is told here."), id="help-text", markup=False)
+
+    def show(self, view: FieldView) -> None:
+        """Show all that is known of a field."""
+        type_ = view.type + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
+        lines = [
+            dotted(view.path),
+            "",
+            view.help,
+            "",
+            f"{say('now')}      {view.now if not view.info.secret else '...'}",
+            *([say("follows  {link}").format(link=view.text)] if view.is_linked else []),
+            f"{say('default')}  {view.default or say('none: it must be set')}",
+            f"{say('type')}     {type_}",
+            f"{say('from')}     {view.origin}",
+            "",
+        ]
+        names = names_of(view.pattern)
+        for dialect in ("verl", "trinity", "roll"):
+            lines.append(f"{dialect:<8} {', '.join(names.get(dialect, ())) or say('has nothing for it')}")
+        if not view.applies:
+            lines += ["", say("This run does not use it.")]
+        self.query_one("#help-text", Static).update("\n".join(lines))
+
+
+def hint(view: FieldView) -> str:
+    """What is most worth knowing of a field, on a line or two."""
+    origin = say("default {default}").format(default=view.default or say("none: it must be set"))
+    return f"{dotted(view.path)}: {view.help}\n{origin} · {view.origin}"

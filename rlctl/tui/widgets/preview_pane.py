@@ -1,0 +1,182 @@
+"""The same run in any dialect, with the account of every key; and what differs from the file and from defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.markup import escape
+from textual.message import Message
+from textual.widgets import OptionList, Select, Static, TextArea
+from textual.widgets.option_list import Option
+
+from rlctl.difference import Difference
+from rlctl.documents import parse_dotted
+from rlctl.editing.session import Session
+from rlctl.editing.values import text_of
+from rlctl.errors import RlctlError
+from rlctl.report import Bucket, Entry
+from rlctl.runs import redacted
+from rlctl.tui.language import say
+from rlctl.tui.widgets.editor_pane import EditorPane
+
+DIALECTS = ("rlctl", "verl", "trinity", "roll")
+TOLD = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.DEAD, Bucket.CARRIED, Bucket.DERIVED)
+"""The buckets that are listed, the most worth a look first; what is mapped is counted."""
+MARKS = {Bucket.UNKNOWN: "[$error]?[/]", Bucket.UNSUPPORTED: "[$error]x[/]", Bucket.DEAD: "[$warning]-[/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A translation as it is shown."""
+
+    dialect: str
+    text: str
+    account: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+class PreviewPane(EditorPane):
+    """The run as text of a dialect, and below it what became of every key."""
+
+    DEFAULT_CSS = """
+    PreviewPane #preview-text { height: 2fr; }
+    PreviewPane #account { height: 1fr; border-top: solid $panel; }
+    PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "next", say("Next dialect"), id="preview.next"),
+    ]
+
+    class Renewed(Message):
+        """Another dialect was chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialect = DIALECTS[0]
+
+    def compose(self) -> ComposeResult:
+        choices = [(name, name) for name in DIALECTS]
+        yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
+        yield TextArea("", read_only=True, show_line_numbers=True, id="preview-text", compact=True)
+        yield Static("", id="account-head", markup=False)
+        yield OptionList(id="account")
+
+    def read(self, session: Session) -> Any:
+        found = session.preview(self.dialect)
+        entries = [entry for bucket in TOLD for entry in found.report.accounting if entry.bucket is bucket]
+        shares = ", ".join(f"{count} {bucket}" for bucket, count in found.report.shares().items() if count)
+        errors = tuple(f"{item.key}: {item.message}" if item.key else item.message for item in found.report.errors)
+        text = found.text if found.text is not None else "\n".join(errors)
+        return Preview(found.report.target or self.dialect, redacted(text), (shares,), tuple(entries))
+
+    def take(self, found: Any) -> None:
+        shown = self.query_one("#preview-text", TextArea)
+        if shown.text != found.text:
+            place = shown.scroll_offset
+            shown.load_text(found.text)
+            shown.scroll_to(place.x, place.y, animate=False)
+        self.query_one("#account-head", Static).update(f"{found.dialect}: {found.account[0]}")
+        listed = self.query_one("#account", OptionList)
+        listed.clear_options()
+        listed.add_options([Option(_entry_text(entry)) for entry in found.entries])
+
+    def action_next(self) -> None:
+        """Show the run in the next dialect."""
+        at = DIALECTS.index(self.dialect)
+        self.query_one("#preview-dialect", Select).value = DIALECTS[(at + 1) % len(DIALECTS)]
+
+    @on(Select.Changed)
+    def _chosen(self, message: Select.Changed) -> None:
+        message.stop()
+        if str(message.value) != self.dialect:
+            self.dialect = str(message.value)
+            self.post_message(self.Renewed())
+
+
+def _entry_text(entry: Entry) -> str:
+    place = f" ({entry.at})" if entry.at is not None else ""
+    became = ", ".join(f"{key} = {_short(value)}" for key, value in entry.targets)
+    told = f"{entry.key} = {_short(entry.value)}{place}" + (f" -> {became}" if became else "")
+    note = f"\n  [dim]{escape(entry.note)}[/dim]" if entry.note else ""
+    return f"{MARKS.get(entry.bucket, '·')} {entry.bucket}: {escape(redacted(told))}{note}"
+
+
+def _short(value: Any) -> str:
+    text = text_of(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _meaning(found: list[Difference]) -> list[tuple[str, str]]:
+    return [
+        (item.key, escape(redacted(f"{item.key}: {_short(item.first.value)} -> {_short(item.second.value)}")))
+        for item in found
+    ]
+
+
+def _lines(session: Session) -> list[tuple[str, str]]:
+    styles = {"+": "$success", "-": "$error", "@": "$accent"}
+    try:
+        lines = session.changed_lines()
+    except RlctlError as error:
+        lines = str(error).splitlines()
+    shown = [redacted(line) for line in lines]
+    return [("", f"[{styles[line[0]]}]{escape(line)}[/]" if line[:1] in styles else escape(line)) for line in shown]
+
+
+VIEWS: dict[str, tuple[str, Callable[[Session], list[tuple[str, str]]]]] = {
+    "file": (say("what differs from the file"), lambda session: _meaning(session.differences())),
+    "lines": (say("the file's lines, as they would be saved"), _lines),
+    "defaults": (say("what differs from defaults"), lambda session: _meaning(session.from_defaults())),
+}
+"""What can be compared: a key and a line each."""
+
+
+class DiffPane(EditorPane):
+    """What differs, from the file and from defaults; a key leads to its field."""
+
+    DEFAULT_CSS = """
+    DiffPane OptionList { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("n", "next", say("Next comparison"), id="diff.next")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view = "file"
+        self._keys: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        choices = [(title, name) for name, (title, _) in VIEWS.items()]
+        yield Select(choices, value=self.view, allow_blank=False, id="diff-view", compact=True)
+        yield OptionList(id="diff-list")
+
+    def read(self, session: Session) -> Any:
+        return VIEWS[self.view][1](session)
+
+    def take(self, found: Any) -> None:
+        listed = self.query_one("#diff-list", OptionList)
+        listed.clear_options()
+        self._keys = [key for key, _ in found]
+        listed.add_options([Option(text) for _, text in found] or [Option(say("nothing differs"), disabled=True)])
+
+    def action_next(self) -> None:
+        names = list(VIEWS)
+        self.query_one("#diff-view", Select).value = names[(names.index(self.view) + 1) % len(names)]
+
+    @on(Select.Changed)
+    def _chosen(self, message: Select.Changed) -> None:
+        message.stop()
+        if str(message.value) != self.view:
+            self.view = str(message.value)
+            self.post_message(PreviewPane.Renewed())
+
+    @on(OptionList.OptionSelected)
+    def _to_field(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        key = self._keys[message.option_index]
+        if key:
+            self.post_message(self.Jump(parse_dotted(key)))
