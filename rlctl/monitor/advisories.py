@@ -18,7 +18,8 @@ RECENT = 10
 """Steps that a rule looks at."""
 BEFORE = 50
 """Steps before them that it compares with."""
-STALL_TIMES, STALL_SECONDS = 6.0, 1800.0
+STALLS = ((6.0, 1800.0), (30.0, 120.0))
+"""Times of what is usual, and seconds: a phase that takes longer than both of a pair is stalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,13 @@ RULES = (
         later("look at the reward's log, and try it with `rlctl try`"),
     ),
     Rule(
+        "no-rewards",
+        "reward/max",
+        lambda reward: reward == 0,
+        later("no response of the last steps has a reward above 0"),
+        later("read the responses on the samples page: does the prompt ask for the form that the reward expects?"),
+    ),
+    Rule(
         "mismatch",
         "policy/mismatch_k3",
         lambda kl: kl >= 0.01,
@@ -106,18 +114,21 @@ def advise(table: StepTable, current: Current | None = None, now: float = 0.0) -
 
 
 def _stalled(current: Current | None, now: float) -> Iterator[Advice]:
-    if current is None or current.usual is None:
+    if current is None:
         return
-    elapsed = current.elapsed(now)
-    if elapsed > max(STALL_TIMES * current.usual, STALL_SECONDS):
-        yield Advice(
-            "stalled",
-            later("the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds"),
-            later(
-                "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint"
-            ),
-            {"phase": current.name, "minutes": elapsed / 60, "usual": current.usual},
+    elapsed, usual = current.elapsed(now), current.usual
+    told: dict[str, Any] = {"phase": current.name, "minutes": elapsed / 60}
+    remedy = later(
+        "look at the logs of its processes; stop the run and resume it, which goes on from the last checkpoint"
+    )
+    if usual is None and elapsed > STALLS[0][1]:
+        message = later(
+            "the phase {phase} has taken {minutes:.0f} minutes, and it is not known how long it usually takes"
         )
+        yield Advice("stalled", message, remedy, told)
+    elif usual is not None and any(elapsed > max(times * usual, seconds) for times, seconds in STALLS):
+        message = later("the phase {phase} has taken {minutes:.0f} minutes; it usually takes {usual:.0f} seconds")
+        yield Advice("stalled", message, remedy, told | {"usual": usual})
 
 
 def _by_rule(table: StepTable) -> Iterator[Advice]:

@@ -34,6 +34,7 @@ def test_a_run_that_is_well_has_no_advice() -> None:
         ("group__equal_share", [0.2] * 20 + [0.9] * 10, "equal-groups"),
         ("response__truncated_share", [0.3] * 5, "truncation"),
         ("reward__failed_share", [0.5], "reward-errors"),
+        ("reward__max", [0.0] * 3, "no-rewards"),
         ("policy__mismatch_k3", [0.2] * 3, "mismatch"),
         ("policy__skipped_updates", [0.0, 1.0], "skipped-updates"),
         ("throughput__mfu", [0.05] * 3, "low-mfu"),
@@ -50,6 +51,12 @@ def test_a_phase_is_stalled_when_it_takes_many_times_what_is_usual_and_long() ->
     assert [advice.code for advice in advise(StepTable(), usual, now=3600.0)] == ["stalled"]
     assert not advise(StepTable(), usual, now=1000.0), "long for the phase, not long for a person"
     assert not advise(StepTable(), Current("rollout", 0.0, 900.0), now=3600.0)
+    quick = Current("rollout", began=0.0, usual=2.0)
+    assert advise(StepTable(), quick, now=121.0), "60 times of what is usual"
+    assert not advise(StepTable(), quick, now=119.0)
+    unknown = Current("start", began=0.0, usual=None)
+    assert [advice.code for advice in advise(StepTable(), unknown, now=1801.0)] == ["stalled"]
+    assert not advise(StepTable(), unknown, now=1799.0)
 
 
 def test_the_metrics_of_rules_are_ones_that_runs_tell() -> None:

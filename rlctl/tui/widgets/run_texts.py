@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from statistics import fmean
+from typing import Any
 
 from textual.markup import escape
 
@@ -19,6 +20,7 @@ from rlctl.runs import RunInfo, Status
 from rlctl.tui.language import say
 
 TIMELINE_STEPS = 12
+FAILURE_LINES = 3
 COLORS = ("$primary", "$success", "$warning", "$accent", "$secondary", "$error")
 
 
@@ -51,11 +53,19 @@ def head_text(view: RunView, info: RunInfo | None, now: float, *, problem: str =
     """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read."""
     lines = ["   ".join(_progress(view, info, now)), "   ".join(_at_work(view, info, now))]
     if view.failure is not None:
-        failure = view.failure
-        lines.append(f"{say('failed')}: {failure.get('actor', '')}: {failure.get('message', '')}")
+        lines.append(_failure(view.failure))
     elif info is not None and info.cause:
         lines.append(info.cause)
+    elif info is not None and info.status == "interrupted":
+        lines.append(say("its process is gone; resumed, it goes on from its last checkpoint"))
     return "\n".join(line for line in [*lines, problem] if line)
+
+
+def _failure(event: Mapping[str, Any]) -> str:
+    """The first cause of a failure, short enough for the head, with what to do; the events have the whole."""
+    message = "\n".join(str(event.get("message", "")).splitlines()[:FAILURE_LINES])
+    told = f"{say('failed')}: {event.get('actor', '')}: {message}"
+    return f"{told}\n  {event['hint']}" if event.get("hint") else told
 
 
 def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
