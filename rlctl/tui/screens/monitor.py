@@ -6,7 +6,7 @@ A tab is a line of ``PANES`` and a module of ``rlctl.tui.panes``. What is done t
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,14 +19,18 @@ from textual.worker import get_current_worker
 
 from rlctl import runs
 from rlctl.errors import RlctlError
+from rlctl.monitor.processes import alive, processes_of
 from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say
 from rlctl.tui.panes.events import EventsPane
+from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.metrics import MetricsPane
 from rlctl.tui.panes.overview import OverviewPane
 from rlctl.tui.panes.pane import Pane
+from rlctl.tui.panes.processes import ProcessesPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.run_actions import RunActions
+from rlctl.tui.widgets.pages import Pages
 from rlctl.tui.widgets.run_texts import head_text
 
 EVERY_SECONDS = 1.0
@@ -49,8 +53,35 @@ PANES = (
     Tab("1", "overview", say("Overview"), OverviewPane, say("Phase, time, and the main curves")),
     Tab("2", "metrics", say("Metrics"), MetricsPane, say("Any metric, large")),
     Tab("3", "samples", say("Samples"), SamplesPane, say("Prompts, responses and rewards of a step")),
+    Tab("4", "processes", say("Processes"), ProcessesPane, say("What each process does and uses")),
+    Tab("5", "logs", say("Logs"), LogsPane, say("What each process says")),
     Tab("6", "events", say("Events"), EventsPane, say("What happened")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """What a run folder says beside its log."""
+
+    info: runs.RunInfo | None
+    """None where run.json cannot be read."""
+    alive: tuple[int, int] | None = None
+    """Processes that told not long ago, and all that are known; None where it does not run."""
+    problem: str = ""
+    """Why something cannot be read."""
+
+
+def look_at(folder: Path) -> FolderState:
+    """Read what stands beside the log."""
+    try:
+        info = runs.inspect(folder)
+    except (RlctlError, OSError) as error:
+        gone = say("{folder} is not there any more").format(folder=folder)
+        return FolderState(None, problem=str(error) if folder.is_dir() else gone)
+    if info.status != "running":
+        return FolderState(info)
+    processes = processes_of(folder, time.time())
+    return FolderState(info, (alive(processes), len(processes)) if processes else None)
 
 
 class MonitorScreen(RunActions):
@@ -69,8 +100,8 @@ class MonitorScreen(RunActions):
     class News(Message):
         """The folder was looked at, or a part of what is there was read."""
 
-        def __init__(self, view: RunView, batch: Batch, info: runs.RunInfo | None, problem: str = "") -> None:
-            self.view, self.batch, self.info, self.problem = view, batch, info, problem
+        def __init__(self, view: RunView, batch: Batch, folder: FolderState) -> None:
+            self.view, self.batch, self.folder = view, batch, folder
             super().__init__()
 
     class Progress(Message):
@@ -93,7 +124,7 @@ class MonitorScreen(RunActions):
     def compose(self) -> ComposeResult:
         yield Header()
         yield Static(say("reading the run ..."), id="run-head", markup=False)
-        with TabbedContent(id="tabs", initial=PANES[0].id):
+        with Pages(id="tabs", initial=PANES[0].id):
             for tab in PANES:
                 with TabPane(f"{tab.key} {tab.title}", id=tab.id):
                     yield tab.pane()
@@ -119,28 +150,22 @@ class MonitorScreen(RunActions):
     @work(thread=True, group="poll")
     def _look(self) -> None:
         """Read what is new; of a long log first its end, so that there is something to see."""
-        info, problem = self._inspect()
+        state = look_at(self.folder)
+        batch = Batch()
         try:
             first = not self._whole.log.position
             if first and self._whole.log.size > LONG:
-                self.post_message(self.News(RunView.newest(self.folder), Batch(), info))
+                self.post_message(self.News(RunView.newest(self.folder), batch, state))
             while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
                 if first:  # nobody looks at it yet
                     self._whole.take(batch)
                     self.post_message(self.Progress(self._whole.log.position / max(1, self._whole.log.size)))
                 else:
-                    self.post_message(self.News(self._whole, batch, info))
+                    self.post_message(self.News(self._whole, batch, state))
         except OSError as error:
-            batch, problem = Batch(), str(error)
-        self.post_message(self.News(self._whole, batch, info, problem))
+            state = replace(state, problem=f"{error.filename}: {error.strerror}")
+        self.post_message(self.News(self._whole, batch, state))
         self.post_message(self.Looked())
-
-    def _inspect(self) -> tuple[runs.RunInfo | None, str]:
-        try:
-            return runs.inspect(self.folder), ""
-        except (RlctlError, OSError) as error:
-            gone = say("{folder} is not there any more").format(folder=self.folder)
-            return None, str(error) if self.folder.is_dir() else gone
 
     @on(Progress)
     def _show_progress(self, message: Progress) -> None:
@@ -149,10 +174,9 @@ class MonitorScreen(RunActions):
     @on(News)
     def _news(self, message: News) -> None:
         message.view.take(message.batch)
-        self.view, self.info = message.view, message.info
-        self.query_one("#run-head", Static).update(
-            head_text(self.view, self.info, time.time(), problem=message.problem)
-        )
+        self.view, self.info = message.view, message.folder.info
+        head = head_text(self.view, self.info, time.time(), alive=message.folder.alive, problem=message.folder.problem)
+        self.query_one("#run-head", Static).update(head)
         self.pane.show(self.view, self.info)
 
     @on(Looked)
@@ -167,6 +191,11 @@ class MonitorScreen(RunActions):
 
     def action_tab(self, name: str) -> None:
         self.query_one("#tabs", TabbedContent).active = name
+
+    @on(ProcessesPane.LogWanted)
+    def _show_log(self, message: ProcessesPane.LogWanted) -> None:
+        self.query_one(LogsPane).open(message.name)
+        self.action_tab("logs")
 
     def action_leave(self) -> None:
         if len(self.app.screen_stack) > 2:
