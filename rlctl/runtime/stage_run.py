@@ -19,6 +19,7 @@ from rlctl.runtime.evaluation import Evaluator
 from rlctl.runtime.events import Events
 from rlctl.runtime.explore import GroupSource
 from rlctl.runtime.gather import Gather, Gathered
+from rlctl.runtime.going_on import taken_up, terms
 from rlctl.runtime.metrics import staleness_metrics
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.roles import Policy, RolloutEngines
@@ -145,6 +146,10 @@ class StageRun:
         self.progress = Progress(**saved.controller["progress"])
         self.saved_step = self.progress.step
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
+        if saved.folder.parent != self.checkpoints.folder:
+            told = taken_up(self.config, saved.step, saved.controller.get("terms"))
+            hint = "train.learning_rate_schedule.restore_from_checkpoint=false takes the schedule of here; model.path begins anew"
+            self.events.emit("advisory", message=told, hint=hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:
             message = f"{' and '.join(left)} did not come back: this is not the run that would have gone on"
@@ -296,8 +301,8 @@ class StageRun:
         settings = self.config.checkpoint
         with self.phase("save"):
             contents = {"contents": list(settings.save_contents)}
-            controller = {"progress": vars(self.progress), "data": self.source.state()} | contents
-            self.checkpoints.begin(step, controller, self._write_engines)
+            controller = {"progress": vars(self.progress), "data": self.source.state(), "terms": terms(self.config)}
+            self.checkpoints.begin(step, controller | contents, self._write_engines)
             self.stop.checkpoint_begun()
             if not settings.asynchronous:
                 self._finish_save(step)
