@@ -49,9 +49,19 @@ def run_line(info: RunInfo) -> str:
     return escape(f"{say(STATUSES[info.status]):<12} {step:<12} {info.name}")
 
 
-def head_text(view: RunView, info: RunInfo | None, now: float, *, problem: str = "") -> str:
-    """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read."""
-    lines = ["   ".join(_progress(view, info, now)), "   ".join(_at_work(view, info, now))]
+def head_text(
+    view: RunView, info: RunInfo | None, now: float, *, alive: tuple[int, int] | None = None, problem: str = ""
+) -> str:
+    """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read.
+
+    Args:
+        view: what its log says.
+        info: what run.json says; None where it cannot be read.
+        now: seconds since the epoch.
+        alive: processes that told not long ago, and all that are known; None where it does not run.
+        problem: why something cannot be read.
+    """
+    lines = ["   ".join(_progress(view, info)), "   ".join(_at_work(view, info, now, alive))]
     if view.failure is not None:
         lines.append(_failure(view.failure))
     elif info is not None and info.cause:
@@ -68,7 +78,7 @@ def _failure(event: Mapping[str, Any]) -> str:
     return f"{told}\n  {event['hint']}" if event.get("hint") else told
 
 
-def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
+def _progress(view: RunView, info: RunInfo | None) -> Iterator[str]:
     stage = view.stage
     yield say(STATUSES[info.status]) if info is not None else say("no run.json")
     if stage is not None:
@@ -87,13 +97,15 @@ def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
             yield say("about {time} left").format(time=duration(view.seconds_left))
 
 
-def _at_work(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
+def _at_work(view: RunView, info: RunInfo | None, now: float, alive: tuple[int, int] | None) -> Iterator[str]:
     if info is not None and info.status == "running" and (phase := view.phase) is not None:
         told = say("{phase} for {time}").format(phase=phase.name, time=duration(phase.elapsed(now)))
         usual = phase.usual
         yield told if usual is None else f"{told} ({say('usually {time}').format(time=duration(usual))})"
     if view.stage is not None and view.stage.weight_version is not None:
         yield say("weights {version}").format(version=view.stage.weight_version)
+    if alive is not None:
+        yield say("{alive} of {all} processes alive").format(alive=alive[0], all=alive[1])
 
 
 def bar(share: float, width: int = 20) -> str:
