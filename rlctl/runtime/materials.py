@@ -26,6 +26,7 @@ from rlctl.runtime.data.open import (
 )
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.endpoints import check_endpoints
 from rlctl.runtime.evaluation import HeldOut
 from rlctl.runtime.events import Events
 from rlctl.runtime.held_out import open_held_out
@@ -74,6 +75,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if rollout is not None:
         _check_engine(config, rollout.engine)
     check_vision(config, rollout=rollout.engine if rollout is not None else None)
+    check_endpoints(config, plan, lambda message: events.emit("advisory", message=message, hint=""))
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):
