@@ -11,12 +11,13 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Header, Static
+from textual.widgets import Header, Static
 
 from rlctl.errors import RlctlError, UsageError
 from rlctl.language import LANGUAGE, LANGUAGES
 from rlctl.tui import settings, themes
 from rlctl.tui.language import say
+from rlctl.tui.widgets.footer import Footer
 
 if TYPE_CHECKING:
     from textual.command import Provider

@@ -11,13 +11,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Header, Static, TabbedContent, TabPane, Tabs
+from textual.widgets import DataTable, Header, Static, TabbedContent, TabPane, Tabs
 
 from rlctl.errors import RlctlError
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.metric_browser import MetricBrowser
 from rlctl.tui.widgets.metric_plot import Source
+from rlctl.tui.widgets.pages import Pages
 
 if TYPE_CHECKING:
     from rlctl.difference import Difference
@@ -85,7 +87,7 @@ class CompareScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        with TabbedContent(id="compare-tabs", initial="config"):
+        with Pages(id="compare-tabs", initial="config"):
             with TabPane(f"1 {say('Config')}", id="config"):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)
                 yield DataTable(id="differences", cursor_type="row", zebra_stripes=True)

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Footer, Input, Label, OptionList, Select, Static
+from textual.widgets import Button, Input, Label, OptionList, Select, Static
 from textual.widgets.option_list import Option
 
 from rlctl.documents import KeyPath, dotted
@@ -19,6 +19,7 @@ from rlctl.editing.values import value_of
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import TextScreen
+from rlctl.tui.widgets.footer import Footer
 
 NAME = "(name)"
 """Of the field for the name of a mapping's new key; no field of a section is called so."""

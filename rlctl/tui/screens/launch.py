@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Button, Checkbox, Footer, Header, Input, Label, Static, TextArea
+from textual.timer import Timer
+from textual.widgets import Button, Checkbox, Header, Input, Label, Static, TextArea
 
 from rlctl import runs
 from rlctl.cluster.address import address_of
@@ -23,8 +24,11 @@ from rlctl.errors import RlctlError
 from rlctl.report import Finding
 from rlctl.runs.launching import Launched, begin
 from rlctl.tui.language import say
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.plan_pane import drawn
 
+QUIET_SECONDS = 0.4
+"""How long nobody types an address before the plan is made for it."""
 EVERY_SECONDS = 0.5
 """How often a starting run is looked for."""
 
@@ -67,6 +71,7 @@ class LaunchScreen(ModalScreen[None]):
         super().__init__()
         self.session, self._save = session, save
         self.outlook: Outlook | None = None
+        self._waits: Timer | None = None
 
     def compose(self) -> ComposeResult:
         address = self.session.config.environment.ray.address or ""
@@ -89,13 +94,18 @@ class LaunchScreen(ModalScreen[None]):
             yield Footer()
 
     def on_mount(self) -> None:
-        self._plan()
+        self._plan(self.query_one("#address", Input).value.strip())
 
-    @work(thread=True)
-    def _plan(self) -> None:
-        address = self.session.config.environment.ray.address
+    @on(Input.Changed, "#address")
+    def _elsewhere(self, message: Input.Changed) -> None:
+        if self._waits is not None:
+            self._waits.stop()
+        self._waits = self.set_timer(QUIET_SECONDS, lambda: self._plan(message.value.strip()))
+
+    @work(thread=True, exclusive=True)
+    def _plan(self, address: str) -> None:
         cluster = runs.local_cluster() if not address else None
-        found = obstacles(self.session.findings(cluster))
+        found = obstacles(self.session.findings(cluster), elsewhere=_is_job(address))
         self.post_message(self.Ready(Outlook(planned(self.session, cluster), found, before(self.session.config))))
 
     @on(Ready)
@@ -106,8 +116,9 @@ class LaunchScreen(ModalScreen[None]):
         refused = message.outlook.planned.plan is None or bool(message.outlook.findings)
         for button in self.query(Button):
             button.disabled = refused and button.id != "cancel"
-        first = "#cancel" if refused else "#save" if self.query("#save") else "#go"
-        self.query_one(first).focus()
+        if not self.query_one("#address").has_focus:
+            first = "#cancel" if refused else "#save" if self.query("#save") else "#go"
+            self.query_one(first).focus()
 
     def _lines(self, outlook: Outlook) -> list[str]:
         lines = []
@@ -151,7 +162,7 @@ class LaunchScreen(ModalScreen[None]):
     def _start(self) -> None:
         address = self.query_one("#address", Input).value.strip()
         try:
-            is_job = bool(address) and address_of(address).jobs is not None
+            is_job = bool(address) and address_of(address).jobs is not None  # an address that is none is told now
             file = file_to_launch(self.session)
             words = launch_words(self.session, file, address=address, new=self.query_one("#new", Checkbox).value)
             launched = begin(words, self.session.config.run.name)
@@ -160,6 +171,14 @@ class LaunchScreen(ModalScreen[None]):
             return
         folder = Path(self.session.config.run.folder)
         self.app.switch_screen(StartingScreen(launched, None if is_job else folder))
+
+
+def _is_job(address: str) -> bool:
+    """Whether a run goes to a job server; not where the address is no address yet."""
+    try:
+        return bool(address) and address_of(address).jobs is not None
+    except RlctlError:
+        return False
 
 
 class StartingScreen(Screen[None]):

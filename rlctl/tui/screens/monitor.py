@@ -14,7 +14,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Footer, Header, Static, TabbedContent, TabPane, Tabs
+from textual.widgets import Header, Static, TabbedContent, TabPane, Tabs
 from textual.worker import get_current_worker
 
 from rlctl import runs
@@ -30,6 +30,7 @@ from rlctl.tui.panes.pane import Pane
 from rlctl.tui.panes.processes import ProcessesPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.run_actions import RunActions
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.pages import Pages
 from rlctl.tui.widgets.run_texts import head_text
 

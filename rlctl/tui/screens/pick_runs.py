@@ -12,11 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Footer, SelectionList, Static
+from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
 from rlctl import runs
 from rlctl.tui.language import say
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.run_texts import run_line
 
 

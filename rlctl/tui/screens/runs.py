@@ -10,10 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Header, Input, Static
+from textual.widgets import DataTable, Header, Input, Static
 
 from rlctl.tui.language import say
 from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.run_texts import STATUSES, duration
 
 if TYPE_CHECKING:

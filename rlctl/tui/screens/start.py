@@ -12,11 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Header, Input, OptionList, Static
+from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from rlctl.language import later
 from rlctl.tui.language import say
+from rlctl.tui.widgets.footer import Footer
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
