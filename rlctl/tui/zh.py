@@ -53,9 +53,6 @@ ZH: dict[str, str] = {
     "Stop": "停止",
     "End the run after its step, with a checkpoint": "跑完当前步后结束，并保存检查点",
     "Stop {name} after its step, with a checkpoint to go on from?": "跑完当前步后停止 {name}，并保存可以续训的检查点？",
-    "{name} ends after its step; rlctl runs resume {folder} goes on": (
-        "{name} 将在当前步之后结束；rlctl runs resume {folder} 可以续训"
-    ),
     "opened to watch only": "以只读方式打开，只能观察",
     "the run is not running": "该运行不在运行中",
     "Filter": "筛选",
@@ -91,6 +88,28 @@ ZH: dict[str, str] = {
     "groups with one reward for all, which teach nothing": "组内奖励全部相同，学不到东西",
     "responses cut off at the limit": "因达到长度上限而被截断的回答",
     "rewards that failed": "计算失败的奖励",
+    "{alive} of {all} processes alive": "{all} 个进程，{alive} 个存活",
+    "its process is gone; resumed, it goes on from its last checkpoint": "进程已经不在；续训会从最近的检查点继续",
+    "Checkpoint": "检查点",
+    "Save after this step, and go on": "当前步之后保存检查点，继续运行",
+    "Write a checkpoint of {name} after its step? It goes on.": "在当前步之后保存 {name} 的检查点吗？运行会继续。",
+    "{name} writes a checkpoint after its step": "{name} 将在当前步之后保存检查点",
+    "{name} ends after its step; R goes on with it": "{name} 将在当前步之后结束；按 R 续训",
+    "Resume": "续训",
+    "Go on with a run that stands, from a checkpoint": "从检查点继续一个已停下的运行",
+    "Go on with {name} from which checkpoint? Later ones are set aside, not deleted.": (
+        "从哪个检查点继续 {name}？更晚的检查点会移到一旁，不会删除。"
+    ),
+    "the newest": "最新的",
+    "step {step}, saved {when}": "第 {step} 步，保存于 {when}",
+    "{name} has no checkpoint in its stage: it begins the stage anew. Go on?": (
+        "{name} 在当前阶段还没有检查点：将重新开始该阶段。继续吗？"
+    ),
+    "the run is running already": "该运行已经在运行中",
+    "there is no run here": "这里没有运行",
+    "the run is finished: there is nothing to go on with": "该运行已完成：没有可继续的",
+    "the run goes on in a process of its own; what it says is in {log}": "运行在独立的进程中继续；输出在 {log}",
+    "the run does not go on:\n{why}": "运行没有继续：\n{why}",
     # what looks wrong in a run, and what to try
     "{value:.0%} of the groups have one reward for all their responses: nothing is learned from them": (
         "{value:.0%} 的组内所有回答奖励相同：从这些组学不到东西"
@@ -135,6 +154,13 @@ ZH: dict[str, str] = {
     ),
     "raise algorithm.entropy_coefficient or policy_loss.clip_high, or lower the learning rate": (
         "调大 algorithm.entropy_coefficient 或 policy_loss.clip_high，或调低学习率"
+    ),
+    "no response of the last steps has a reward above 0": "最近几步没有一条回答的奖励大于 0",
+    "read the responses on the samples page: does the prompt ask for the form that the reward expects?": (
+        "到“样本”页读一读回答：prompt 要求的格式和奖励期望的一致吗？"
+    ),
+    "the phase {phase} has taken {minutes:.0f} minutes, and it is not known how long it usually takes": (
+        "阶段 {phase} 已用 {minutes:.0f} 分钟，平时要多久还不知道"
     ),
     # the editor
     "Yes": "是",
@@ -274,9 +300,6 @@ ZH: dict[str, str] = {
     "prompts": "个 prompt",
     "responses": "条回答",
     "  = {count} responses a step": "  = 每步 {count} 条回答",
-    "  {count} mini-batches of {each} x {passes} passes = {steps} optimizer steps": (
-        "  {count} 个 mini-batch，各 {each} 条 x {passes} 遍 = {steps} 个优化器步"
-    ),
     "  {share:g} responses of a mini-batch on each replica": "  每个副本分到一个 mini-batch 中的 {share:g} 条回答",
     "steps {total}; evaluates every {evaluate}; saves every {save}": (
         "步数：{total}；评测间隔：{evaluate}；保存间隔：{save}"
@@ -296,6 +319,9 @@ ZH: dict[str, str] = {
     "the file's lines, as they would be saved": "文件各行保存后的样子",
     "what differs from defaults": "与默认值的差别",
     "nothing differs": "没有差别",
+    "  {count} mini-batches of {each}, passed over {passes} x = {steps} optimizer steps": (
+        "  {count} 个 mini-batch，各 {each} 条，过 {passes} 遍 = {steps} 个优化器步"
+    ),
     # samples
     "By words, truncated, wrong, failed, reward<0.5, length>100, mismatch>0.1": (
         "可写文字、truncated、wrong、failed、reward<0.5、length>100、mismatch>0.1"
@@ -458,4 +484,46 @@ ZH: dict[str, str] = {
     "{count} settings differ in meaning": "{count} 项设置含义不同",
     "the configs mean the same": "两份配置含义相同",
     "reading both runs ...": "正在读取两个运行……",
+    # processes and logs
+    "Processes": "进程",
+    "What each process does and uses": "每个进程在做什么、用了多少资源",
+    "Logs": "日志",
+    "What each process says": "每个进程的输出",
+    "process": "进程",
+    "last heard of": "最近一次报告",
+    "does": "在做",
+    "memory": "内存",
+    "GPU": "GPU",
+    "node": "节点",
+    "pid": "pid",
+    "{alive} of {count} processes heard of; {memory} GiB; Enter shows the log of one": (
+        "{count} 个进程中 {alive} 个有报告；共 {memory} GiB；按 Enter 看某个进程的日志"
+    ),
+    "No process has told of itself yet; each does so every few seconds once it is there.": (
+        "还没有进程报告；进程启动后每隔几秒报告一次。"
+    ),
+    "The run is not running: this is what its processes were last seen to use.": (
+        "该运行不在运行中：这是各进程最后一次报告的用量。"
+    ),
+    "waits": "等待",
+    "Its log": "它的日志",
+    "The log of the process that is marked": "所选进程的日志",
+    "{time} ago": "{time} 前",
+    "late": "迟到",
+    "Errors only": "只看错误",
+    "Lines that look like an error, or all": "只看像错误的行，或看全部",
+    "errors only": "只看错误",
+    "Follow": "跟随",
+    "Go to the end, and stay there as it grows": "到末尾，并随内容增加而滚动",
+    "following": "跟随中",
+    "paused, t follows": "已暂停，按 t 跟随",
+    "Further back": "往前读",
+    "Read further back from the end": "从末尾往前多读一些",
+    "{size} before them, b reads further back": "前面还有 {size}，按 b 往前读",
+    "By an expression, or letters": "用正则表达式或字母",
+    "an expression, or letters": "正则表达式，或字母",
+    "There are no logs yet; each process writes one.": "还没有日志；每个进程都会写一份。",
+    "{name} has written no log": "{name} 没有写日志",
+    "{count} lines": "{count} 行",
+    "{count} of {total} lines": "{total} 行中的 {count} 行",
 }
