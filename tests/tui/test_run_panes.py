@@ -6,22 +6,29 @@ import json
 import os
 import socket
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from textual.widgets import OptionList, Static
+from textual.widgets import DataTable, OptionList, Static
 
+from rlctl import runs
 from rlctl.runs.record import began
 from rlctl.runtime.events import Events
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.shown import shown_group
+from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 from rlctl.runtime.types import Prompt, Response
+from rlctl.runtime.vitals import Vitals
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.tui.widgets.log_view import LogView
 from tests.tui.conftest import drive, settled
 
 
@@ -211,5 +218,149 @@ def test_a_run_without_responses_says_so(run: Path) -> None:
         await press(screen, pilot, "w", "f", "o", "left_square_bracket", "e")
         assert "No evaluation" in text(screen, "#sample-text")
         assert screen.query_one(SamplesPane).entries == []
+
+    drive(RlctlApp(run=run), act)
+
+
+def process(run: Path, name: str, *, age: float = 0.0, **told: Any) -> None:
+    """The file of a process, as ``Vitals`` writes it."""
+    vitals = Vitals(run, name)
+    vitals._write(vitals.look() | {"every": 25.0} | told)
+    then = time.time() - age
+    os.utime(run / "processes" / f"{name}.json", (then, then))
+
+
+def table_of(screen: MonitorScreen) -> list[list[str]]:
+    table = screen.query_one(DataTable)
+    return [[str(cell) for cell in table.get_row_at(row)] for row in range(table.row_count)]
+
+
+def test_processes_are_listed_and_one_that_is_silent_is_marked(run: Path) -> None:
+    gpu = {"number": 0, "used": 20 << 30, "total": 80 << 30, "busy": 91}
+    process(run, "policy-0", cpu=99.6, memory=3 << 30, gpus=[gpu], doing="train_step", since=time.time() - 65)
+    process(run, "controller")
+    process(run, "rollout-0", age=120.0)
+    (run / "logs").mkdir()
+    (run / "logs" / "policy-0.log").write_text("INFO here\n")
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "4")
+        controller, policy, rollout = table_of(screen)
+        assert controller[0] == "controller"
+        assert policy[2].startswith("train_step 1 min")
+        assert policy[3:6] == ["100 %", "3.00 GiB", "0: 91 % 20/80 GiB"]
+        assert policy[6:] == [socket.gethostname(), str(os.getpid())]
+        assert rollout[1].startswith("! late: 2 min")
+        assert "late" not in policy[1]
+        assert "2 of 3 processes heard of" in text(screen, "#process-head")
+        await press(screen, pilot, "down")
+        process(run, "judge-0")
+        screen._poll()
+        await settled(screen, pilot)
+        assert [row[0] for row in table_of(screen)] == ["controller", "judge-0", "policy-0", "rollout-0"]
+        await press(screen, pilot, "enter")
+        assert screen.query_one(LogsPane).tail.path.name == "policy-0.log"  # type: ignore[union-attr]
+        assert "1 lines" in text(screen, "#log-head")
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_logs_are_followed_filtered_and_read_further_back(run: Path) -> None:
+    logs = run / "logs"
+    logs.mkdir()
+    (logs / "controller.log").write_text("begun\n")
+    path = logs / "policy-0.log"
+    path.write_text("".join(f"line {number} 你好\n" for number in range(30_000)) + "ValueError: bad\n" + "after\n" * 50)
+
+    def seen(screen: MonitorScreen) -> list[str]:
+        view = screen.query_one(LogView)
+        return [view.render_line(row).text.rstrip() for row in range(view.scrollable_content_region.height)]
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "5")
+        assert lines(screen, "#log-list") == ["controller", "policy-0"]
+        assert seen(screen)[0] == "  begun"
+        await press(screen, pilot, "down")
+        assert seen(screen)[-1] == "  after"
+        assert "following" in text(screen, "#log-head")
+        first = len(screen.query_one(LogView).lines)
+        assert first < 20_000
+        await press(screen, pilot, "b")
+        assert len(screen.query_one(LogView).lines) > first
+        await press(screen, pilot, "x")
+        assert seen(screen)[0] == "✗ ValueError: bad"
+        assert "errors only" in text(screen, "#log-head")
+        await press(screen, pilot, "x", "slash", *"29999", "enter")
+        assert seen(screen)[0] == "  line 29999 你好"
+        await press(screen, pilot, "escape", "t")
+        with path.open("a") as file:
+            file.write("newest\n")
+        screen._poll()
+        await settled(screen, pilot)
+        assert seen(screen)[-1] == "  newest"
+        await press(screen, pilot, "home")
+        with path.open("a") as file:
+            file.write("newer still\n")
+        screen._poll()
+        await settled(screen, pilot)
+        assert seen(screen)[-1] != "  newer still", "who reads is not taken away"
+        assert "paused" in text(screen, "#log-head")
+        path.unlink()
+        screen._poll()
+        await settled(screen, pilot)
+        assert isinstance(screen.app.screen, MonitorScreen)
+
+    drive(RlctlApp(run=run), act, size=(80, 24))
+
+
+def test_a_checkpoint_now_asks_first(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "C", "n")
+        assert not (run / CHECKPOINT_FILE).exists()
+        await press(screen, pilot, "C", "y")
+        assert (run / CHECKPOINT_FILE).exists()
+        assert not (run / STOP_FILE).exists()
+        await press(screen, pilot, "R")
+        assert isinstance(screen.app.screen, MonitorScreen), "a run that goes on is not resumed"
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_who_only_watches_does_nothing_to_a_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "resume_apart", lambda *args, **kwargs: pytest.fail("it was resumed"))
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "S", "y", "C", "y", "R", "1")
+        assert not (run / CHECKPOINT_FILE).exists()
+        assert not (run / STOP_FILE).exists()
+
+    drive(RlctlApp(run=run, readonly=True), act)
+
+
+def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen is what the run's own process is asked; ``tests/runtime/test_stopping.py`` lets one go on."""
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"status": "stopped", "ended": time.time()}))
+    when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    kept = [runs.Kept("grpo", step, when, run / "checkpoints" / "grpo" / f"step-{step:06d}") for step in (4, 2)]
+    monkeypatch.setattr(runs, "checkpoints", lambda folder: kept)
+    asked: list[Any] = []
+
+    def resume_apart(folder: Path, *, step: int | None) -> Any:
+        asked.append((folder, step))
+        return SimpleNamespace(log=folder / "logs" / "controller.log", refused=lambda within: "no model there")
+
+    monkeypatch.setattr(runs, "resume_apart", resume_apart)
+    told: list[str] = []
+    monkeypatch.setattr(MonitorScreen, "notify", lambda screen, message, **how: told.append(message))
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "R", "escape")
+        assert asked == []
+        await press(screen, pilot, "R", "2")
+        assert asked == [(run, 2)]
+        assert "no model there" in told[-1]
+        await press(screen, pilot, "R", "1")
+        assert asked[1:] == [(run, None)]
 
     drive(RlctlApp(run=run), act)

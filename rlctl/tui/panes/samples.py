@@ -275,17 +275,19 @@ class SamplesPane(Pane):
         self.step = self.prompt = None
         self._again()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Escape is the screen's where there is nothing to leave here."""
+        return action != "back" or self.prompt is not None or self.query_one("#sample-filter").has_class("-open")
+
     def action_back(self) -> None:
-        """One thing less: the filter, the prompt that is followed, then the pane."""
+        """One thing less: the filter, or the prompt that is followed."""
         field = self.query_one("#sample-filter", Input)
         if field.has_class("-open"):
             field.remove_class("-open")
             field.value = ""
             self.query_one("#sample-list").focus()
-        elif self.prompt is not None:
-            self.action_follow()
         else:
-            self.app.call_later(self.screen.run_action, "leave")
+            self.action_follow()
 
 
 def _grouped(rows: Sequence[Row], groups: Sequence[tuple[int, Group]], *, everything: bool) -> list[Group | Row]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from textual import on, work
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 
 from rlctl import runs
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
-from rlctl.tui.screens.ask import AskScreen
+from rlctl.tui.screens.ask import AskScreen, ChooseScreen
+
+REFUSED_WITHIN = 20.0
+"""Seconds in which a run that cannot go on says why."""
+OFFERED = 9
+"""Checkpoints that are offered to go on from, the newest ones."""
 
 
 class RunActions(Screen[None]):
@@ -19,7 +27,16 @@ class RunActions(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("S", "stop", say("Stop"), id="run.stop", tooltip=say("End the run after its step, with a checkpoint")),
-    ]
+        Binding("C", "checkpoint", say("Checkpoint"), id="run.checkpoint", tooltip=say("Save after this step, and go on")),
+        Binding("R", "resume", say("Resume"), id="run.resume", tooltip=say("Go on with a run that stands, from a checkpoint")),
+    ]  # fmt: skip
+
+    class Resumable(Message):
+        """The checkpoints that the run can go on from."""
+
+        def __init__(self, kept: Sequence[runs.Kept]) -> None:
+            self.kept = kept
+            super().__init__()
 
     def __init__(self, folder: Path, *, readonly: bool) -> None:
         super().__init__()
@@ -28,19 +45,100 @@ class RunActions(Screen[None]):
         """What run.json said at the last poll; None where it could not be read."""
 
     def action_stop(self) -> None:
+        question = say("Stop {name} after its step, with a checkpoint to go on from?")
+        told = say("{name} ends after its step; R goes on with it")
+        self._ask_run(question, say("Stop"), runs.stop, told)
+
+    def action_checkpoint(self) -> None:
+        question = say("Write a checkpoint of {name} after its step? It goes on.")
+        told = say("{name} writes a checkpoint after its step")
+        self._ask_run(question, say("Checkpoint"), runs.checkpoint, told)
+
+    def _ask_run(self, question: str, yes: str, ask: Callable[[runs.RunInfo], None], told: str) -> None:
+        """Ask a person, then the run."""
+        info = self.info
+        if self._only_watched():
+            return
+        if info is None or info.status != "running":
+            self.notify(say("the run is not running"))
+            return
+
+        def answered(said: bool | None) -> None:
+            if said:
+                self._do(lambda: ask(info), told.format(name=info.name))
+
+        self.app.push_screen(AskScreen(question.format(name=info.name), yes), answered)
+
+    def _do(self, action: Callable[[], None], told: str) -> None:
+        try:
+            action()
+            self.notify(told, markup=False)
+        except (RlctlError, OSError) as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def _only_watched(self) -> bool:
         if self.readonly:
             self.notify(say("opened to watch only"), severity="warning")
-        elif self.info is None or self.info.status != "running":
-            self.notify(say("the run is not running"))
-        else:
-            question = say("Stop {name} after its step, with a checkpoint to go on from?").format(name=self.info.name)
-            self.app.push_screen(AskScreen(question, say("Stop")), lambda yes: self._stop() if yes else None)
+        return self.readonly
 
-    def _stop(self) -> None:
+    def action_resume(self) -> None:
+        """Offer the checkpoints of a run that stands."""
+        if self._only_watched():
+            return
+        if self.info is None or self.info.status == "running":
+            self.notify(say("the run is running already") if self.info else say("there is no run here"))
+        elif self.info.status == "finished":
+            self.notify(say("the run is finished: there is nothing to go on with"))
+        else:
+            self._find_checkpoints()
+
+    @work(thread=True, exclusive=True, group="checkpoints")
+    def _find_checkpoints(self) -> None:
         try:
-            if self.info is not None:
-                runs.stop(self.info)
-                told = say("{name} ends after its step; rlctl runs resume {folder} goes on")
-                self.notify(told.format(name=self.info.name, folder=self.folder), markup=False)
-        except RlctlError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.post_message(self.Resumable(runs.checkpoints(self.folder)))
+        except (RlctlError, OSError) as error:
+            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+
+    @on(Resumable)
+    def _offer(self, message: Resumable) -> None:
+        name = self.info.name if self.info is not None else self.folder.name
+        if not message.kept:
+            question = say("{name} has no checkpoint in its stage: it begins the stage anew. Go on?").format(name=name)
+
+            def begin_anew(said: bool | None) -> None:
+                if said:
+                    self._resume(None)
+
+            self.app.push_screen(AskScreen(question, say("Resume")), begin_anew)
+            return
+        offered = message.kept[:OFFERED]
+        texts = [
+            say("step {step}, saved {when}").format(step=kept.step, when=f"{kept.saved.astimezone():%m-%d %H:%M:%S}")
+            for kept in offered
+        ]
+        texts[0] += f" — {say('the newest')}"
+        question = say("Go on with {name} from which checkpoint? Later ones are set aside, not deleted.").format(
+            name=name
+        )
+        answers = [(str(place + 1), text) for place, text in enumerate(texts)]
+
+        def answered(key: str | None) -> None:
+            if key is not None:
+                self._resume(None if key == "1" else offered[int(key) - 1].step)
+
+        self.app.push_screen(ChooseScreen(question, answers), answered)
+
+    @work(thread=True, group="resume")
+    def _resume(self, step: int | None) -> None:
+        """Start the run's process, and tell why where it does not begin; it outlives this one."""
+
+        def tell(text: str, severity: str = "information") -> None:
+            self.app.call_from_thread(self.notify, text, severity=severity, markup=False)
+
+        try:
+            apart = runs.resume_apart(self.folder, step=step)
+            tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.log))
+            if why := apart.refused(REFUSED_WITHIN):
+                tell(say("the run does not go on:\n{why}").format(why=why), "error")
+        except (RlctlError, OSError) as error:
+            tell(str(error), "error")
