@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -275,12 +275,23 @@ def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
             ray.init(**arguments)
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
             ray.shutdown()
+            _end_half_started()
             what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
             raise RunError(f"{what}: {error}", hint="see environment.ray") from error
         try:
             yield
         finally:
             ray.shutdown()
+
+
+def _end_half_started() -> None:
+    """End the processes of a Ray that did not come up: it has forgotten them."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "/ray/" in " ".join(process.cmdline()):
+                process.kill()
 
 
 def _cpus_needed(plan: Plan) -> int:

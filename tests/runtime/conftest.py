@@ -152,13 +152,14 @@ class Session:
         """Processes of the run that are still there after so many seconds."""
         deadline = time.monotonic() + within
         while True:
-            found = _marked(self.mark)
+            found = marked(self.mark)
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.1)
 
 
-def _marked(mark: str) -> list[str]:
+def marked(mark: str) -> list[str]:
+    """Processes that were started with a mark in their environment, or by such a one."""
     import psutil
 
     found = []

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,8 @@ import ray
 from rlctl import runs
 from rlctl.errors import RunError
 from rlctl.runtime.checkpoint import read_checkpoint
+
+from .conftest import marked
 
 SECONDS = 15.0
 """From the first cause to the return of the run; the aim is under 10, and the machine may be busy."""
@@ -31,9 +38,39 @@ def worker(name: str) -> psutil.Process:
     raise AssertionError(f"there is no process of {name}")
 
 
+def shared_memory() -> set[str]:
+    """What is in the machine's shared memory, by name."""
+    return {str(path) for path in Path("/dev/shm").glob("*")}
+
+
+def held(names: set[str]) -> set[str]:
+    """Those that a process has open or mapped, or is named in: they are of others that run beside this test."""
+    found = {name for name in names for number in re.findall(r"\d{2,}", name) if Path("/proc", number).exists()}
+    for process in Path("/proc").glob("[0-9]*") if names - found else ():
+        with suppress(OSError):
+            found |= {name for name in names if name in (process / "maps").read_text()}
+            found |= names & {str(file.readlink()) for file in (process / "fd").iterdir()}
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process of a run, whoever is its parent by then, and no shared memory that nobody holds."""
+    mark, before = uuid.uuid4().hex, shared_memory()
+    monkeypatch.setenv("RLCTL_TEST_MARK", mark)
+    yield
+    deadline = time.monotonic() + 5
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == [], "no process outlives its run"
+    added = shared_memory() - before
+    assert added - held(added) == set(), "shared memory is given back"
+
+
 def ended_well_and_quickly(failed: Any, since: float) -> None:
     """The run is over, its folder says so, and none of its processes is left."""
     assert failed.result.status == "failed"
+    print(f"{failed.ended - since:.1f} s from the cause to the end of the run")
     assert failed.ended - since < SECONDS
     assert failed.events[-1]["kind"] == "run_ended"
     assert failed.events[-1]["cause"] == failed.result.cause
@@ -92,6 +129,21 @@ def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path)
     failed = run(config, watch=watch)
     ended_well_and_quickly(failed, began[0])
     assert "took longer than 1 s" in failed.failure["message"]
+
+
+def test_a_ray_that_does_not_come_up_leaves_no_process(
+    task: Any, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def comes_up_half(**arguments: Any) -> None:
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "/ray/gcs_server"]))
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", comes_up_half)
+    failed = run(task.config(tmp_path, objective="sft"))
+    assert "Ray does not start: The current node timed out" in failed.result.cause
+    assert started[0].wait(5) == -signal.SIGKILL
 
 
 MISSING = {

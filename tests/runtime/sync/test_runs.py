@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.runtime.test_failures import worker
 from tests.runtime.told import numbers_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
@@ -36,6 +37,12 @@ def test_no_number_depends_on_the_way_or_the_buckets(task: Any, run: Callable[..
 def test_a_sync_that_takes_too_long_is_told_with_what_did_not_come(
     task: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    ran = run(task.config(tmp_path, sync={"timeout": 0.01}, run={"max_restarts": 0}))
+    def stop_the_engine(event: dict[str, Any]) -> None:
+        if event["kind"] == "phase" and event["name"] == "sync":
+            worker("rollout-0").suspend()
+
+    settings = {"sync": {"timeout": 2.0}, "rollout": {"timeouts": {"retries": 0}}}
+    named = {"name": "late", "folder": str(tmp_path), "max_restarts": 0}
+    ran = run(task.config(tmp_path, run=named, **settings), watch=stop_the_engine)
     assert ran.result.status == "failed"
-    assert "of weight version 0 within 0.01 s (sync.timeout)" in ran.result.cause
+    assert "of weight version 0 within 2 s (sync.timeout)" in ran.result.cause
