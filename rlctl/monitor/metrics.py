@@ -13,7 +13,7 @@ from operator import lt
 NAN = math.nan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Series:
     """One metric over steps, in their order; steps that do not have it are left out."""
 
@@ -61,6 +61,13 @@ class Series:
         picked = sorted({int(index) for pair in ends for index in pair})
         return Series([int(self.steps[index]) for index in picked], [float(values[index]) for index in picked])
 
+    def extremes(self) -> tuple[float, float]:
+        """The lowest and the highest value; of at least one."""
+        import numpy as np
+
+        values = np.asarray(self.values, dtype=float)
+        return float(values.min()), float(values.max())
+
     def between(self, first: float, last: float) -> Series:
         """The part of it from one step to another, both among it."""
         start, end = bisect_left(self.steps, first), bisect_right(self.steps, last)
@@ -78,9 +85,12 @@ class Series:
 EMPTY = Series((), ())
 
 
-@dataclass
+@dataclass(repr=False)
 class StepTable:
-    """The metrics of the steps of a stage: one row a step, one column a metric, NaN where a step does not have it."""
+    """The metrics of the steps of a stage: one row a step, one column a metric, NaN where a step does not have it.
+
+    Without a representation of its content, which front ends would make a text of, however long it is.
+    """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
     columns: dict[str, array[float]] = field(default_factory=dict)

@@ -85,7 +85,7 @@ class OverviewPane(Pane):
         self.query_one("#shares", Static).update(shares)
         self.query_one("#groups").set_class(bool(shares) or self._rewards_of is not None, "-told")
         self._show_curves(stage)
-        self._read_rewards(view, stage)
+        self._read_rewards(view, stage.name)
 
     def on_resize(self) -> None:
         if self._last is not None:
@@ -97,11 +97,11 @@ class OverviewPane(Pane):
         part.update(text)
 
     @work(thread=True, exclusive=True)
-    def _read_rewards(self, view: RunView, stage: StageView) -> None:
-        steps = view.samples.steps(stage.name)
-        if steps and self._rewards_of != (stage.name, steps[-1]):
-            self._rewards_of = (stage.name, steps[-1])
-            self.post_message(self.Rewards(steps[-1], view.samples.groups(stage.name, steps[-1])))
+    def _read_rewards(self, view: RunView, stage: str) -> None:
+        steps = view.samples.steps(stage)
+        if steps and self._rewards_of != (stage, steps[-1]):
+            self._rewards_of = (stage, steps[-1])
+            self.post_message(self.Rewards(steps[-1], view.samples.groups(stage, steps[-1])))
 
     @on(Rewards)
     def _show_rewards(self, message: Rewards) -> None:

@@ -35,6 +35,8 @@ from rlctl.tui.widgets.pages import Pages
 from rlctl.tui.widgets.run_texts import head_text
 
 EVERY_SECONDS = 1.0
+PROGRESS_SECONDS = 0.3
+"""How long one word of how far a long log has been read stands, at least."""
 LONG = 8 << 20
 """Bytes of a log whose end is shown before the whole is read."""
 
@@ -154,13 +156,15 @@ class MonitorScreen(RunActions):
         state = look_at(self.folder)
         batch = Batch()
         try:
-            first = not self._whole.log.position
+            first, told = not self._whole.log.position, time.monotonic()
             if first and self._whole.log.size > LONG:
                 self.post_message(self.News(RunView.newest(self.folder), batch, state))
             while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
                 if first:  # nobody looks at it yet
                     self._whole.take(batch)
-                    self.post_message(self.Progress(self._whole.log.position / max(1, self._whole.log.size)))
+                    if time.monotonic() - told > PROGRESS_SECONDS:
+                        told = time.monotonic()
+                        self.post_message(self.Progress(self._whole.log.position / max(1, self._whole.log.size)))
                 else:
                     self.post_message(self.News(self._whole, batch, state))
         except OSError as error:

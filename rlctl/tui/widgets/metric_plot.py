@@ -17,6 +17,7 @@ from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Static
 
+from rlctl.config.chinese import in_words
 from rlctl.monitor.metrics import Series
 from rlctl.monitor.watching import StageView
 from rlctl.tui.language import say
@@ -51,8 +52,8 @@ class Curve:
     run: str
     color: str
     series: Series
-    drawn: Series
-    """As it is drawn: smoothed, on the chosen scale."""
+    smooth: Series
+    """As it is drawn, but for the scale."""
 
 
 class MetricPlot(Vertical):
@@ -138,16 +139,21 @@ class MetricPlot(Vertical):
                 run=source.name if len(self._sources) > 1 else "",
                 color=color.hex,
                 series=series,
-                drawn=self._scaled(series.smoothed(self.smoothing)),
+                smooth=series.smoothed(self.smoothing),
             )
 
-    def _scaled(self, series: Series) -> Series:
-        steps, values = series.steps, series.values
+    def _scaled(self, points: Series, whole: Series) -> Series:
+        """Points of a curve on the chosen scale."""
+        steps, values = points.steps, points.values
+        low, high = whole.extremes()
         if self.logarithmic:
             pairs = [(step, math.log10(value)) for step, value in zip(steps, values, strict=True) if value > 0]
             steps, values = [step for step, _ in pairs], [value for _, value in pairs]
-        if self.own_range and len(values):
-            low, high = min(values), max(values)
+            low, high = (
+                (math.log10(low) if low > 0 else min(values, default=0.0)),
+                math.log10(high) if high > 0 else 0.0,
+            )
+        if self.own_range:
             values = [(value - low) / (high - low) if high > low else 0.5 for value in values]
         return Series(steps, values)
 
@@ -156,8 +162,8 @@ class MetricPlot(Vertical):
 
         plot.clear()
         for curve in self._curves:
-            seen = curve.drawn if plot.whole else curve.drawn.between(*plot.seen)
-            thin = seen.thinned(POINTS)
+            seen = curve.smooth if plot.whole else curve.smooth.between(*plot.seen)
+            thin = self._scaled(seen.thinned(POINTS), curve.smooth) if len(seen) else seen
             if not len(thin):
                 continue
             plot.plot(list(thin.steps), list(thin.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
@@ -184,7 +190,7 @@ class MetricPlot(Vertical):
         if found is None:
             return f"{head}  {say('no values')}"
         told = f"{head}  {found[1]:.6g} " + say("at step {step}").format(step=found[0])
-        if self.smoothing and (smooth := curve.series.smoothed(self.smoothing).at(found[0])):
+        if self.smoothing and (smooth := curve.smooth.at(found[0])):
             told += "  " + say("smoothed {value}").format(value=f"{smooth[1]:.6g}")
         return f"{told}  ({meaning(curve.metric)})" if len(self._curves) == 1 else told
 
@@ -207,4 +213,4 @@ def meaning(metric: str) -> str:
     from rlctl.runtime.metrics import describe
 
     found = describe(metric)
-    return "" if found is None else found.help + (f" [{found.unit}]" if found.unit else "")
+    return "" if found is None else say(found.help) + (f" [{in_words(found.unit)}]" if found.unit else "")

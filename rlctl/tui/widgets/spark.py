@@ -41,7 +41,7 @@ class Spark(Vertical):
         series = self._series
         if not len(series):
             return
-        low, high = min(series.values), max(series.values)
+        low, high = series.extremes()
         text = f"{self.metric}  {series.values[-1]:.4g}  ({low:.3g} to {high:.3g})"
         self.query_one(Label).update(text)
         self.query_one(Sparkline).data = [value - low for value in series.thinned(POINTS).values]
