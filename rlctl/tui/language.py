@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from rlctl.language import LANGUAGE
 
 
@@ -12,3 +14,8 @@ def say(text: str) -> str:
 
         return ZH.get(text, text)
     return text
+
+
+def padded(text: str, cells: int) -> str:
+    """The text with spaces after it, up to a width: a Chinese character takes two cells."""
+    return text + " " * (cells - cell_len(text))

@@ -1,6 +1,10 @@
 """The app's texts in Chinese, by the English that stands in the code; the help of keys is in `rlctl.config.chinese`."""
 
+from rlctl.tui.zh_metrics import METRICS, PRESETS
+
 ZH: dict[str, str] = {
+    **METRICS,
+    **PRESETS,
     # everywhere
     "Quit": "退出",
     "Leave; asks where something is not saved": "离开；有未保存的内容会先询问",
@@ -290,7 +294,7 @@ ZH: dict[str, str] = {
     "default": "默认",
     "type": "类型",
     "from": "来源",
-    "follows  {link}": "跟随     {link}",
+    "follows": "跟随",
     "has nothing for it": "没有对应的键",
     "GPUs": "块 GPU",
     "CPU workers": "个 CPU worker",

@@ -83,7 +83,7 @@ def _table(keys: list[tuple[str, str, str]]) -> Any:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")  # Chinese has no spaces to break at
     for key, name, meaning in keys:
         table.add_row(Text(key, style="bold"), Text(name), Text(meaning))
     return table

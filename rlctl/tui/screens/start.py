@@ -96,7 +96,8 @@ class StartScreen(Screen[None]):
         files = (path for path in sorted(Path.cwd().iterdir()) if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
         found += [Choice("file", str(path), escape(path.name)) for path, _ in zip(files, range(FILES), strict=False)]
         found += [
-            Choice("preset", preset.name, escape(f"{preset.name:<16} {preset.title}")) for preset in presets.names()
+            Choice("preset", preset.name, escape(f"{preset.name:<16} {say(preset.title)}"))
+            for preset in presets.names()
         ]
         self.post_message(self.Found(found))
 

@@ -6,10 +6,11 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from rlctl.config.chinese import in_words
 from rlctl.documents import dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.naming import names_of
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say
 
 
 class HelpPane(VerticalScroll):
@@ -22,17 +23,19 @@ class HelpPane(VerticalScroll):
 
     def show(self, view: FieldView) -> None:
         """Show all that is known of a field."""
-        type_ = view.type + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
+        type_ = (
+            in_words(view.type) + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
+        )
         lines = [
             dotted(view.path),
             "",
             view.help,
             "",
-            f"{say('now')}      {view.now if not view.info.secret else '...'}",
-            *([say("follows  {link}").format(link=view.text)] if view.is_linked else []),
-            f"{say('default')}  {view.default or say('none: it must be set')}",
-            f"{say('type')}     {type_}",
-            f"{say('from')}     {view.origin}",
+            f"{padded(say('now'), 8)} {view.now if not view.info.secret else '...'}",
+            *([f"{padded(say('follows'), 8)} {view.text}"] if view.is_linked else []),
+            f"{padded(say('default'), 8)} {view.default or say('none: it must be set')}",
+            f"{padded(say('type'), 8)} {type_}",
+            f"{padded(say('from'), 8)} {view.origin}",
             "",
         ]
         names = names_of(view.pattern)
