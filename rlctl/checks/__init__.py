@@ -19,10 +19,13 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.errors import Location
 from rlctl.report import Finding, Level
 
-__all__ = ["CODES", "RULES", "check", "codes_page"]
+__all__ = ["ABOUT_THIS_MACHINE", "CODES", "RULES", "check", "codes_page"]
 
 Locate = Callable[[KeyPath], Location | None]
 Rule = Callable[[Config, Surroundings], Iterator[Problem]]
+
+ABOUT_THIS_MACHINE = ("path-missing", "hub-name")
+"""Findings that say nothing of a run on other machines."""
 
 RULES: tuple[Rule, ...] = (
     *sources.RULES,

@@ -11,7 +11,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.commands import command, group
-from rlctl.cli.launch import ABOUT_THIS_MACHINE, checked
+from rlctl.cli.launch import checked
 from rlctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def _planned(
     variables: list[str],
 ) -> tuple[Loaded, Plan]:
     """The config, checked for what does not depend on this machine, and its plan."""
+    from rlctl.checks import ABOUT_THIS_MACHINE
     from rlctl.plan import make_plan
 
     loaded, report = arguments.must_read(

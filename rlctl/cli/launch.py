@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 """A run that was asked to stop did what it was told, and is not at its end."""
-ABOUT_THIS_MACHINE = ("path-missing", "hub-name")
-"""Findings that say nothing of a run on other machines."""
 
 
 def launch(
@@ -86,6 +84,7 @@ def launch(
     [cyan]rlctl launch run.yaml --address http://head:8265 --pass WANDB_API_KEY[/cyan]
     """
     from rlctl import runs
+    from rlctl.checks import ABOUT_THIS_MACHINE
     from rlctl.cluster.address import address_of
     from rlctl.config.baseline import with_baseline
 

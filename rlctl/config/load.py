@@ -63,8 +63,9 @@ class Loaded:
 
 
 def load(document: Document, *, environment: Mapping[str, str] | None = None) -> tuple[Loaded | None, Report]:
-    """Read a canonical document; None when a finding is an error."""
-    resolved = resolve(document, environment=os.environ if environment is None else environment)
+    """Read a canonical document, whose ``${...}`` may name a default too; None when a finding is an error."""
+    base = to_plain(Config()) if "${" in document.text or not document.text else None
+    resolved = resolve(document, environment=os.environ if environment is None else environment, base=base)
     report = Report(dialect="rlctl@1")
     report.extend(_unresolved(document, resolved.unresolved, resolved.missing))
     config, findings = build_config(resolved.values, locate=document.at, textual=frozenset(resolved.expressions))

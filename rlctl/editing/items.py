@@ -119,7 +119,7 @@ def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInf
     held = _sections(session, path)
     if not held:
         return None
-    made = held[0].registry[option] if issubclass(held[0], Choice) else held[0]
+    made: type = held[0].registry[option] if issubclass(held[0], Choice) else held[0]
     return [info for info in fields_of(made).values() if info.required]
 
 

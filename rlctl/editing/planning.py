@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlctl.arithmetic import Cluster
 from rlctl.batch import Row, rows_by_stage
+from rlctl.checks import ABOUT_THIS_MACHINE
 from rlctl.config import Config
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Session
@@ -122,9 +123,10 @@ def before(config: Config) -> Before:
         return Before("unreadable", folder, (str(error),))
 
 
-def obstacles(findings: list[Finding]) -> list[Finding]:
-    """What a run could not start with."""
-    return [finding for finding in findings if finding.level is Level.ERROR]
+def obstacles(findings: list[Finding], *, elsewhere: bool = False) -> list[Finding]:
+    """What a run could not start with; ``elsewhere``: it runs on other machines, of which some findings say nothing."""
+    left_out = ABOUT_THIS_MACHINE if elsewhere else ()
+    return [finding for finding in findings if finding.level is Level.ERROR and finding.code not in left_out]
 
 
 def file_to_launch(session: Session) -> Path:

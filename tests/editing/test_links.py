@@ -66,3 +66,10 @@ def test_sections_that_are_not_changed_stay_what_they_were(session: Session) -> 
     session.set(("train", "optimizer", "learning_rate"), 3e-6)
     assert session.config.train is not before.train
     assert session.config.rollout is before.rollout
+
+
+def test_a_link_to_a_default_is_read_back(session: Session) -> None:
+    session.set(("checkpoint", "folder"), "checkpoints/${run.mode}")
+    session.save()
+    again = Session.open(session.file.path)  # type: ignore[union-attr]
+    assert again.config.checkpoint.folder == "checkpoints/online"

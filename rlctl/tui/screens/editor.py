@@ -14,9 +14,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Button, Footer, Header, Input, Static, TabbedContent, TabPane
+from textual.widgets import Button, Header, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
-from rlctl import runs
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
@@ -31,11 +30,14 @@ from rlctl.tui.screens.editor_files import EditorFiles
 from rlctl.tui.widgets.editor_pane import EditorPane
 from rlctl.tui.widgets.field_row import SET, FieldRow
 from rlctl.tui.widgets.findings_pane import FindingsPane
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.help_pane import HelpPane, hint
 from rlctl.tui.widgets.plan_pane import PlanPane
 from rlctl.tui.widgets.preview_pane import DiffPane, PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
 
+SOON_SECONDS = 0.05
+"""How long after a key what follows from it is shown."""
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
@@ -113,6 +115,7 @@ class EditorScreen(EditorFiles):
         self._one_form = asyncio.Lock()
         self._quiet: Timer | None = None
         self._picking: Timer | None = None
+        self._soon: Timer | None = None
         self._state = 0
 
     def compose(self) -> ComposeResult:
@@ -142,8 +145,7 @@ class EditorScreen(EditorFiles):
 
     @work(thread=True, group="learn")
     def _learn(self) -> None:
-        """What a search and the plan want to know, before they are asked for it."""
-        self.query_one(PlanPane).cluster = runs.local_cluster()
+        """What a search wants to know, before it is asked for it."""
         for pattern in {view.pattern for view in self.views}:
             all_names(pattern)
 
@@ -165,6 +167,11 @@ class EditorScreen(EditorFiles):
             return True
         above = self._by_path.get(view.section)
         return above is not None and above.kind == "choice" and above.section == self.section
+
+    @property
+    def rows(self) -> list[FieldRow]:
+        """The fields of the form."""
+        return [row for row in self.query_one("#form").children if isinstance(row, FieldRow)]
 
     @property
     def _by_path(self) -> dict[KeyPath, FieldView]:
@@ -202,13 +209,11 @@ class EditorScreen(EditorFiles):
         """Show the config as it is now, and let it be checked; ``anew``: also over what is being typed."""
         self.views = self.form.views()
         by_path = self._by_path
-        for row in self.query(FieldRow):
+        for row in self.rows:
             if row.view.path in by_path:
                 row.show(by_path[row.view.path], anew=anew)
         self.query_one(SectionTree).show(self.views)
         self._show_title()
-        if self._looked is not None and self._looked.path in by_path:
-            self._show_help(by_path[self._looked.path])
         self.look_again()
 
     def _show_title(self) -> None:
@@ -226,6 +231,8 @@ class EditorScreen(EditorFiles):
         self._quiet = self.set_timer(self.QUIET_SECONDS, self._look)
 
     def _look(self) -> None:
+        if (view := self.looked_at()) is not None:
+            self._show_help(view)
         beside = self.query_one("#beside", TabbedContent)
         found = self.query(f"#{beside.active} EditorPane").results(EditorPane) if beside.active else iter(())
         self._check(self._state, next(found, None))
@@ -272,7 +279,7 @@ class EditorScreen(EditorFiles):
     def _show_help(self, view: FieldView) -> None:
         self._looked = view
         self.query_one(HelpPane).show(view)
-        self.query_one("#hint", Static).update(hint(view))
+        self.query_one("#hint", Static).update(hint(view), layout=False)
 
     # What a person does in the form
 
@@ -300,9 +307,14 @@ class EditorScreen(EditorFiles):
             row.tell(str(error))
             return
         row.tell("")
+        if not row.is_chosen:  # the key comes to the screen first, what follows from it a moment later
+            if self._soon is not None:
+                self._soon.stop()
+            self._soon = self.set_timer(SOON_SECONDS, self.renew)
+            return
         self.renew()
-        shown = [row.view.path for row in self.query(FieldRow)]
-        if row.is_chosen and [view.path for view in self._wanted()[0]] != shown:
+        shown = [row.view.path for row in self.rows]
+        if [view.path for view in self._wanted()[0]] != shown:
             await self._show_form_around(row.view.path)
 
     def _set(self, view: FieldView, text: str) -> None:
@@ -316,7 +328,7 @@ class EditorScreen(EditorFiles):
     async def _show_form_around(self, path: KeyPath) -> None:
         """Show the form anew, as fields came or went, with the cursor where it was."""
         await self._show_form()
-        for row in self.query(FieldRow):
+        for row in self.rows:
             if row.view.path == path:
                 row.focus_field()
                 row.scroll_visible(animate=False)
@@ -366,12 +378,12 @@ class EditorScreen(EditorFiles):
         """Show a change that was not typed: its field, where it is in sight."""
         self.renew(anew=True)
         self.notify(told.format(label=change.label), markup=False)
-        if [row.view.path for row in self.query(FieldRow)] != [view.path for view in self._wanted()[0]]:
+        if [row.view.path for row in self.rows] != [view.path for view in self._wanted()[0]]:
             await self._show_form()
 
     async def _after(self, changes: tuple[Change, ...], told: str) -> None:
         change = changes[-1]
-        shown = [row.view.path for row in self.query(FieldRow)]
+        shown = [row.view.path for row in self.rows]
         focused = self.focused is not None and bool(self.query("#form").first().query("*:focus"))
         self.renew(anew=True)
         self.notify(told.format(label=change.label), markup=False)
@@ -381,7 +393,7 @@ class EditorScreen(EditorFiles):
             await (self._show_form_around(change.path) if focused else self._show_form())
 
     async def action_undo(self) -> None:
-        wrong = next((row for row in self.query(FieldRow) if row.is_wrong), None)
+        wrong = next((row for row in self.rows if row.is_wrong), None)
         if wrong is not None:
             wrong.show(wrong.view, anew=True)
             self.notify(say("taken back: what did not fit in {key}").format(key=dotted(wrong.view.path)), markup=False)
@@ -426,6 +438,14 @@ class EditorScreen(EditorFiles):
     def action_tab(self, name: str) -> None:
         self.query_one("#beside", TabbedContent).active = name
         self.add_class("-beside").remove_class("-alone")
+        self.call_after_refresh(self._go_beside, name)
+
+    def _go_beside(self, name: str) -> None:
+        """Put the cursor into a pane."""
+        for kind in (OptionList, TextArea, VerticalScroll):
+            if found := self.query(f"#{name} {kind.__name__}"):
+                found.first().focus()
+                return
 
     def action_beside(self) -> None:
         self.toggle_class("-beside" if self.has_class("-narrow") else "-alone")
@@ -445,12 +465,12 @@ class EditorScreen(EditorFiles):
     @on(Input.Submitted, "#search")
     async def _enter_results(self) -> None:
         await self._show_form()
-        if rows := list(self.query(FieldRow)):
+        if rows := self.rows:
             rows[0].focus_field()
 
     async def action_leave(self) -> None:
         typed = self.query_one("#search", Input)
-        field = next((row for row in self.query(FieldRow) if row.query("*:focus")), None)
+        field = next((row for row in self.rows if row.query("*:focus")), None)
         if typed.display:
             typed.display = False
             if field is not None:
@@ -458,7 +478,7 @@ class EditorScreen(EditorFiles):
             else:
                 await self._show_form()
                 self.query_one(SectionTree).focus()
-        elif self.has_class("-narrow") and self.has_class("-beside"):
+        elif self.query("#beside *:focus"):
             self.remove_class("-beside")
             self.query_one(SectionTree).focus()
         elif field is not None:
@@ -473,7 +493,7 @@ class EditorScreen(EditorFiles):
         self.section, self.full = path, True
         self.query_one(SectionTree).pick(path)
         await self._show_form()
-        if rows := list(self.query(FieldRow)):
+        if rows := self.rows:
             rows[0].focus_field()
 
     def looked_at(self) -> FieldView | None:

@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import DescendantFocus, Paste
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Select
 
@@ -49,7 +51,12 @@ def completed(value: str) -> str | None:
 
 
 class FieldInput(Input):
-    """Takes one line; what is pasted with more of them is handed on whole."""
+    """Takes one line; what is pasted with more of them is handed on whole.
+
+    It is one line high and as wide as the form whatever is typed, so that a key lays nothing out again.
+    """
+
+    virtual_size = Reactive(Size(0, 0), layout=False)
 
     class Pasted(Message):
         """A text of several lines was pasted."""
@@ -86,6 +93,7 @@ class FieldRow(Vertical):
     FieldRow.-wrong .problem { display: block; height: auto; }
     FieldRow Horizontal { height: auto; }
     FieldRow .value { width: 1fr; }
+    FieldRow FieldInput { height: 1; }
     FieldRow .more { width: auto; min-width: 9; margin-left: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -118,6 +126,8 @@ class FieldRow(Vertical):
         """``below``: the section of the form, which the shown name leaves out."""
         super().__init__(classes="field")
         self.view, self._below = view, below
+        self._told = ["", "", ""]
+        """The title, link and problem that are shown: what is the same is not laid out again for each key."""
 
     def compose(self) -> ComposeResult:
         yield Label(self._title(), classes="key", markup=False)
@@ -183,7 +193,7 @@ class FieldRow(Vertical):
         return f"{name}{unit}{range_}{marks}"
 
     def _dress(self) -> None:
-        self.query_one(".key", Label).update(self._title())
+        self._say(0, ".key", self._title())
         self.set_class(self.view.changed, "-changed")
         self.set_class(self.view.edited, "-edited")
         self.set_class(not self.view.applies, "-dormant")
@@ -191,7 +201,12 @@ class FieldRow(Vertical):
         self.set_class(linked, "-linked")
         if linked:
             told = say("= {value}, follows {link}").format(value=self.view.now, link=self.view.text)
-            self.query_one(".link", Label).update(told)
+            self._say(1, ".link", told)
+
+    def _say(self, place: int, label: str, text: str) -> None:
+        if self._told[place] != text:
+            self._told[place] = text
+            self.query_one(label, Label).update(text)
 
     def show(self, view: FieldView, *, anew: bool = False) -> None:
         """Show the field as it is now; what is being typed in it stays, unless ``anew``."""
@@ -216,7 +231,7 @@ class FieldRow(Vertical):
 
     def tell(self, problem: str) -> None:
         """Show what is wrong with what was typed; nothing where nothing is."""
-        self.query_one(".problem", Label).update(problem)
+        self._say(2, ".problem", problem)
         self.set_class(bool(problem), "-wrong")
 
     @property

@@ -27,7 +27,7 @@ class FindingsPane(EditorPane):
     """The findings, the worst first."""
 
     DEFAULT_CSS = """
-    FindingsPane OptionList { height: 1fr; }
+    FindingsPane OptionList { height: 1fr; border: none; padding: 0; }
     FindingsPane Static { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

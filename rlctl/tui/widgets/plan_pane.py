@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from rlctl.arithmetic import Cluster
 from rlctl.batch import Row
 from rlctl.editing.planning import LETTERS, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
@@ -28,16 +27,12 @@ class PlanPane(EditorPane):
     PlanPane VerticalScroll { height: 1fr; padding: 0 1; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cluster: Cluster | None = None
-
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static("", id="plan-text", markup=False)
 
     def read(self, session: Session) -> Any:
-        return planned(session, self.cluster)
+        return planned(session)
 
     def take(self, found: Any) -> None:
         self.query_one("#plan-text", Static).update(drawn(found, max(40, self.size.width - 4)))
@@ -72,7 +67,7 @@ def _batch(stage: StagePlan) -> Iterator[str]:
     if count <= BLOCKS:
         sizes = [min(each, batch.responses_per_step - number * each) for number in range(count)]
         yield "  |" + "|".join(f" {max(size, 0)} " for size in sizes) + "|"
-    told = say("  {count} mini-batches of {each} x {passes} passes = {steps} optimizer steps")
+    told = say("  {count} mini-batches of {each}, passed over {passes} x = {steps} optimizer steps")
     yield told.format(count=count, each=each, passes=batch.ppo_epochs, steps=batch.optimizer_steps_per_step)
     yield say("  {share:g} responses of a mini-batch on each replica").format(share=batch.responses_per_replica)
 
@@ -124,12 +119,11 @@ def _schedule(stage: StagePlan) -> str:
     return told.format(total=total, evaluate=schedule.evaluate_every or "-", save=schedule.save_every or "-")
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     name = max((len(row.name) for row in rows), default=0)
-    value = max((len(str(row.value)) for row in rows), default=0)
-    lines = []
     for row in rows:
-        place = f"  {row.key}" + (f":{row.line}" if row.line else "") if row.key else ""
-        formula = f"  = {row.formula}" if row.formula else ""
-        lines.append(f"{row.name:<{name}}  {row.value!s:>{value}} {row.unit}{formula}{place}")
-    return lines
+        yield f"{row.name:<{name}}  {row.value} {row.unit}"
+        formula = f"= {row.formula}" if row.formula else ""
+        place = f"{row.key}:{row.line}" if row.line else row.key
+        if formula or place:
+            yield f"    {formula}{'  ' if formula and place else ''}{place}"

@@ -45,7 +45,7 @@ class PreviewPane(EditorPane):
 
     DEFAULT_CSS = """
     PreviewPane #preview-text { height: 2fr; }
-    PreviewPane #account { height: 1fr; border-top: solid $panel; }
+    PreviewPane #account { height: 1fr; border: none; padding: 0; }
     PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,7 +62,7 @@ class PreviewPane(EditorPane):
     def compose(self) -> ComposeResult:
         choices = [(name, name) for name in DIALECTS]
         yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
-        yield TextArea("", read_only=True, show_line_numbers=True, id="preview-text", compact=True)
+        yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
         yield Static("", id="account-head", markup=False)
         yield OptionList(id="account")
 
@@ -140,7 +140,7 @@ class DiffPane(EditorPane):
     """What differs, from the file and from defaults; a key leads to its field."""
 
     DEFAULT_CSS = """
-    DiffPane OptionList { height: 1fr; }
+    DiffPane OptionList { height: 1fr; border: none; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("n", "next", say("Next comparison"), id="diff.next")]
 

@@ -57,7 +57,8 @@ class SectionTree(Tree[KeyPath]):
                 self._by_path[path].set_label(label)
             if self._by_path[path].allow_expand != (path in holding):
                 self._by_path[path].allow_expand = path in holding
-        self.root.expand()
+        if not self.root.is_expanded:
+            self.root.expand()
 
     def pick(self, path: KeyPath) -> None:
         """Put the cursor on a section, opening those above it."""

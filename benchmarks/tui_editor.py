@@ -1,0 +1,118 @@
+"""Keystroke to screen in the editor with a config of 900 fields, beside a bare Textual app with one input, in one run.
+
+    python benchmarks/tui_editor.py
+
+Both apps run without a terminal. A key is timed from the moment it is sent to the first frame that is drawn after the field
+holds it; the bare app says what Textual and this machine take for that alone. CPU is the time of the app's own thread, on
+which a loaded machine has less influence. Keys come every 120 ms, so checks fall among them as they do when a person types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, ComposeResult
+from textual.widgets import Input
+
+from rlctl.editing.session import Session
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.widgets.field_row import FieldRow
+
+KEYS = 60
+PAUSE = 0.12
+SOURCES = 24
+"""Data sources of the config: with them it has about 900 fields."""
+
+
+class Bare(App[None]):
+    """A text field and nothing else."""
+
+    def compose(self) -> ComposeResult:
+        yield Input(compact=True)
+
+
+def big_config(folder: Path) -> Path:
+    """A config of about 900 fields."""
+    sources = "".join(f"  - {{path: data-{number}.parquet, prompt_key: question}}\n" for number in range(SOURCES))
+    path = folder / "run.yaml"
+    path.write_text(
+        "rlctl: 1\nrun: {name: big}\nmodel: {path: m}\nschedule: {total_steps: 10}\ncritic: {}\n"
+        'checkpoint: {folder: "checkpoints/${run.project}"}\n'
+        f"data:\n  train:\n{sources}"
+    )
+    return path
+
+
+async def timed(app: App[Any], pilot: Any, field: Input) -> tuple[list[float], list[float]]:
+    """Milliseconds from key to frame, and of CPU, for each key."""
+    frames: list[float] = []
+    display = app._display
+
+    def drawn(screen: Any, renderable: Any) -> None:
+        display(screen, renderable)
+        frames.append(time.perf_counter())
+
+    app._display = drawn  # type: ignore[method-assign]
+    field.focus()
+    await pilot.pause(0.5)
+    waits, cpu = [], []
+    for number in range(KEYS):
+        await asyncio.sleep(PAUSE)
+        before = field.value
+        began, began_cpu = time.perf_counter(), time.thread_time()
+        frames.clear()
+        app.simulate_key("backspace" if number % 2 else "1")
+        while field.value == before or not frames:
+            await asyncio.sleep(0.001)
+        waits.append((frames[0] - began) * 1000)
+        cpu.append((time.thread_time() - began_cpu) * 1000)
+    return waits, cpu
+
+
+async def bare() -> tuple[list[float], list[float]]:
+    """The same keys in a bare app."""
+    app = Bare()
+    async with app.run_test(size=(120, 40)) as pilot:
+        return await timed(app, pilot, app.query_one(Input))
+
+
+async def editor(folder: Path) -> tuple[int, tuple[list[float], list[float]]]:
+    """Fields of the config, and the keys typed into one of them."""
+    app = RlctlApp(session=Session.open(big_config(folder)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        while len(app.screen_stack) == 1:
+            await pilot.pause(0.1)
+        screen: Any = app.screen
+        await pilot.pause(3)
+        await screen.jump(("batch", "prompts_per_step"))
+        await pilot.pause(1)
+        rows = [row for row in screen.query(FieldRow) if row.view.path == ("batch", "prompts_per_step")]
+        return len(screen.views), await timed(app, pilot, rows[0].query_one(Input))
+
+
+def told(name: str, times: tuple[list[float], list[float]]) -> None:
+    waits, cpu = (sorted(part) for part in times)
+    high = int(0.95 * len(waits))
+    print(
+        f"{name:<10} key to frame: median {statistics.median(waits):5.1f} ms, 95 % {waits[high]:5.1f} ms, most {waits[-1]:5.1f} ms"
+        f"   CPU: median {statistics.median(cpu):5.1f} ms, 95 % {cpu[high]:5.1f} ms"
+    )
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = asyncio.run(bare())
+        count, ours = asyncio.run(editor(Path(folder)))
+    print(f"{count} fields")
+    told("bare", plain)
+    told("editor", ours)
+    print(f"ratio of medians {statistics.median(ours[0]) / statistics.median(plain[0]):.1f}")
+
+
+if __name__ == "__main__":
+    main()
