@@ -102,8 +102,7 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
         )
     if shape is None or any(engine.transformer.get(name) for name in UNEVEN):
         return
-    counted = {"embedding": "account_for_embedding_in_pipeline_split", "loss": "account_for_loss_in_pipeline_split"}
-    further = [word for word, name in counted.items() if engine.transformer.get(name)]
+    further = [word for word, name in COUNTED.items() if engine.transformer.get(name)]
     layers = shape.layers + len(further)
     if layers % (stages * chunks) == 0:
         return
@@ -126,6 +125,28 @@ UNEVEN = (
     "pipeline_model_parallel_layout",
 )
 """Settings of Megatron's with which stages are not alike; Megatron checks them itself."""
+COUNTED = {"embedding": "account_for_embedding_in_pipeline_split", "loss": "account_for_loss_in_pipeline_split"}
+"""What counts as a layer where stages are made alike, by the setting that says so."""
+
+
+def in_one_piece(engine: Megatron) -> Megatron:
+    """The engine with a model that nothing is shared of."""
+    spread = (*UNEVEN, *COUNTED.values())
+    return replace(
+        engine,
+        tensor=1,
+        pipeline=1,
+        virtual_pipeline=None,
+        context=1,
+        expert=1,
+        expert_tensor=None,
+        distributed_optimizer=False,
+        overlap_gradient_reduce=False,
+        overlap_parameter_gather=False,
+        transformer={name: value for name, value in engine.transformer.items() if name not in spread},
+        ddp={},
+        optimizer_overrides={},
+    )
 
 
 def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:

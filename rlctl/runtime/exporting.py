@@ -49,9 +49,10 @@ def export(stage: Stage, saved: Saved, to: Path) -> None:
         RunError: it cannot be read or written.
     """
     from rlctl.runtime.train.distributed import leave
+    from rlctl.runtime.train.engines import alone
     from rlctl.runtime.workers.trainer import Place, enter, make_engine
 
-    config = stage.config
+    config = replace(stage.config, train=alone(stage.config.train))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

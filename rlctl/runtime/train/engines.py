@@ -1,14 +1,16 @@
-"""Which class computes what ``train.engine`` names. The one table; nothing else knows that there is more than one engine."""
+"""Which class computes what ``train.engine`` names. Nothing else knows that there is more than one engine."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlctl.config.sections.model import Model
-from rlctl.config.sections.train import Train
+from rlctl.config.sections.train import Fsdp2, Megatron, Train
 from rlctl.errors import PlanError
+from rlctl.megatron.layout import in_one_piece
 from rlctl.runtime.train.interface import Role, TrainEngine
 
 ENGINES: Mapping[str, tuple[str, str]] = {
@@ -33,3 +35,13 @@ def make_train_engine(model: Model, train: Train, *, role: Role, **options: Any)
     module, name = ENGINES[train.engine.choice]
     made: TrainEngine = getattr(importlib.import_module(module), name)(model, train, role=role, **options)
     return made
+
+
+def alone(train: Train) -> Train:
+    """The section for one worker that reads weights in full precision: a checkpoint is read by any layout."""
+    if isinstance(train.engine, Fsdp2):
+        return replace(train, engine=replace(train.engine, shard="all", sequence_parallel=1))
+    if isinstance(train.engine, Megatron):
+        wide = replace(train.precision, compute="float32")
+        return replace(train, engine=in_one_piece(train.engine), precision=wide)
+    return train

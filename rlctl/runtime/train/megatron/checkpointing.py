@@ -148,6 +148,8 @@ def _load(engine: MegatronEngine, folder: Path, settings: Checkpoint) -> None:
         state["optimizer"] = {str(n): _states(part, model, empty=True) for n, part in enumerate(_parts(engine))}
     if random := _random_of_this_layout(engine, progress, found):
         state["random"] = {"state": random}
+    if "model" in contents and not with_optimizer:
+        _in_full(model, found)
     kept = None if "model" in contents else [p.detach().clone() for p in _parameters(engine)]
     loaded = dist_checkpointing.load(state, str(folder), validate_access_integrity=False)
     for name, chunk in _chunks(engine) if "model" in contents else ():
@@ -182,6 +184,16 @@ def _model(engine: MegatronEngine) -> State:
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     metadata = {"singleton_local_shards": True, "dp_cp_group": group}
     return {name: chunk.sharded_state_dict(metadata=metadata) for name, chunk in _chunks(engine)}
+
+
+def _in_full(model: State, found: Mapping[str, Any]) -> None:
+    """Have weights of float32 read from what the optimizer kept of them, where they were saved in fewer bits."""
+    for each in nested_values(extract_sharded_tensors_and_factories(model)[0]):
+        name = next((name for name in (each.key, f"{each.key}_w") if name in found), None)
+        if name is None or found[name].properties.dtype == each.data.dtype or each.data.dtype != torch.float32:
+            continue
+        if f"{OPTIMIZER}param.{name}" in found:
+            each.key = f"{OPTIMIZER}param.{each.key}"
 
 
 # The optimizer
