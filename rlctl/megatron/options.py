@@ -62,13 +62,19 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "use_distributed_optimizer": "train.engine.distributed_optimizer",
         "overlap_param_gather": "train.engine.overlap_parameter_gather",
         "lr": "train.optimizer.learning_rate",
+        "min_lr": "train.learning_rate_schedule.min_learning_rate",
+        "weight_decay": "train.optimizer.weight_decay",
+        "clip_grad": "train.optimizer.max_grad_norm",
         **dict.fromkeys(("bf16", "fp16", "params_dtype"), "train.precision.compute"),
     },
 }
 """Settings that a key of the config holds: said there, and nowhere else."""
 
-SETTLED: Mapping[str, Any] = {"calculate_per_token_loss": True, "batch_p2p_comm": False}
-"""Settings of ``transformer`` that the engine's own passes need as they are; whatever else is written is refused."""
+SETTLED: Mapping[str, Mapping[str, Any]] = {
+    "transformer": {"calculate_per_token_loss": True, "batch_p2p_comm": False},
+    "optimizer_overrides": {"decoupled_lr": None, "decoupled_min_lr": None},
+}
+"""Settings that the engine's own passes and steps need as they are; whatever else is written is refused."""
 
 ACCELERATIONS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -132,8 +138,8 @@ def misfits(engine: Megatron) -> Iterator[Misfit]:
                 yield Misfit(key, name, message, nearest(name, known) or "leave it out: nothing would read it")
             elif own is not None:
                 yield Misfit(key, name, f"{name} has a key of its own", f"set {own} instead")
-            elif key == "transformer" and SETTLED.get(name, value) != value:
-                yield Misfit(key, name, f"{name} is {value!r}; the engine needs {SETTLED[name]!r}", "leave it out")
+            elif (needed := SETTLED.get(key, {}).get(name, value)) != value:
+                yield Misfit(key, name, f"{name} is {value!r}; the engine needs {needed!r}", "leave it out")
             elif not fits(known[name], value):
                 expected = ast.unparse(known[name])
                 yield Misfit(key, name, f"{name} is {value!r}; {kind} takes {expected}", f"write it as {expected}")

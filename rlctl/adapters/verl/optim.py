@@ -20,7 +20,6 @@ from rlctl.adapters.rules import (
     Out,
     Reading,
     Rule,
-    Tree,
     Writing,
 )
 from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
@@ -71,6 +70,34 @@ def optimizer_name(key: str, role: Role) -> Code:
     return Code(f"optimizer of {role.to}", (K(key, ABSENT),), (to,), read, write, "AdamW, adam or adamw by engine")
 
 
+def further_arguments(key: str, role: Role) -> Code:
+    """What goes over the optimizer: arguments of a class of PyTorch's, or with Megatron values over its OptimizerConfig."""
+    arguments, overrides = f"{_owner(role)}.optimizer.args", f"{role.to}.optimizer_overrides"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if not view.written(key):
+            return
+        value, to = view.get(key), overrides if role.kind(view) == "megatron" else arguments
+        if isinstance(value, Mapping) and value:
+            yield Flow(view.to(to), value, (view.path(key),), same=True)
+        else:
+            yield Flow((), None, (view.path(key),), "mapped", "holds nothing")
+
+    def write(view: Writing) -> Iterator[Out]:
+        is_megatron = view.get(f"{role.to}.name") == "megatron"
+        for place in (arguments, overrides):
+            value, used = view.get(place), (view.to(place),)
+            if not isinstance(value, Mapping) or not value:
+                continue
+            if (place == overrides) == is_megatron:
+                yield Flow(view.path(key), value, used, same=True)
+            else:
+                yield Lost(used, "verl's Megatron has values of OptimizerConfig" if is_megatron else "Megatron's own")
+
+    own = (K(key, None), K(f"{key}.**", ABSENT))
+    return Code(f"further arguments of {role.to}", own, (arguments, overrides), read, write)
+
+
 class Ticks(Off):
     """Warm-up ticks: verl moves its schedule once a step, so ticks of optimizer steps are divided by k."""
 
@@ -108,7 +135,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
             lambda view: role.kind(view) == "megatron",
             lambda view: view.get(f"{role.to}.name") == "megatron",
         ),
-        Tree(f"{o}override_optimizer_config", f"{c}args", default=None),
+        further_arguments(f"{o}override_optimizer_config", role),
         Dropped(f"{c}epsilon", "verl has no key for Adam's epsilon but override_optimizer_config"),
     ]
 

@@ -22,6 +22,8 @@ ADAM_FAMILY = ("adam", "ademamix")
 """Optimizers with one of these in their name go by ``betas`` and ``epsilon``; to others the words mean something else."""
 FUSED = (torch.optim.AdamW, torch.optim.Adam)
 """Optimizers that PyTorch has as one kernel for parameters that are spread over workers."""
+OWN = {"lr": "train.optimizer.learning_rate", "weight_decay": "train.optimizer.weight_decay"}
+"""Arguments that move with the schedule."""
 CLOSURES = ("LBFGS",)
 """Optimizers that compute the loss anew inside a step."""
 
@@ -89,7 +91,7 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
     """Return what the class is called with: what it takes of the section, and ``args`` over it.
 
     Raises:
-        PlanError: ``args`` has a name that the class does not take.
+        PlanError: ``args`` has a name that the class does not take, or that is a key of the config.
     """
     kind = optimizer_class(settings)
     accepted = inspect.signature(kind).parameters
@@ -99,6 +101,9 @@ def arguments(settings: Optimizer) -> dict[str, Any]:
             f"train.optimizer.args has {unknown}, which {kind.__name__} does not take",
             hint=nearest(unknown, accepted) or f"it takes {', '.join(accepted)}",
         )
+    twice = next((name for name in OWN if name in settings.args), None)
+    if twice is not None:
+        raise PlanError(f"train.optimizer.args has {twice}, which has a key of its own", hint=f"set {OWN[twice]}")
     section: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if any(family in kind.__name__.lower() for family in ADAM_FAMILY):
         section |= {"betas": settings.betas, "eps": settings.epsilon}

@@ -73,7 +73,8 @@ def test_a_class_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"name": "lbfgs"}, "lbfgs, which torch.optim does not have"),
         ({"name": "sgd", "args": {"fused": True}}, "PyTorch has SGD so for whole parameters only"),
         ({"args": {"amsgard": True}}, "args has amsgard, which AdamW does not take"),
-        ({"args": {"amsgrad": True, "lr": -1.0}}, "AdamW does not take its arguments: Invalid learning rate"),
+        ({"args": {"amsgrad": True, "lr": -1.0}}, "args has lr, which has a key of its own"),
+        ({"args": {"betas": (2.0, 0.9)}}, "AdamW does not take its arguments: Invalid beta"),
     ],
 )
 def test_what_there_is_not_is_refused(chosen: dict[str, Any], message: str) -> None:
