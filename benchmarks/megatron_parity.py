@@ -1,7 +1,7 @@
 """The same numbers from every layout of Megatron-core as from FSDP2 with one worker: same seed, model and samples, in float32.
 
     python benchmarks/megatron_parity.py                     # every layout, on a tiny model with 4 layers
-    python benchmarks/megatron_parity.py --layout tensor --layout pipeline --steps 5
+    python benchmarks/megatron_parity.py --layout "tensor 2" --layout "pipeline 2" --steps 5
     python benchmarks/megatron_parity.py --markdown          # as a table for a page
 
 Each layout runs in gloo processes of its own. A row is the largest difference from FSDP2 over all responses and workers: of
@@ -195,8 +195,14 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args()
     samples, known = make_samples(9), dict[str, tuple[Path, Told]]()
-    rule = " | " if given.markdown else "  "
-    print(rule.join(("layout".ljust(30), *(column.rjust(15) for column in COLUMNS))))
+
+    def show(name: str, cells: Sequence[str]) -> None:
+        row = (name.ljust(30), *(cell.rjust(15) for cell in cells))
+        print(f"| {' | '.join(row)} |" if given.markdown else "  ".join(row), flush=True)
+
+    show("layout", COLUMNS)
+    if given.markdown:
+        show("---", ["---"] * len(COLUMNS))
     with tempfile.TemporaryDirectory() as made:
         for name in given.layout or LAYOUTS:
             family, world, engine = LAYOUTS[name]
@@ -206,7 +212,7 @@ def main() -> None:
                 known[family] = folder, run(1, Fsdp2(), folder, samples, given.steps)[0]
             folder, expected = known[family]
             apart = furthest(run(world, engine, folder, samples, given.steps), expected, given.steps)
-            print(rule.join((name.ljust(30), *(f"{value:.1e}".rjust(15) for value in apart))), flush=True)
+            show(name, [f"{value:.1e}" for value in apart])
 
 
 if __name__ == "__main__":
