@@ -1,0 +1,123 @@
+"""Every text of the app has its Chinese, and the app shows it: tabs, footer and help, with nothing out of place."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+import rlctl
+from rlctl import presets
+from rlctl.config import chinese
+from rlctl.runtime.metrics import METRICS
+from rlctl.tui.screens.monitor import PANES
+from rlctl.tui.zh import ZH
+
+PACKAGE = Path(rlctl.__file__).parent
+PLACES = ("tui", "monitor", "editing")
+MARKS = {"say", "later"}
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+def calls() -> Iterator[tuple[str, ast.expr]]:
+    """Every text given to `say` or `later`, with where it stands."""
+    for place in PLACES:
+        for path in sorted((PACKAGE / place).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MARKS:
+                    yield f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.func.id}", node.args[0]
+
+
+def said() -> dict[str, str]:
+    """Every literal among them, with where it stands; and what is said of metrics and presets."""
+    literals = {text.value: where for where, text in calls() if isinstance(text, ast.Constant)}
+    metrics = {metric.help: name for name, metric in METRICS.items()}
+    return literals | metrics | {preset.title: preset.name for preset in presets.names()}
+
+
+def fields_in(text: str) -> list[tuple[str, str]]:
+    """The values that a text leaves room for, and how they are written."""
+    return sorted((name, spec or "") for _, name, spec, _ in string.Formatter().parse(text) if name is not None)
+
+
+def test_every_text_has_its_chinese() -> None:
+    texts = said()
+    assert {text: where for text, where in texts.items() if text not in ZH} == {}
+
+
+def test_no_chinese_is_of_a_text_that_is_gone() -> None:
+    assert ZH.keys() - said().keys() == set()
+
+
+def test_a_text_stands_whole_where_it_is_said() -> None:
+    """Made of pieces, none could be found in the table."""
+    assert [where for where, text in calls() if isinstance(text, (ast.JoinedStr, ast.BinOp))] == []
+
+
+def test_the_chinese_has_room_for_the_same_values() -> None:
+    assert {text: chinese for text, chinese in ZH.items() if fields_in(text) != fields_in(chinese)} == {}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """What a person sees who reads Chinese, at 80 x 24."""
+    folder = tmp_path_factory.mktemp("chinese")
+    places = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tui.in_chinese", str(folder)],
+        env=os.environ | places | {"RLCTL_LANGUAGE": "zh"},
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def test_pages_are_in_chinese_and_nothing_is_left_in_english(pages: dict[str, dict[str, str]]) -> None:
+    sentences = [text for text, chinese in ZH.items() if " " in text.strip() and "{" not in text and text != chinese]
+    for name, texts in pages.items():
+        for page, text in texts.items():
+            assert HAN.search(text), (name, page)
+            assert [sentence for sentence in sentences if sentence in text] == [], (name, page)
+
+
+def test_tabs_footer_and_help_are_in_chinese(pages: dict[str, dict[str, str]]) -> None:
+    lines = pages["monitor"]["overview"].splitlines()
+    assert re.sub(r"\s+", " ", lines[tabs_at(lines)]).strip() == " ".join(f"{tab.key} {ZH[tab.title]}" for tab in PANES)
+    assert "停止" in lines[-1]
+    assert "帮助" in pages["start"]["list"].splitlines()[-1]
+    for texts in pages.values():
+        assert "本页" in texts["help"]
+        assert next(text for text in texts.values()).rstrip().endswith("▏^p 命令"), "whole characters at the edge"
+    assert "任何地方" in pages["start"]["help"]
+    beside = pages["editor"]["beside"]
+    assert "现值" in beside
+    assert "类型     文本" in beside
+    assert chinese.chinese("Run.name")[:20] in beside.replace("\n ", "")
+
+
+def tabs_at(lines: list[str]) -> int:
+    return next(place for place, line in enumerate(lines) if f"1 {ZH['Overview']}" in line)
+
+
+def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str, str]]) -> None:
+    for texts in pages.values():
+        for page, text in texts.items():
+            assert all(cell_len(line) <= 80 for line in text.splitlines()), page
+    form = pages["editor"]["form"].splitlines()[1:-1]
+    assert {cell_len(line.partition("│")[0]) for line in form} == {25}, "the tree is as wide in every line"
+    for line in pages["start"]["list"].splitlines():
+        if line.startswith("▊"):
+            assert cell_len(line) == 78, "boxes close"
