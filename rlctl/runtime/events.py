@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -121,5 +121,13 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return list(value) if _are_finite(value) else [_finite(item) for item in value]
     return value
+
+
+def _are_finite(values: Sequence[Any]) -> bool:
+    """Whether these are numbers, and all finite: then so is their sum, unless it is too large. Most are, and they are many."""
+    try:
+        return math.isfinite(sum(values))
+    except (TypeError, ValueError, OverflowError):
+        return False

@@ -15,7 +15,7 @@ from rlctl.runtime.experience import samples_of
 from rlctl.runtime.explore import Explored, GroupSource, Phase
 from rlctl.runtime.roles import Policy, ReferencePolicy
 from rlctl.runtime.shaping import Shaping
-from rlctl.runtime.shown import add_training, chosen, shown_group, spans_by
+from rlctl.runtime.shown import add_training, chosen, shown_group, spans_by, texts_of
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.value_model import ValueModel
@@ -219,7 +219,7 @@ def shown_groups(
     shown = []
     for place in chosen(groups):
         item = groups[place]
-        texts = [tokenizer.decode(list(response.token_ids)) for response in item.responses]
+        texts = texts_of(item.responses, tokenizer)
         group = shown_group(item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans)
         if samples:
             add_training(group["details"], samples[ends[place] - len(texts) : ends[place]], trainer=trainer)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rlctl.runtime.data.tokenizer import decode_all
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response, Sample
@@ -83,6 +84,11 @@ def shown_group(
     return group
 
 
+def texts_of(responses: Sequence[Response], tokenizer: Any) -> list[str]:
+    """What is shown of each, special tokens too."""
+    return decode_all(tokenizer, [response.token_ids for response in responses], special=True)
+
+
 def rounded(values: Iterable[float]) -> list[float]:
     """Numbers as they are written down."""
     numbers: list[float] = np.asarray(values, dtype=np.float64).round(DIGITS).tolist()
@@ -106,15 +112,13 @@ def spans_by(tokenizer: Any) -> Callable[[Response, str], list[int] | None]:
     """Gives the characters of every token of a response, None where the tokens do not make up its text one by one."""
 
     def spans(response: Response, text: str) -> list[int] | None:
-        sizes, whole, waiting = [], "", []
-        for token in response.token_ids:
-            waiting.append(int(token))
-            part = _piece(tokenizer, waiting[0]) if len(waiting) == 1 else str(tokenizer.decode(waiting))
-            if "\ufffd" in part and len(waiting) < MOST_BYTES:
-                sizes.append(0)  # a character of several tokens belongs to the last of them
-                continue
-            sizes.append(len(part))
-            whole, waiting = whole + part, []
+        tokens = [int(token) for token in response.token_ids]
+        pieces = _pieces(tokenizer, tokens)
+        whole = "".join(pieces)
+        if "\ufffd" in whole:
+            pieces = _whole_characters(tokenizer, tokens, pieces)
+            whole = "".join(pieces)
+        sizes = list(map(len, pieces))
         if whole == f" {text}":  # a leading space that decoding the whole leaves out
             whole, sizes[0] = text, sizes[0] - 1
         return sizes if whole == text else None
@@ -122,12 +126,37 @@ def spans_by(tokenizer: Any) -> Callable[[Response, str], list[int] | None]:
     return spans
 
 
-@lru_cache(maxsize=1 << 18)
-def _piece(tokenizer: Any, token: int) -> str:
-    """The text of one token, with the space before it that decoding a token alone leaves out."""
-    text = str(tokenizer.decode([token]))
-    name = getattr(tokenizer, "convert_ids_to_tokens", lambda ids: None)(token)
-    return f" {text}" if str(name).startswith("\u2581") and not text.startswith(" ") else text
+def _whole_characters(tokenizer: Any, tokens: Sequence[int], pieces: Sequence[str]) -> list[str]:
+    """The pieces, where a character of several tokens belongs to the last of them."""
+    found: list[str] = []
+    waiting: list[int] = []
+    for token, piece in zip(tokens, pieces, strict=True):
+        waiting.append(token)
+        part = piece if len(waiting) == 1 else str(tokenizer.decode(waiting))
+        if "\ufffd" in part and len(waiting) < MOST_BYTES:
+            found.append("")
+            continue
+        found.append(part)
+        waiting = []
+    return found
+
+
+_KNOWN: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
+"""Texts of single tokens, by tokenizer."""
+
+
+def _pieces(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+    """The text of each token, with the space before it that decoding a token alone leaves out."""
+    known = _KNOWN.setdefault(tokenizer, {})
+    new = [token for token in dict.fromkeys(tokens) if token not in known]
+    if new:
+        names = getattr(tokenizer, "convert_ids_to_tokens", lambda ids: [""] * len(ids))(new)
+        for token, name, text in zip(
+            new, names, decode_all(tokenizer, [[one] for one in new], special=True), strict=True
+        ):
+            spaced = str(name).startswith("\u2581") and not text.startswith(" ")
+            known[token] = f" {text}" if spaced else text
+    return [known[token] for token in tokens]
 
 
 @dataclass
@@ -151,6 +180,6 @@ class Evaluated:
 
     def _shown(self, group: Answered, texts: Sequence[str]) -> dict[str, Any]:
         if group.responses:
-            texts = [self.tokenizer.decode(list(response.token_ids)) for response in group.responses]
+            texts = texts_of(group.responses, self.tokenizer)
         spans = spans_by(self.tokenizer)
         return shown_group(group.prompt, texts, group.rewards, group.scores, group.responses, spans=spans)

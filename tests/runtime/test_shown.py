@@ -66,12 +66,15 @@ def test_what_training_makes_of_a_response_is_told() -> None:
 class Tokenizer:
     """Byte by byte, so that one character may be several tokens."""
 
-    @staticmethod
-    def decode(ids: list[int]) -> str:
+    def decode(self, ids: list[int]) -> str:
         return bytes(ids).decode(errors="replace")
 
+    def batch_decode(self, sequences: list[list[int]], *, skip_special_tokens: bool) -> list[str]:
+        assert not skip_special_tokens
+        return list(map(self.decode, sequences))
 
-class Pieces:
+
+class Pieces(Tokenizer):
     """As SentencePiece does it: a space before a word belongs to its token, and goes where a text begins."""
 
     names = ("\u2581one", "\u2581two", "!")
@@ -79,8 +82,8 @@ class Pieces:
     def decode(self, ids: list[int]) -> str:
         return "".join(self.names[token] for token in ids).replace("\u2581", " ").removeprefix(" ")
 
-    def convert_ids_to_tokens(self, token: int) -> str:
-        return self.names[token]
+    def convert_ids_to_tokens(self, tokens: list[int]) -> list[str]:
+        return [self.names[token] for token in tokens]
 
 
 def test_the_characters_of_every_token() -> None:

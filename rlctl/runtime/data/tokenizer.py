@@ -79,8 +79,8 @@ def read_template(template: str, *, key: str) -> str:
         ) from error
 
 
-def decode_all(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
-    """Texts of sequences of tokens, special tokens left out: those of ``batch_decode``.
+def decode_all(tokenizer: Any, sequences: Sequence[Sequence[int]], *, special: bool = False) -> list[str]:
+    """Texts of sequences of tokens, without ``special`` those left out: those of ``batch_decode``.
 
     Where nothing changes a text once it is decoded, they are decoded by all cores at a time.
     """
@@ -89,8 +89,8 @@ def decode_all(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and not tokenizer.clean_up_tokenization_spaces
     if plain and type(tokenizer)._decode is PreTrainedTokenizerFast._decode:
         texts: list[str] = tokenizer.backend_tokenizer.decode_batch(
-            [list(each) for each in sequences], skip_special_tokens=True
+            [list(each) for each in sequences], skip_special_tokens=not special
         )
         return texts
-    decoded: list[str] = tokenizer.batch_decode([list(each) for each in sequences], skip_special_tokens=True)
+    decoded: list[str] = tokenizer.batch_decode([list(each) for each in sequences], skip_special_tokens=not special)
     return decoded
