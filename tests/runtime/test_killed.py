@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,25 +123,145 @@ def test_a_run_killed_again_and_again_ends_as_the_one_that_was_not(
     goes_on_to_the_same_end(whole, config, run_forked)
 
 
-RUNS, KILLS = 40, 5
-"""Random moments of the soak test: together 200, where no run ends before it was killed so often."""
+TURNS, BUFFERED, APART, AHEAD, KILLS = range(16), range(8), range(8), range(8), 5
+"""Random moments of the soak tests: 40 runs of 5 kills are 200, where no run ends before it was killed so often."""
+
+
+def kill_again_and_again(config: Config, run_forked: Run, random: Random, within: int, kills: int = KILLS) -> int:
+    """Kill a run at random events, and at random times after them, among others inside a save. Returns how often."""
+    for before in range(kills):
+        after = random.choice((0.0, random.uniform(0.0, 0.2)))
+        if run_forked(config, at=random.randrange(within), after=after) == 0:
+            return before
+    return kills
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(RUNS))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", TURNS)
 def test_random_moments(
     whole: Whole, small: Callable[[Path], Config], run_forked: Run, tmp_path: Path, seed: int, record_property: Any
 ) -> None:
-    """Killed at random events, and at random times after them, among others inside a save."""
-    config, random = small(tmp_path), Random(seed)
-    kills = 0
-    while kills < KILLS and run_forked(
-        config, at=random.randrange(len(whole.events) // 3), after=random.choice((0.0, random.uniform(0.0, 0.2)))
-    ):
-        kills += 1
-    record_property("kills", kills)
+    config = small(tmp_path)
+    record_property("kills", kill_again_and_again(config, run_forked, Random(seed), len(whole.events) // 3))
     if runs.inspect(runs.folder_of(config)).status == "finished":
         assert (ended(config).numbers, ended(config).weights) == (whole.numbers, whole.weights)
     else:
         goes_on_to_the_same_end(whole, config, run_forked)
+
+
+BUFFERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "sql": lambda folder: {"name": "sql", "url": f"sqlite:///{folder}/groups.db"},
+    "lines": lambda folder: {"name": "file", "path": str(folder / "groups.jsonl")},
+    "parquet": lambda folder: {"name": "file", "path": str(folder / "groups.parquet")},
+}
+STEPS, PROMPTS = 6, 4
+
+
+@pytest.fixture(scope="module")
+def distinct(task: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As many prompts as all steps take, each another."""
+    from datasets import Dataset
+
+    path = tmp_path_factory.mktemp("distinct") / "train.parquet"
+    rows = Dataset.from_parquet(str(task.folder / "train.parquet"), cache_dir=str(path.parent))
+    rows.select(range(STEPS * PROMPTS)).to_parquet(path)
+    assert len(set(map(str, Dataset.from_parquet(str(path), cache_dir=str(path.parent))["prompt"]))) == STEPS * PROMPTS
+    return path
+
+
+@pytest.fixture
+def through(task: Any, distinct: Path) -> Callable[..., Config]:
+    """A run whose groups go through a buffer."""
+
+    def make(folder: Path, kind: str, mode: str = "online", **changes: Any) -> Config:
+        more: dict[str, Any] = {
+            "run": {"name": mode, "folder": str(folder), "seed": 7, "mode": mode},
+            "buffer": {**BUFFERS[kind](folder), "read_timeout": 60},
+            "data": {"train": [{"path": str(distinct)}], "max_prompt_tokens": 16, "eval": []},
+            "batch": {"prompts_per_step": PROMPTS, "responses_per_prompt": 2},
+            "schedule": {"total_steps": STEPS, "evaluate_every": None, "evaluate_first": False},
+            "checkpoint": {"every": 2, "export": "last"},
+        }
+        config: Config = task.config(folder, **{**more, **changes})
+        return config
+
+    return make
+
+
+def told_of(config: Config) -> tuple[Numbers, dict[str, bytes]]:
+    """The numbers of a run, without what its buffer counts since its process began, and its weights."""
+    found = ended(config)
+    counted = ("buffer/", "rollout/again", "rollout/abandoned")
+    numbers = {
+        key: {name: value for name, value in each.items() if not name.startswith(counted)}
+        for key, each in found.numbers.items()
+    }
+    return numbers, found.weights
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", BUFFERED)
+def test_random_moments_of_a_run_whose_groups_wait_in_a_buffer(
+    through: Callable[..., Config], run_forked: Run, tmp_path: Path, seed: int, record_property: Any
+) -> None:
+    """One step off, in order, so that at every moment some groups are in the buffer: bit-equal."""
+    kind = list(BUFFERS)[seed % len(BUFFERS)]
+    off = {"sync": {"ahead": 1}, "placement": {"layout": "split", "devices_per_node": 2, "device": "cpu"}}
+    undisturbed, config = (through(tmp_path / name, kind, **off) for name in ("whole", "killed"))
+    for folder in ("whole", "killed"):
+        (tmp_path / folder).mkdir()
+    assert run_forked(undisturbed) == 0
+    kills = kill_again_and_again(config, run_forked, Random(seed), len(ended(undisturbed).events) // 2)
+    record_property("kills", kills)
+    assert kills < KILLS or run_forked(config) == 0
+    assert told_of(config) == told_of(undisturbed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", APART)
+def test_random_moments_of_a_run_that_fills_a_buffer_and_of_one_that_drains_it(
+    through: Callable[..., Config], run_forked: Run, tmp_path: Path, seed: int, record_property: Any
+) -> None:
+    """Killed with the buffer partly filled, then partly drained: bit-equal."""
+    kind, random = list(BUFFERS)[seed % len(BUFFERS)], Random(seed)
+    killed = 0
+    for name, kills in (("whole", 0), ("killed", KILLS)):
+        (tmp_path / name).mkdir()
+        for mode, share in (("explore_only", kills // 2), ("train_only", kills - kills // 2)):
+            config = through(tmp_path / name, kind, mode)
+            times = kill_again_and_again(config, run_forked, random, 12, share)
+            killed += times
+            assert times < share or run_forked(config) == 0
+    record_property("kills", killed)
+    for mode in ("explore_only", "train_only"):
+        assert told_of(through(tmp_path / "killed", kind, mode)) == told_of(through(tmp_path / "whole", kind, mode))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", AHEAD)
+def test_random_moments_of_an_asynchronous_run_lose_and_repeat_no_prompt(
+    through: Callable[..., Config], run_forked: Run, tmp_path: Path, seed: int, record_property: Any
+) -> None:
+    kind, kept = [*BUFFERS, "sql"][seed % (len(BUFFERS) + 1)], tmp_path / "kept"
+    config = through(
+        tmp_path,
+        kind,
+        sync={"ahead": 2, "in_flight": ("continue", "abort")[seed % 2], "max_staleness": 3, "on_stale": "keep"},
+        placement={"layout": "split", "devices_per_node": 2, "device": "cpu"},
+        rollout={"max_response_tokens": 4, "precision": "float32", "responses_folder": str(kept)},
+    )
+    kills = kill_again_and_again(config, run_forked, Random(seed), 25)
+    record_property("kills", kills)
+    assert kills < KILLS or run_forked(config) == 0
+    lines = [json.loads(line) for path in kept.glob("*.jsonl") for line in path.read_text().splitlines()]
+    trained: defaultdict[int, set[str]] = defaultdict(set)
+    for line in lines:
+        trained[line["step"]].add(line["input"])
+    assert sorted(trained) == list(range(1, STEPS + 1))
+    assert all(len(prompts) == PROMPTS for prompts in trained.values()), trained
+    assert len(set.union(*trained.values())) == STEPS * PROMPTS, "each prompt is trained on in one step, and only there"
+    assert len(lines) == STEPS * PROMPTS * 2
