@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.tui.screens.pick_runs import PickRunsScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark
@@ -184,3 +186,113 @@ def test_the_start_page_opens_runs_files_and_presets(
         assert screen.app.screen.session.file is None
 
     drive(RlctlApp(runs_folder=tmp_path / "runs"), act)
+
+
+async def looked_again(screen: MonitorScreen, pilot: Any) -> None:
+    """Until the folder has been looked at once more."""
+    screen._poll()
+    while screen._looking:
+        await settled(screen, pilot)
+    await settled(screen, pilot)
+
+
+def test_whatever_becomes_of_the_folder_it_is_shown_as_far_as_it_goes(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        log = run / "events.jsonl"
+        before = log.read_text()
+        log.unlink()
+        log.mkdir()  # a log that is there and cannot be read
+        await looked_again(screen, pilot)
+        assert f"{log}: Is a directory" in text(screen, "#run-head")
+        assert "step 8/20" in text(screen, "#run-head"), "what was read is still there"
+        log.rmdir()
+        log.write_text("")
+        await looked_again(screen, pilot)
+        log.write_text(before.replace('"step": 8', '"step": 7').replace('"time": ', '"time": 1'))
+        await looked_again(screen, pilot)
+        assert "step 7/20" in text(screen, "#run-head"), "a log that was begun anew is read anew"
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert screen.query_one("#timeline").region.width <= 80
+        shutil.rmtree(run)
+        await looked_again(screen, pilot)
+        assert f"{run} is not there any more" in text(screen, "#run-head")
+        assert screen.is_running
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert "nothing is known of this run yet" in text(screen, "#nothing")
+        events = writer(tmp_path)
+        events.emit("step", step=1, total_steps=2, metrics={"reward/mean": 1.0, "time/step": 1.0, "time/rollout": 1.0})
+        await looked_again(screen, pilot)
+        assert "step 1/2" in text(screen, "#run-head")
+        assert "RRR" in text(screen, "#timeline")
+
+    drive(RlctlApp(run=tmp_path), act, (80, 24))
+
+
+def test_of_a_long_run_the_end_is_shown_while_the_whole_is_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.tui.screens.monitor.LONG", 100)
+    monkeypatch.setattr("rlctl.monitor.watching.NEWEST", 600)
+    shown: list[list[int]] = []
+    take = MonitorScreen._news
+
+    def watched(screen: MonitorScreen, message: MonitorScreen.News) -> None:
+        take(screen, message)
+        stage = screen.view.stage
+        shown.append(list(stage.steps.steps) if stage is not None else [])
+
+    monkeypatch.setattr(MonitorScreen, "_news", watched)
+    monkeypatch.setitem(MonitorScreen._decorated_handlers, MonitorScreen.News, [(watched, {})])
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await looked_again(screen, pilot)
+        assert shown[0][-1] == 8
+        assert len(shown[0]) < 8
+        assert shown[-1] == list(range(1, 9))
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_metrics_are_marked_zoomed_read_at_a_cursor_and_laid_over_those_of_another_run(run: Path) -> None:
+    other = run.parent / "other"
+    shutil.copytree(run, other)
+    writer(other).emit("step", step=9, total_steps=20, metrics={"reward/mean": 5.0})
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("2")
+        await settled(screen, pilot)
+        await pilot.press("slash", *"reward|equal")
+        await pilot.press("enter", "a")
+        await settled(screen, pilot)
+        plot = screen.query_one(MetricPlot)
+        assert plot.metrics == ["group/equal_share", "reward/mean"]
+        values = text(screen, "#plot-values")
+        assert "A group/equal_share  0.75 at step 8" in values
+        assert "B reward/mean  0.8 at step 8" in values
+        await pilot.press("p", "left", "home")
+        await settled(screen, pilot)
+        assert "B reward/mean  0.1 at step 1" in text(screen, "#plot-values")
+        assert plot._plot is not None
+        await pilot.press("plus")
+        await settled(screen, pilot)
+        first, last = plot._plot.seen
+        assert 1 < first < last < 8
+        await pilot.press("r", "end")
+        await settled(screen, pilot)
+        assert plot._plot.seen == (1, 8)
+        await pilot.press("p", "o")
+        await settled(screen.app.screen, pilot)
+        assert isinstance(screen.app.screen, PickRunsScreen)
+        await pilot.press("enter")
+        await settled(screen, pilot)
+        assert [curve.run for curve in plot._curves] == ["demo", "other", "demo", "other"]
+        assert "D reward/mean  other  0.8 at step 8" in text(screen, "#plot-values"), "at the cursor"
+        await pilot.press("p", "r")
+        await settled(screen, pilot)
+        assert "D reward/mean  other  5 at step 9" in text(screen, "#plot-values"), "without one, the newest"
+
+    drive(RlctlApp(run=run), act)

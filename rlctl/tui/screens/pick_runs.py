@@ -66,6 +66,7 @@ class PickRunsScreen(ModalScreen[list[Path] | None]):
         for info in message.found:
             listed.add_option(Selection(run_line(info), info.folder, info.folder in self.chosen))
         listed.focus()
+        listed.action_first()
 
     def action_take(self) -> None:
         listed = self.query_one("#pick-list", SelectionList)

@@ -69,6 +69,11 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
         begin = last if self.cursor is None or not first <= self.cursor <= last else self.cursor + cells * cell
         self._move(min(max(begin, first), last))
 
+    def action_reset_scales(self) -> None:
+        """All steps and values are seen, and no cursor."""
+        self._move(None)
+        super().action_reset_scales()
+
     @on(MouseMove)
     def _follow_mouse(self, event: MouseMove) -> None:
         if not event.button and event.widget is not None and event.widget.id == "plot":

@@ -137,7 +137,8 @@ def timeline_text(table: StepTable, width: int, steps: int = TIMELINE_STEPS) -> 
         )
         lines.append(f"{step:>7} {bar} {sum(phases.values()):.1f} s")
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
-    legend = "  ".join(_colored(f"{letters[name]} {name} {mean:.2f} s", look.get(name)) for name, mean in means.items())
+    told = {name: f"{letters[name]} {name} {mean:.2f} s".replace(" ", "\u00a0") for name, mean in means.items()}
+    legend = "  ".join(_colored(text, look.get(name)) for name, text in told.items())
     return "\n".join([*lines, f"        {legend}"])
 
 
