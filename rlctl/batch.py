@@ -14,6 +14,7 @@ from rlctl.config import Config, Loaded, Source, stages_of
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.documents import KeyPath, dotted
 from rlctl.errors import PlanError
+from rlctl.language import later
 from rlctl.report import Report
 
 Find = Callable[[KeyPath], Source | None]
@@ -86,17 +87,18 @@ def _rows(config: Config) -> Iterator[tuple[Row, KeyPath]]:
     prompts, group, step = batch.prompts_per_step, batch.responses_per_prompt, arithmetic.responses_per_step(config)
     mini, passes = arithmetic.mini_batch_responses(config), arithmetic.mini_batches_per_epoch(config)
     from_data = step == prompts and group != 1
-    yield Row("prompts of a step", prompts, "prompts"), ("batch", "prompts_per_step")
+    yield Row(later("prompts of a step"), prompts, "prompts"), ("batch", "prompts_per_step")
     if not from_data:
-        yield Row("responses of a prompt", group, "responses"), ("batch", "responses_per_prompt")
+        yield Row(later("responses of a prompt"), group, "responses"), ("batch", "responses_per_prompt")
     formula = f"{prompts} rows, one response each" if from_data else f"{prompts} x {group}"
-    yield Row("responses of a step", step, "responses", formula), ()
-    formula = "" if batch.mini_batch_responses else "the whole step"
-    yield Row("mini-batch", mini, "responses", formula), ("batch", "mini_batch_responses")
-    yield Row("mini-batches of a pass", passes, "mini-batches", f"ceil({step} / {mini})", note=_uneven(step, mini)), ()
-    yield Row("passes over a step", batch.ppo_epochs, "passes"), ("batch", "ppo_epochs")
+    yield Row(later("responses of a step"), step, "responses", formula), ()
+    formula = "" if batch.mini_batch_responses else later("the whole step")
+    yield Row(later("mini-batch"), mini, "responses", formula), ("batch", "mini_batch_responses")
+    formula, note = f"ceil({step} / {mini})", _uneven(step, mini)
+    yield Row(later("mini-batches of a pass"), passes, "mini-batches", formula, note=note), ()
+    yield Row(later("passes over a step"), batch.ppo_epochs, "passes"), ("batch", "ppo_epochs")
     steps = arithmetic.optimizer_steps_per_step(config)
-    yield Row("optimizer steps of a step", steps, "optimizer steps", f"{passes} x {batch.ppo_epochs}"), ()
+    yield Row(later("optimizer steps of a step"), steps, "optimizer steps", f"{passes} x {batch.ppo_epochs}"), ()
     yield from _replicas(config, step, mini)
 
 
@@ -106,19 +108,19 @@ def _replicas(config: Config, step: int, mini: int) -> Iterator[tuple[Row, KeyPa
     formula = f"{placement.nodes} x {placement.devices_per_node}"
     if placement.layout != "colocated":
         formula += f", less {arithmetic.rollout_devices(config)} for rollout"
-    yield Row("training devices", total, "devices", formula), ("placement", "devices_per_node")
-    yield Row("devices of a replica", each, "devices", _replica_formula(config)), ()
+    yield Row(later("training devices"), total, "devices", formula), ("placement", "devices_per_node")
+    yield Row(later("devices of a replica"), each, "devices", _replica_formula(config)), ()
     try:
         replicas = arithmetic.train_replicas(config)
     except PlanError as error:
-        yield Row("replicas", "none", "replicas", f"{total} / {each}", note=error.message), ()
+        yield Row(later("replicas"), "none", "replicas", f"{total} / {each}", note=error.message), ()
         return
-    yield Row("replicas", replicas, "replicas", f"{total} / {each}"), ()
+    yield Row(later("replicas"), replicas, "replicas", f"{total} / {each}"), ()
     share = mini / replicas
     note = "; ".join(
         told for told in (_shared_unevenly(mini, replicas), *_refusals(config, step, mini, replicas)) if told
     )
-    yield Row("mini-batch on a replica", _short(share), "responses", f"{mini} / {replicas}", note=note), ()
+    yield Row(later("mini-batch on a replica"), _short(share), "responses", f"{mini} / {replicas}", note=note), ()
     yield from _micro(config, share)
 
 
@@ -134,14 +136,15 @@ def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
     if config.algorithm.objective.choice in ("sft", "dpo"):
         longest = config.data.max_sequence_tokens or config.model.max_context_tokens or longest
     sharing = arithmetic.devices_per_sequence(config.train.engine)
-    for name, micro, path in (
-        ("micro-batch", config.batch.micro, ("batch", "micro", "per_replica")),
-        ("log-prob micro-batch", config.batch.log_prob_micro, ("batch", "log_prob_micro", "per_replica")),
+    training = (later("micro-batch"), later("micro-batches of a mini-batch"))
+    log_prob = (later("log-prob micro-batch"), later("log-prob micro-batches of a mini-batch"))
+    for (name, count), micro, path in (
+        (training, config.batch.micro, ("batch", "micro", "per_replica")),
+        (log_prob, config.batch.log_prob_micro, ("batch", "log_prob_micro", "per_replica")),
     ):
         if micro is None:
             continue
         yield Row(name, micro.per_replica, f"{micro.by} on a replica"), path
-        count = f"{name}es of a mini-batch"
         if micro.by == "responses":
             number = -(-_ceil(share) // micro.per_replica)
             yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.per_replica})"), ()

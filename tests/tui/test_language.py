@@ -23,7 +23,7 @@ from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.zh import ZH
 
 PACKAGE = Path(rlctl.__file__).parent
-PLACES = ("tui", "monitor", "editing")
+PLACES = ("tui", "monitor", "editing", "batch.py")
 MARKS = {"say", "later"}
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
@@ -31,7 +31,7 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
 def calls() -> Iterator[tuple[str, ast.expr]]:
     """Every text given to `say` or `later`, with where it stands."""
     for place in PLACES:
-        for path in sorted((PACKAGE / place).rglob("*.py")):
+        for path in [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MARKS:
                     yield f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.func.id}", node.args[0]

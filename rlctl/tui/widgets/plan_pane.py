@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from rlctl.batch import Row
+from rlctl.config.chinese import in_words
 from rlctl.editing.planning import LETTERS, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
 from rlctl.plan import Plan, StagePlan
-from rlctl.tui.language import say
+from rlctl.tui.language import padded, say
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 BLOCKS = 24
@@ -53,7 +55,7 @@ def drawn(found: Planned, width: int) -> str:
         lines += ["", say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)]
         lines += [*_batch(stage), "", *_devices(plan, stage, width), *_roles(stage, found.gib_per_device), ""]
         lines += [_schedule(stage), "", *_table(rows)]
-        lines += [f"! {row.name}: {row.note}" for row in rows if row.note]
+        lines += [f"! {say(row.name)}: {row.note}" for row in rows if row.note]
         lines += [f"· {note}" for note in stage.notes]
     return "\n".join(lines)
 
@@ -120,10 +122,10 @@ def _schedule(stage: StagePlan) -> str:
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
-    name = max((len(row.name) for row in rows), default=0)
+    width = max((cell_len(say(row.name)) for row in rows), default=0)
     for row in rows:
-        yield f"{row.name:<{name}}  {row.value} {row.unit}"
-        formula = f"= {row.formula}" if row.formula else ""
+        yield f"{padded(say(row.name), width)}  {row.value} {in_words(row.unit)}"
+        formula = f"= {say(row.formula)}" if row.formula else ""
         place = f"{row.key}:{row.line}" if row.line else row.key
         if formula or place:
             yield f"    {formula}{'  ' if formula and place else ''}{place}"
