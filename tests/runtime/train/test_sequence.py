@@ -45,6 +45,7 @@ def test_log_probs_and_values_are_those_of_one_worker(one: Workers, two: Workers
                 torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.soak  # four processes import torch: 48 s
 def test_four_workers_on_two_sequences_share_the_two_heads_with_keys(one: Workers, models: dict[str, Path]) -> None:
     """Sequences over pairs of workers, samples over the pairs, weights over all; then four workers on one sequence, which
     two heads with keys are repeated for. To 1e-5 in float32."""
