@@ -64,6 +64,7 @@ WORDS = {
     "ticks": "刻度",
     "parameters": "参数",
     "changed here": "在此处修改",
+    "several keys": "多个键",
     "the dialect's default": "该方言的默认值",
     "default": "默认值",
     "from the environment": "取自环境变量",

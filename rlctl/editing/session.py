@@ -13,6 +13,7 @@ from uuid import uuid4
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check
 from rlctl.config import Config, Loaded, put, set_keys, to_plain
+from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
@@ -42,7 +43,7 @@ class Change:
     @property
     def label(self) -> str:
         """In a line: the key and its new value."""
-        return f"{dotted(self.path)} = {self.value!r}" if self.path else "several keys"
+        return f"{dotted(self.path)} = {self.value!r}" if self.path else in_words("several keys")
 
 
 @dataclass(frozen=True, slots=True)
