@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-upstream check format soak docs constraints clean
+.PHONY: help run setup test test-upstream check format soak docs snapshots screenshots constraints clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -68,6 +68,13 @@ docs: setup  ## Print the generated pages of docs/reference, and the outputs sho
 	@$(BIN)/python -c 'from rlctl.checks import codes_page; print(codes_page(), end="")' > docs/.page && mv docs/.page docs/reference/checks.md
 	@$(BIN)/python tests/config/test_concepts.py > docs/.page && mv docs/.page docs/reference/concepts.md
 	@$(BIN)/python tests/docs/test_commands.py
+
+snapshots: setup  ## Take the snapshots of the app's screens anew; read what git says has changed.
+	rm -rf tests/tui/snapshots
+	RLCTL_SNAPSHOTS=take $(PYTEST) tests/tui/test_snapshots.py
+
+screenshots: setup  ## Draw the pictures of the app in docs/images anew, from the run that the tests keep.
+	$(BIN)/python -m tests.tui.pictures
 
 soak: setup  ## Run what takes long: many kills and resumes.
 	HYPOTHESIS_PROFILE=explore $(PYTEST) -n auto -m "not ray and not gpu and not upstream" --timeout 3600
