@@ -189,29 +189,3 @@ def _letters(names: list[str]) -> dict[str, str]:
 
 def _colored(text: str, color: str | None) -> str:
     return f"[{color}]{text}[/]" if color and text else text
-
-
-def list_line(group: Group) -> str:
-    """A group in a line: mean reward, how many responses, its prompt."""
-    mark = "=" if group.is_equal else " "
-    prompt = escape(" ".join(group.prompt.split())[:200])
-    return f"{group.mean_reward:6.2f}{mark} {len(group.responses):>2}  {prompt}" if group.responses else prompt
-
-
-def group_text(group: Group) -> str:
-    """A group whole: its prompt, its answer, and its responses from best to worst, with what each reward said."""
-    lines = ["prompt", _indented(group.prompt)]
-    if group.answer:
-        lines += ["answer", _indented(group.answer)]
-    mean = group.mean_reward
-    for response in sorted(group.responses, key=lambda response: -response.reward):
-        parts = "  ".join(f"{name} {value:g}" for name, value in response.components.items())
-        against = f"({response.reward - mean:+.3g} to the group's mean)"
-        lines += [f"reward {response.reward:g} {against}  {parts}", _indented(response.text)]
-    if group.is_equal:
-        lines.append("all rewards are equal: nothing is learned from this group")
-    return "\n".join(lines)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines() or [""])
