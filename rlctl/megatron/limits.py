@@ -98,6 +98,12 @@ def _teaches(asked: Asked) -> bool:
     return asked.role == "policy" and taught and not arithmetic.teacher_is_drawn(asked.config)
 
 
+def _falls_at_once(asked: Asked) -> str:
+    schedule = asked.train.learning_rate_schedule
+    warms = schedule.warmup.ticks or schedule.warmup.ratio
+    return schedule.name if asked.trains and schedule.name == "inverse_sqrt" and not warms else ""
+
+
 PARTS = "a worker has a part of the vocabulary, and whole distributions are compared"
 
 ROWS: tuple[Row, ...] = (
@@ -150,6 +156,12 @@ ROWS: tuple[Row, ...] = (
         lambda asked: asked.trains and asked.train.optimizer.module,
         "it has the optimizers of Megatron-core",
         "leave @train.optimizer.module out",
+    ),
+    Row(
+        "@train.learning_rate_schedule.name",
+        _falls_at_once,
+        "without a warm-up Megatron-core falls by the square root of the tick, and rlctl over 10,000 ticks, as Transformers does",
+        "set @train.learning_rate_schedule.warmup.ticks to 1 and warmup.start to the learning rate, which is Megatron-core's",
     ),
     Row(
         "@model.freeze",

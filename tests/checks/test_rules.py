@@ -236,6 +236,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("transformer", {"transformer": {"recompute_method": "block"}}, "a key of its own"),
             ("ddp", {"ddp": {"bucket_sise": 3}}, "DistributedDataParallelConfig has no bucket_sise"),
             ("optimizer_overrides", {"optimizer_overrides": {"adam_eps": True}}, "takes float"),
+            ("optimizer_overrides", {"optimizer_overrides": {"clip_grad": 0.5}}, "a key of its own"),
+            ("optimizer_overrides", {"optimizer_overrides": {"decoupled_lr": 0.1}}, "the engine needs None"),
         )
     ],
     *[
@@ -259,6 +261,11 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 "part of the vocabulary",
             ),
             ("model.freeze", {"model": {"freeze": ["*"]}}, "nothing else"),
+            (
+                "train.learning_rate_schedule.name",
+                {"train": {"learning_rate_schedule": {"name": "inverse_sqrt"}}},
+                "over 10,000 ticks",
+            ),
             ("train.optimizer.module", {"train": {"optimizer": {"module": "torchao.optim"}}}, "Megatron-core"),
         )
     ],
