@@ -115,12 +115,12 @@ def is_mapping(session: Session, path: KeyPath) -> bool:
 
 
 def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInfo] | None:
-    """The fields that a new item must be given; None where it is no section but a value."""
+    """The fields that a new item must be given, or is nothing without; None where it is no section but a value."""
     held = _sections(session, path)
     if not held:
         return None
     made: type = held[0].registry[option] if issubclass(held[0], Choice) else held[0]
-    return [info for info in fields_of(made).values() if info.required]
+    return [info for info in fields_of(made).values() if info.required or info.default == ""]
 
 
 def item_of(session: Session, path: KeyPath, given: dict[str, Any], option: str = "") -> dict[str, Any]:

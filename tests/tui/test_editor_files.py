@@ -1,0 +1,261 @@
+"""The editor's fixes, items, the person's own editor, files that others change, recovery and launches: nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Button, Input, OptionList, Static, TextArea
+
+from rlctl.editing import recovery
+from rlctl.editing.session import Session
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.screens.ask import ChooseScreen, TextScreen
+from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.items import ItemsScreen, NewItemScreen
+from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
+from rlctl.tui.widgets.field_row import completed
+from tests.tui.conftest import drive, settled
+from tests.tui.test_editor import FILE, row
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *commands: str) -> None:
+    """An editor that changes the file with one sed command after the other, one each time it is started."""
+    script = tmp_path / "editor"
+    lines = [f"{number}) sed -i '{command}' \"$1\" ;;" for number, command in enumerate(commands)]
+    count = tmp_path / "count"
+    script.write_text(
+        f"#!/bin/sh\nn=$(cat {count} 2>/dev/null || echo 0)\ncase $n in\n{chr(10).join(lines)}\nesac\necho $((n + 1)) > {count}\n"
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("VISUAL", str(script))
+    monkeypatch.setattr(RlctlApp, "suspend", lambda self: contextlib.nullcontext())
+
+
+def test_a_fix_is_one_key_and_can_be_taken_back(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "mini_batch_responses"), 5)
+        screen.renew()
+        await settled(screen, pilot)
+        place = next(n for n, item in enumerate(screen.findings) if item.code == "mini-batch-uneven")
+        screen.action_tab("findings")
+        await pilot.pause()
+        screen.query_one("#finding-list", OptionList).highlighted = place
+        await pilot.press("a")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, ChooseScreen)
+        await pilot.press("2")
+        await settled(screen, pilot)
+        assert screen.session.config.batch.mini_batch_responses == 8
+        assert not [item for item in screen.findings if item.code == "mini-batch-uneven"]
+        await pilot.press("ctrl+z")
+        await settled(screen, pilot)
+        assert screen.session.config.batch.mini_batch_responses == 5
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_the_plan_and_the_difference_follow_what_is_typed(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("3")
+        await settled(screen, pilot)
+        assert "= 32 responses a step" in str(screen.query_one("#plan-text", Static).render())
+        await screen.jump(("batch", "prompts_per_step"))
+        await settled(screen, pilot)
+        row(screen, "batch.prompts_per_step").query_one(Input).value = "16"
+        await settled(screen, pilot)
+        shown = str(screen.query_one("#plan-text", Static).render())
+        assert "= 64 responses a step" in shown
+        assert "node 0" in shown
+        screen.action_tab("diff")
+        await settled(screen, pilot)
+        listed = screen.query_one("#diff-list", OptionList)
+        assert "8 -> 16" in str(listed.get_option_at_index(0).prompt)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_items_are_added_and_taken_away(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("data", "train"))
+        await settled(screen, pilot)
+        await pilot.press("f6")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, ItemsScreen)
+        await pilot.press("a")
+        await pilot.pause()
+        new = screen.app.screen
+        assert isinstance(new, NewItemScreen)
+        new.query_one("#needed Input", Input).value = "more.parquet"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert [source.path for source in screen.session.config.data.train] == ["t.parquet", "more.parquet"]
+        await pilot.press("K")
+        await pilot.pause()
+        assert [source.path for source in screen.session.config.data.train] == ["more.parquet", "t.parquet"]
+        await pilot.press("d", "enter")
+        await settled(screen, pilot)
+        assert screen.section == ("data", "train", 0)
+        assert [source.path for source in screen.session.config.data.train] == ["t.parquet"]
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_comes_back_from_another_editor_is_kept_until_it_fits(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside(tmp_path, monkeypatch, "s/seed: 1/seed: [9/", "s/seed: .9/seed: 9/; s/# fits/# fits, I think/")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("f8")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, ChooseScreen)
+        assert screen.session.config.run.seed == 1
+        await pilot.press("e")
+        await settled(screen, pilot)
+        assert screen.session.config.run.seed == 9
+        await pilot.press("ctrl+s")
+        await settled(screen, pilot)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert "seed: 9" in file.read_text()
+    assert "# fits, I think" in file.read_text()
+
+
+def test_a_field_in_another_editor(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside(tmp_path, monkeypatch, "s/: demo/: other/")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await settled(screen, pilot)
+        await pilot.press("f7")
+        await settled(screen, pilot)
+        assert screen.session.config.run.name == "other"
+        assert row(screen, "run.name").query_one(Input).value == "other"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_pasted_text_of_several_lines_is_not_cut(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("data", "train"))
+        await settled(screen, pilot)
+        screen.open_field(row(screen, "data.train").view, "- path: a\n- path: b\n")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, TextScreen)
+        area = screen.app.screen.query_one(TextArea)
+        area.text = area.text + "  - {pat: c}\n"
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, TextScreen)
+        area.text = area.text.replace("pat:", "path:")
+        await pilot.press("ctrl+s")
+        await settled(screen, pilot)
+        assert [source.path for source in screen.session.config.data.train] == ["a", "b", "c"]
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize(("key", "prompts", "responses"), [("r", 99, 4), ("k", 8, 2)])
+def test_a_file_that_somebody_else_wrote_is_noticed(file: Path, key: str, prompts: int, responses: int) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "responses_per_prompt"), 2)
+        file.write_text(FILE.replace("prompts_per_step: 8", "prompts_per_step: 99"))
+        screen._look_at_file()
+        await settled(screen, pilot)
+        asked = screen.app.screen
+        assert isinstance(asked, ChooseScreen)
+        assert "99" in asked.question
+        await pilot.press(key)
+        await settled(screen, pilot)
+        batch = screen.session.config.batch
+        assert (batch.prompts_per_step, batch.responses_per_prompt) == (prompts, responses)
+        if key == "r":
+            await pilot.press("ctrl+z")
+            await settled(screen, pilot)
+            assert screen.session.config.batch.responses_per_prompt == 2
+        screen.action_save()
+        await pilot.pause()
+        assert screen.app.screen is screen
+        assert "responses_per_prompt: 2" in file.read_text()
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_config_that_was_never_saved_is_offered_again(file: Path) -> None:
+    left = Session.new()
+    left.set(("run", "name"), "lost")
+    recovery.keep(left)
+    [place] = recovery.folder().iterdir()
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"pid": 999999999}))
+
+    async def act(screen: Any, pilot: Any) -> None:
+        assert isinstance(screen, ChooseScreen)
+        await pilot.press("t")
+        await pilot.pause()
+        editor = screen.app.screen
+        await settled(editor, pilot)
+        assert editor.session.config.run.name == "lost"
+
+    drive(RlctlApp(session=Session.new()), act)
+
+
+def test_a_plan_is_shown_before_a_launch_and_what_refuses_it(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("f9")
+        await settled(screen, pilot)
+        shown = screen.app.screen
+        assert isinstance(shown, LaunchScreen)
+        text = str(shown.query_one("#outlook", Static).render())
+        assert "t.parquet" in text
+        assert "node 0" in text
+        assert shown.query_one("#go", Button).disabled
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_launch_that_does_not_begin_shows_why(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.app.push_screen(LaunchScreen(screen.session, save=lambda then: then()))
+        await pilot.pause()
+        screen.app.screen._start()
+        await pilot.pause()
+        starting = screen.app.screen
+        assert isinstance(starting, StartingScreen)
+        starting.launched.process.wait(120)
+        starting._look()
+        await pilot.pause()
+        assert "no data" in starting.query_one(TextArea).text or "t.parquet" in starting.query_one(TextArea).text
+        assert "nothing was started" in starting.query_one(TextArea).text
+        assert str(starting.launched.output) in str(starting.query_one("#starting-head", Static).render())
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_paths_are_completed(file: Path) -> None:
+    (file.parent / "models" / "qwen").mkdir(parents=True)
+    assert completed("mo") == "models/"
+    assert completed("models/") == "models/qwen/"
+    assert completed(str(file.parent / "run.y")) == str(file)
+    assert completed("nothing-here") is None
+    assert completed("s3://bucket") is None
+    assert completed(os.sep + "no-such-folder/x") is None
