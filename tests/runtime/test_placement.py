@@ -66,6 +66,10 @@ def test_hosts_are_kept_until_something_changes_and_engines_never(cluster: None,
             assert groups["policy"].processes() != first
             assert groups["rollout"].processes() != engines
     assert (tmp_path / "policy-0.log").exists()
+    with pytest.raises(ValueError, match="something"), reserve(plan, timeout=30.0, logs=tmp_path, stop_requested=bool):
+        raise ValueError("something")
+    states = {group["state"] for group in ray.util.placement_group_table().values()}
+    assert states == {"REMOVED"}, "whatever ends a run, its devices are given back"
 
 
 def test_the_bundle_of_a_process_is_that_of_its_first_device() -> None:
