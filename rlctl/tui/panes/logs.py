@@ -165,12 +165,12 @@ class LogsPane(Pane):
 
     @on(OptionList.OptionSelected, "#log-list")
     def _enter(self) -> None:
-        self.query_one(LogView).focus()
+        self.screen.set_focus(self.query_one(LogView))
 
     def action_filter(self) -> None:
         field = self.query_one("#log-filter", Input)
         field.add_class("-open")
-        field.focus()
+        self.screen.set_focus(field)
 
     @on(Input.Changed, "#log-filter")
     def _filtered(self) -> None:
@@ -179,7 +179,7 @@ class LogsPane(Pane):
 
     @on(Input.Submitted, "#log-filter")
     def _done(self) -> None:
-        self.query_one(LogView).focus()
+        self.screen.set_focus(self.query_one(LogView))
 
     def action_errors(self) -> None:
         self.level, self._to_end = "" if self.level else "error", True
@@ -203,7 +203,7 @@ class LogsPane(Pane):
         field = self.query_one("#log-filter", Input)
         field.remove_class("-open")
         field.value = ""
-        self.query_one(LogView).focus()
+        self.screen.set_focus(self.query_one(LogView))
 
 
 def _size(count: int) -> str:

@@ -24,5 +24,5 @@ class Pane(Vertical):
         """Where keys go when the pane comes into sight: the first thing in it that takes them."""
         for widget in self.query("*"):
             if widget.focusable:
-                widget.focus()
+                self.screen.set_focus(widget)
                 return

@@ -114,7 +114,7 @@ class SamplesPane(Pane):
             yield VerticalScroll(Static("", id="sample-text"), id="sample-scroll")
 
     def focus_first(self) -> None:
-        self.query_one("#sample-list").focus()
+        self.screen.set_focus(self.query_one("#sample-list"))
 
     def show(self, view: RunView, info: RunInfo | None) -> None:
         self._view = view
@@ -236,7 +236,7 @@ class SamplesPane(Pane):
             return
         listed = self.query_one("#sample-list", OptionList)
         listed.highlighted = rows[place][0]
-        listed.focus()
+        self.screen.set_focus(listed)
 
     def action_sort(self) -> None:
         names = list(SORT_NAMES)
@@ -246,7 +246,7 @@ class SamplesPane(Pane):
     def action_filter(self) -> None:
         field = self.query_one("#sample-filter", Input)
         field.add_class("-open")
-        field.focus()
+        self.screen.set_focus(field)
 
     @on(Input.Changed, "#sample-filter")
     def _filtered(self) -> None:
@@ -254,7 +254,7 @@ class SamplesPane(Pane):
 
     @on(Input.Submitted, "#sample-filter")
     def _done(self) -> None:
-        self.query_one("#sample-list").focus()
+        self.screen.set_focus(self.query_one("#sample-list"))
 
     def action_follow(self) -> None:
         """The prompt that is looked at over the steps; back to the step where it is followed already."""
@@ -285,7 +285,7 @@ class SamplesPane(Pane):
         if field.has_class("-open"):
             field.remove_class("-open")
             field.value = ""
-            self.query_one("#sample-list").focus()
+            self.screen.set_focus(self.query_one("#sample-list"))
         else:
             self.action_follow()
 

@@ -99,7 +99,7 @@ class CompareScreen(Screen[None]):
     def on_mount(self) -> None:
         self.title = say("{first} and {second}").format(first=self.first.name, second=self.second.name)
         self.query_one(Tabs).can_focus = False
-        self.query_one(DataTable).focus()
+        self.set_focus(self.query_one(DataTable))
         self._read()
 
     @work(thread=True)
@@ -135,14 +135,20 @@ class CompareScreen(Screen[None]):
         self.query_one("#key-told", Static).update("\n".join([item.key, *([told] if told else []), *lines]))
 
     @on(TabbedContent.TabActivated, "#compare-tabs")
-    def _come_into_sight(self, message: TabbedContent.TabActivated) -> None:
-        if message.pane.id == "metrics":
+    def _come_into_sight(self) -> None:
+        pane = self.query_one("#compare-tabs", TabbedContent).active_pane
+        if self.focused is None or pane not in self.focused.ancestors:
+            self._focus_first()
+
+    def _focus_first(self) -> None:
+        if self.query_one("#compare-tabs", TabbedContent).active == "metrics":
             self.query_one(MetricBrowser).focus_list()
         else:
-            self.query_one(DataTable).focus()
+            self.set_focus(self.query_one(DataTable))
 
     def action_tab(self, name: str) -> None:
         self.query_one("#compare-tabs", TabbedContent).active = name
+        self._focus_first()
 
 
 def _shown(value: Any) -> str:

@@ -191,11 +191,14 @@ class MonitorScreen(RunActions):
 
     @on(TabbedContent.TabActivated, "#tabs")
     def _come_into_sight(self) -> None:
-        self.pane.show(self.view, self.info)
-        self.pane.focus_first()
+        pane = self.pane
+        pane.show(self.view, self.info)
+        if self.focused is None or pane not in self.focused.ancestors:
+            pane.focus_first()
 
     def action_tab(self, name: str) -> None:
         self.query_one("#tabs", TabbedContent).active = name
+        self._come_into_sight()  # at once: the next key belongs to it
 
     @on(ProcessesPane.LogWanted)
     def _show_log(self, message: ProcessesPane.LogWanted) -> None:

@@ -65,7 +65,7 @@ class PickRunsScreen(ModalScreen[list[Path] | None]):
         listed = self.query_one("#pick-list", SelectionList)
         for info in message.found:
             listed.add_option(Selection(run_line(info), info.folder, info.folder in self.chosen))
-        listed.focus()
+        self.set_focus(listed)
         listed.action_first()
 
     def action_take(self) -> None:

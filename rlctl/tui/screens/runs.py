@@ -68,7 +68,7 @@ class RunsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.title = say("runs of {folder}").format(folder=self.folder)
-        self._table.focus()
+        self.set_focus(self._table)
         self.action_refresh()
         self.set_interval(EVERY_SECONDS, self.action_refresh)
 
@@ -155,7 +155,7 @@ class RunsScreen(Screen[None]):
 
     @on(Input.Submitted, "#runs-filter")
     def _filtered(self) -> None:
-        self._table.focus()
+        self.set_focus(self._table)
 
     def _sort(self, place: int) -> None:
         """Sort by a column; by the one that it is sorted by already, the other way round."""
@@ -170,7 +170,7 @@ class RunsScreen(Screen[None]):
         self._sort(self.sorted_by)
 
     def action_filter(self) -> None:
-        self.query_one("#runs-filter").focus()
+        self.set_focus(self.query_one("#runs-filter"))
 
     def action_mark(self) -> None:
         if (row := self._under) is not None:
@@ -193,6 +193,6 @@ class RunsScreen(Screen[None]):
         words = self.query_one("#runs-filter", Input)
         if words.has_focus or words.value:
             words.value = ""
-            self._table.focus()
+            self.set_focus(self._table)
         else:
             self.app.pop_screen()

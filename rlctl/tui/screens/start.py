@@ -79,7 +79,7 @@ class StartScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.sub_title = say("open a run, a file or a preset")
-        self.query_one("#choices").focus()
+        self.set_focus(self.query_one("#choices"))
         self.action_refresh()
 
     def on_screen_resume(self) -> None:
@@ -142,14 +142,14 @@ class StartScreen(Screen[None]):
 
     @on(Input.Submitted, "#start-filter")
     def _filtered(self) -> None:
-        self.query_one("#choices").focus()
+        self.set_focus(self.query_one("#choices"))
 
     def action_filter(self) -> None:
-        self.query_one("#start-filter").focus()
+        self.set_focus(self.query_one("#start-filter"))
 
     def action_clear(self) -> None:
         self.query_one("#start-filter", Input).value = ""
-        self.query_one("#choices").focus()
+        self.set_focus(self.query_one("#choices"))
 
     def action_new(self) -> None:
         from rlctl.editing.session import Session

@@ -60,7 +60,7 @@ class MetricBrowser(Vertical):
         self._plot()
 
     def focus_list(self) -> None:
-        self.query_one("#metric-list").focus()
+        self.screen.set_focus(self.query_one("#metric-list"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "clear_filter":
@@ -115,7 +115,7 @@ class MetricBrowser(Vertical):
         self.focus_list()
 
     def action_filter(self) -> None:
-        self.query_one("#filter").focus()
+        self.screen.set_focus(self.query_one("#filter"))
 
     def action_clear_filter(self) -> None:
         self.query_one("#filter", Input).value = ""

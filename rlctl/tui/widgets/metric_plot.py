@@ -111,7 +111,7 @@ class MetricPlot(Vertical):
     def focus_plot(self) -> None:
         """Where the keys of the plot go."""
         if self._plot is not None:
-            self._plot.focus()
+            self.screen.set_focus(self._plot)
 
     def _draw(self) -> None:
         if not self._sources or not self.metrics:
