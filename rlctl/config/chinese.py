@@ -63,13 +63,19 @@ WORDS = {
     "restarts": "次重启",
     "ticks": "刻度",
     "parameters": "参数",
+    "mapped": "对应",
+    "derived": "换算得出",
+    "carried": "保留",
+    "unsupported": "不支持",
+    "dead": "无效",
+    "unknown": "未知",
     "changed here": "在此处修改",
     "several keys": "多个键",
     "the dialect's default": "该方言的默认值",
     "default": "默认值",
     "from the environment": "取自环境变量",
 }
-"""What types, units, ranges and origins are made of; the longer before what it begins with."""
+"""What types, units, ranges, origins and accounts of keys are made of; the longer before what it begins with."""
 
 
 def key_help(key: Key) -> str:
@@ -83,7 +89,7 @@ def option_help(cls: type) -> str:
 
 
 def in_words(text: str) -> str:
-    """A type, a unit, a range or an origin in the reader's language; what can be written in a file stays as it is."""
+    """A type, unit, range, origin or bucket in the reader's language; what can be written in a file stays as it is."""
     if LANGUAGE != "zh":
         return text
     words = FRAME if " | " in text else {**FRAME, **WORDS}

@@ -44,6 +44,8 @@ ZH: dict[str, str] = {
     "Letters go to a field while one types in it; esc closes this.": (
         "在字段里输入时，字母进入该字段；按 esc 关闭本页。"
     ),
+    "Dismiss menu": "收起菜单",
+    "Exit the command palette": "退出命令面板",
     # the monitor
     "reading the run ...": "正在读取运行……",
     "Overview": "总览",

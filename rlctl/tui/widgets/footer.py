@@ -5,6 +5,13 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import HorizontalScroll
 from textual.widgets import Footer as TextualFooter
+from textual.widgets._footer import FooterKey
+
+from rlctl.language import later
+from rlctl.tui.language import say
+
+TEXTUALS = (later("Dismiss menu"), later("Exit the command palette"))
+"""What Textual's own widgets call their keys."""
 
 
 class Footer(TextualFooter):
@@ -22,6 +29,8 @@ class Footer(TextualFooter):
         last = []
         with HorizontalScroll(classes="keys", can_focus=False):
             for key in super().compose():
+                if isinstance(key, FooterKey):
+                    key.description = say(key.description)
                 if key.has_class("-command-palette"):
                     last.append(key)
                 else:

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Select, Static, TextArea
 from textual.widgets.option_list import Option
 
+from rlctl.config.chinese import in_words
 from rlctl.difference import Difference
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
@@ -69,7 +70,7 @@ class PreviewPane(EditorPane):
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)
         entries = [entry for bucket in TOLD for entry in found.report.accounting if entry.bucket is bucket]
-        shares = ", ".join(f"{count} {bucket}" for bucket, count in found.report.shares().items() if count)
+        shares = ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.report.shares().items() if count)
         errors = tuple(f"{item.key}: {item.message}" if item.key else item.message for item in found.report.errors)
         text = found.text if found.text is not None else "\n".join(errors)
         return Preview(found.report.target or self.dialect, redacted(text), (shares,), tuple(entries))
@@ -103,7 +104,7 @@ def _entry_text(entry: Entry) -> str:
     became = ", ".join(f"{key} = {_short(value)}" for key, value in entry.targets)
     told = f"{entry.key} = {_short(entry.value)}{place}" + (f" -> {became}" if became else "")
     note = f"\n  [dim]{escape(entry.note)}[/dim]" if entry.note else ""
-    return f"{MARKS.get(entry.bucket, '·')} {entry.bucket}: {escape(redacted(told))}{note}"
+    return f"{MARKS.get(entry.bucket, '·')} {in_words(entry.bucket)}: {escape(redacted(told))}{note}"
 
 
 def _short(value: Any) -> str:
