@@ -114,6 +114,7 @@ def test_a_reward_that_raises(task: Any, run: Callable[..., Any], tmp_path: Path
     assert not (tmp_path / "ended").exists()
 
 
+@pytest.mark.soak  # how a run ends on what a reward did is tested above, its time limit in test_reward.py
 @pytest.mark.ray
 def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
     reward = tmp_path / "hangs.py"
