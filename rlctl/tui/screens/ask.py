@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,6 +16,14 @@ from textual.widgets import Button, Checkbox, Input, Label, Select, Static, Text
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
+
+
+class Tick(Checkbox):
+    """A checkbox that says without colour whether it is on."""
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "X" if self.value else " "
+        return super().render()
 
 
 class AskScreen(ModalScreen[bool]):
@@ -107,7 +115,7 @@ class NameScreen(ModalScreen["Named | None"]):
             yield Label(say("Save as: file, and dialect"))
             yield Input(self.file_name, id="name", suggester=PathSuggester())
             yield Select([(name, name) for name in self.dialects], value=self.dialect, allow_blank=False, id="dialect")
-            yield Checkbox(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
+            yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button(say("Cancel"), id="cancel")
                 yield Button(say("Save"), id="save", variant="primary")
@@ -120,7 +128,7 @@ class NameScreen(ModalScreen["Named | None"]):
             self.notify(say("a file needs a name"), severity="warning")
             return
         dialect = str(self.query_one("#dialect", Select).value)
-        self.dismiss(Named(name, dialect, self.query_one("#goes-on", Checkbox).value))
+        self.dismiss(Named(name, dialect, self.query_one("#goes-on", Tick).value))
 
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:

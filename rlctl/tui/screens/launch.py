@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
-from textual.widgets import Button, Checkbox, Header, Input, Label, Static, TextArea
+from textual.widgets import Button, Header, Input, Label, Static, TextArea
 
 from rlctl import runs
 from rlctl.cluster.address import address_of
@@ -24,6 +24,7 @@ from rlctl.errors import RlctlError
 from rlctl.report import Finding
 from rlctl.runs.launching import Launched, begin
 from rlctl.tui.language import say
+from rlctl.tui.screens.ask import Tick
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.plan_pane import drawn
 
@@ -83,7 +84,7 @@ class LaunchScreen(ModalScreen[None]):
                 yield Input(
                     address, id="address", compact=True, placeholder=say("here; or auto, HOST:PORT, http://HOST:8265")
                 )
-            yield Checkbox(say("start beside a run of the same name, under another (--new)"), id="new", compact=True)
+            yield Tick(say("start beside a run of the same name, under another (--new)"), id="new", compact=True)
             with Horizontal():
                 if self.session.is_changed:
                     yield Button(say("Save and launch"), id="save", variant="primary", compact=True, disabled=True)
@@ -111,7 +112,7 @@ class LaunchScreen(ModalScreen[None]):
     @on(Ready)
     def _ready(self, message: Ready) -> None:
         self.outlook = message.outlook
-        self.query_one("#new", Checkbox).value = message.outlook.before.is_in_the_way
+        self.query_one("#new", Tick).value = message.outlook.before.is_in_the_way
         self.query_one("#outlook", Static).update("\n".join(self._lines(message.outlook)))
         refused = message.outlook.planned.plan is None or bool(message.outlook.findings)
         for button in self.query(Button):
@@ -164,7 +165,7 @@ class LaunchScreen(ModalScreen[None]):
         try:
             is_job = bool(address) and address_of(address).jobs is not None  # an address that is none is told now
             file = file_to_launch(self.session)
-            words = launch_words(self.session, file, address=address, new=self.query_one("#new", Checkbox).value)
+            words = launch_words(self.session, file, address=address, new=self.query_one("#new", Tick).value)
             launched = begin(words, self.session.config.run.name)
         except RlctlError as error:
             self.notify(str(error), title=say("not started"), severity="error", markup=False)
