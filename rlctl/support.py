@@ -480,7 +480,9 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.advantage<other>.kind": {
         **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
         **dict.fromkeys(
-            ("clipb", "clipv"), "it leaves out tokens by their entropy, which no pass before the update computes"
+            ("clipb", "clipv"),
+            "it leaves out tokens by their entropy, which no pass before the update computes (Trinity-RFT's neither: its example "
+            "patches the trainer)",
         ),
         **dict.fromkeys(
             ("optimal_token_baseline", "tir_optimal_token_baseline"),
