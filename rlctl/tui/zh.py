@@ -420,6 +420,7 @@ ZH: dict[str, str] = {
     "Throw it away": "丢弃",
     "not taken up": "没有恢复",
     "the file is another one by now: look at what differs": "文件现在已经不同：请看有哪些差别",
+    "{key} = {wanted!r} is written as {said!r}": "{key} = {wanted!r}，写成 {said!r}",
     # launching
     "Launch": "启动",
     "Launch (F9)": "启动 (F9)",

@@ -159,7 +159,8 @@ class EditorFiles(Screen[None]):
     def _saved(self, path: Path) -> None:
         lost = self.session.lost
         if lost:
-            told = "; ".join(f"{key} = {wanted!r} is written as {said!r}" for key, wanted, said in lost[:5])
+            one = say("{key} = {wanted!r} is written as {said!r}")
+            told = "; ".join(one.format(key=key, wanted=wanted, said=said) for key, wanted, said in lost[:5])
             more = say(" and {count} more").format(count=len(lost) - 5) if len(lost) > 5 else ""
             cannot = say("{dialect} cannot say {lost}").format(dialect=self.session.dialect, lost=told + more)
             self.notify(cannot, severity="warning", timeout=15, markup=False)

@@ -7,6 +7,7 @@ from textual.containers import Vertical
 from textual.widgets import Label, Sparkline
 
 from rlctl.monitor.metrics import EMPTY, Series
+from rlctl.tui.language import say
 
 POINTS = 400
 
@@ -42,6 +43,7 @@ class Spark(Vertical):
         if not len(series):
             return
         low, high = series.extremes()
-        text = f"{self.metric}  {series.values[-1]:.4g}  ({low:.3g} to {high:.3g})"
+        around = say("{low:.3g} to {high:.3g}").format(low=low, high=high)
+        text = f"{self.metric}  {series.values[-1]:.4g}  ({around})"
         self.query_one(Label).update(text)
         self.query_one(Sparkline).data = [value - low for value in series.thinned(POINTS).values]
