@@ -25,6 +25,7 @@ from rlctl.tui.widgets.field_row import FieldRow
 
 KEYS = 60
 PAUSE = 0.12
+PROMPTS = ("batch", "prompts_per_step")
 SOURCES = 24
 """Data sources of the config: with them it has about 900 fields."""
 
@@ -89,9 +90,11 @@ async def editor(folder: Path) -> tuple[int, tuple[list[float], list[float]]]:
             await pilot.pause(0.1)
         screen: Any = app.screen
         await pilot.pause(3)
-        await screen.jump(("batch", "prompts_per_step"))
+        await app.workers.wait_for_complete()
+        await screen.jump(PROMPTS)
         await pilot.pause(1)
-        rows = [row for row in screen.query(FieldRow) if row.view.path == ("batch", "prompts_per_step")]
+        while not (rows := [row for row in screen.query(FieldRow) if row.view.path == PROMPTS]):
+            await pilot.pause(0.2)
         return len(screen.views), await timed(app, pilot, rows[0].query_one(Input))
 
 
