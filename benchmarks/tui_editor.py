@@ -101,8 +101,9 @@ async def editor(folder: Path) -> tuple[int, tuple[list[float], list[float]]]:
 def told(name: str, times: tuple[list[float], list[float]]) -> None:
     waits, cpu = (sorted(part) for part in times)
     high = int(0.95 * len(waits))
+    middle = statistics.median(waits)
     print(
-        f"{name:<10} key to frame: median {statistics.median(waits):5.1f} ms, 95 % {waits[high]:5.1f} ms, most {waits[-1]:5.1f} ms"
+        f"{name:<10} key to frame: median {middle:5.1f} ms, 95 % {waits[high]:5.1f} ms, most {waits[-1]:5.1f} ms"
         f"   CPU: median {statistics.median(cpu):5.1f} ms, 95 % {cpu[high]:5.1f} ms"
     )
 
