@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.app import App
+from textual import events
+from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.command import CommandPalette
+from textual.containers import Vertical
 from textual.widgets import Input, Static, TabbedContent
 
 from rlctl.editing.session import Session
@@ -23,6 +26,7 @@ from rlctl.tui.jump import LETTERS, JumpScreen, Mark
 from rlctl.tui.screens.ask import AskScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.help import HelpScreen
+from rlctl.tui.widgets.line import Line
 from tests.tui.conftest import drive, settled, text_of
 
 FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
@@ -62,6 +66,23 @@ def test_a_question_mark_is_text_where_one_types(file: Path) -> None:
         assert screen.session.config.run.name == "demo?:"
 
     drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_keys_keep_their_order_however_fast_they_come() -> None:
+    class OneLine(App[None]):
+        def compose(self) -> ComposeResult:
+            with Vertical(), Vertical(), Vertical():
+                yield Line("1", select_on_focus=False)
+
+    async def go() -> None:
+        async with OneLine().run_test() as pilot:
+            keys = [("end", None), ("backspace", "\x7f"), ("7", "7"), ("8", "8"), ("left", None), ("9", "9")]
+            for key, character in keys:
+                pilot.app.post_message(events.Key(key, character))
+            await pilot.pause(0.2)
+            assert pilot.app.query_one(Line).value == "798"
+
+    asyncio.run(go())
 
 
 @pytest.mark.parametrize("by", ["key", "mouse"])

@@ -19,6 +19,7 @@ from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.log_view import LogView
 
 
@@ -67,7 +68,7 @@ class LogsPane(Pane):
             yield OptionList(id="log-list", markup=False)
             with Vertical():
                 yield Static("", id="log-head", markup=False)
-                yield Input(placeholder=say("an expression, or letters"), id="log-filter", compact=True)
+                yield Line(placeholder=say("an expression, or letters"), id="log-filter", compact=True)
                 yield LogView(id="log-view")
 
     def show(self, view: RunView, info: RunInfo | None) -> None:

@@ -21,6 +21,7 @@ from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.sample_texts import HEAD, group_content, group_line, response_content, row_line
 
 SORT_NAMES = {
@@ -107,9 +108,7 @@ class SamplesPane(Pane):
         with Container(id="samples"):
             with Vertical(id="sample-side"):
                 yield Static("", id="sample-head", markup=False)
-                yield Input(
-                    placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True
-                )
+                yield Line(placeholder=say("words, truncated, wrong, reward<0.5 ..."), id="sample-filter", compact=True)
                 yield OptionList(id="sample-list", markup=False)
             yield VerticalScroll(Static("", id="sample-text"), id="sample-scroll")
 

@@ -16,6 +16,7 @@ from textual.widgets import Button, Checkbox, Input, Label, Select, Static, Text
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
+from rlctl.tui.widgets.line import Line
 
 
 class Tick(Checkbox):
@@ -113,7 +114,7 @@ class NameScreen(ModalScreen["Named | None"]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Label(say("Save as: file, and dialect"))
-            yield Input(self.file_name, id="name", suggester=PathSuggester())
+            yield Line(self.file_name, id="name", suggester=PathSuggester())
             yield Select([(name, name) for name in self.dialects], value=self.dialect, allow_blank=False, id="dialect")
             yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
             with Horizontal(classes="buttons"):

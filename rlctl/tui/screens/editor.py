@@ -32,6 +32,7 @@ from rlctl.tui.widgets.field_row import SET, FieldRow
 from rlctl.tui.widgets.findings_pane import FindingsPane
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.help_pane import HelpPane, hint
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.plan_pane import PlanPane
 from rlctl.tui.widgets.preview_pane import DiffPane, PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
@@ -77,7 +78,8 @@ class EditorScreen(EditorFiles):
             "ctrl+y", "redo", say("Redo"), id="edit.redo", priority=True, tooltip=say("Do again what was undone last")
         ),
         Binding(
-            "ctrl+f", "search", say("Search"), id="edit.search", tooltip=say("Find a field by key, help or dialect name")
+            "ctrl+f", "search", say("Search"), id="edit.search", priority=True,
+            tooltip=say("Find a field by key, help or dialect name"),
         ),
         Binding("slash", "search", say("Search"), id="edit.search_too", show=False),
         Binding(
@@ -123,7 +125,7 @@ class EditorScreen(EditorFiles):
         with Horizontal(id="body"):
             yield SectionTree()
             with Vertical(id="middle"):
-                yield Input(placeholder=say("search: key, help, or what a dialect calls it"), id="search", compact=True)
+                yield Line(placeholder=say("search: key, help, or what a dialect calls it"), id="search", compact=True)
                 yield VerticalScroll(id="form", can_focus=False)
                 yield Static("", id="hint", markup=False)
             with TabbedContent(id="beside"):

@@ -20,6 +20,7 @@ from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import TextScreen
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.line import Line
 
 NAME = "(name)"
 """Of the field for the name of a mapping's new key; no field of a section is called so."""
@@ -173,11 +174,11 @@ class NewItemScreen(ModalScreen["KeyPath | None"]):
         self.needed = items.required(self.session, self.path, self._option)
         shown: list[Label | Input] = []
         if self.is_mapping:
-            shown += [Label(say("name")), Input(name=NAME, compact=True)]
+            shown += [Label(say("name")), Line(name=NAME, compact=True)]
         for info in self.needed or []:
-            shown += [Label(info.name, markup=False), Input(name=info.name, compact=True)]
+            shown += [Label(info.name, markup=False), Line(name=info.name, compact=True)]
         if self.needed is None:
-            shown += [Label(say("value")), Input(name="value", compact=True)]
+            shown += [Label(say("value")), Line(name="value", compact=True)]
         held = self.query_one("#needed", VerticalScroll)
         await held.remove_children()
         await held.mount_all(shown)

@@ -26,6 +26,7 @@ from rlctl.runs.launching import Launched, begin
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import Tick
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.plan_pane import drawn
 
 QUIET_SECONDS = 0.4
@@ -81,7 +82,7 @@ class LaunchScreen(ModalScreen[None]):
                 yield Static(say("planning ..."), id="outlook", markup=False)
             with Horizontal():
                 yield Label(say("where"))
-                yield Input(
+                yield Line(
                     address, id="address", compact=True, placeholder=say("here; or auto, HOST:PORT, http://HOST:8265")
                 )
             yield Tick(say("start beside a run of the same name, under another (--new)"), id="new", compact=True)

@@ -15,6 +15,7 @@ from textual.widgets import DataTable, Header, Input, Static
 from rlctl.tui.language import say
 from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.run_texts import STATUSES, duration
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class RunsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Input(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
+        yield Line(placeholder=say("/ filters: words of a name or a status"), id="runs-filter", compact=True)
         yield DataTable(id="runs-table", cursor_type="row", zebra_stripes=True)
         yield Static(say("looking for runs ..."), id="runs-told", markup=False)
         yield Footer()

@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 from rlctl.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.footer import Footer
+from rlctl.tui.widgets.line import Line
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
@@ -72,7 +73,7 @@ class StartScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Input(placeholder=say("/ filters: words of a name"), id="start-filter", compact=True)
+        yield Line(placeholder=say("/ filters: words of a name"), id="start-filter", compact=True)
         yield OptionList(id="choices")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
         yield Footer()

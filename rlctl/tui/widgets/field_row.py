@@ -20,6 +20,7 @@ from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.values import NULL
 from rlctl.tui.language import say
+from rlctl.tui.widgets.line import Line
 
 SET = "set"
 """Of a section that may be missing: it is there."""
@@ -50,7 +51,7 @@ def completed(value: str) -> str | None:
     return value[: len(value) - len(start)] + found.name + ("/" if found.is_dir() else "")
 
 
-class FieldInput(Input):
+class FieldInput(Line):
     """Takes one line; what is pasted with more of them is handed on whole.
 
     It is one line high and as wide as the form whatever is typed, so that a key lays nothing out again.

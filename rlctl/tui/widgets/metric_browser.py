@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from rlctl.monitor.metrics import names_matching
 from rlctl.tui.language import say
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.metric_plot import MetricPlot, Source
 
 
@@ -48,7 +49,7 @@ class MetricBrowser(Vertical):
         self._listed: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder=say("/ filters: an expression, or letters in their order"), id="filter", compact=True)
+        yield Line(placeholder=say("/ filters: an expression, or letters in their order"), id="filter", compact=True)
         with Horizontal():
             yield OptionList(id="metric-list")
             yield MetricPlot(id="curves")
