@@ -38,11 +38,12 @@ def main(folder: Path) -> None:
     run = place(Path("runs"))
     file = Path("grpo.yaml")
     file.write_text(presets.text("grpo-1node"))
-    help_ = {"help": ["f1"]}
+    tabs = {"overview": [], "metrics": ["2"], "samples": ["3"], "processes": ["4"], "logs": ["5"], "events": ["6"]}
+    beside = {"beside": ["f5"], "plan": ["3"], "help": ["f1"], "launch": ["escape", "f9"]}
     shown = {
-        "start": (RlctlApp(runs_folder=Path("runs")), {"list": [], **help_}),
-        "editor": (RlctlApp(session=Session.open(file)), {"form": ["tab", "down"], "beside": ["f5"], **help_}),
-        "monitor": (RlctlApp(run=run), {"overview": [], "metrics": ["2"], "samples": ["3"], "events": ["6"], **help_}),
+        "start": (RlctlApp(runs_folder=Path("runs")), {"list": [], "help": ["f1"], "runs": ["escape", "a"]}),
+        "editor": (RlctlApp(session=Session.open(file)), {"form": ["tab", "down"], **beside}),
+        "monitor": (RlctlApp(run=run), {**tabs, "help": ["f1"]}),
     }
     print(json.dumps({name: asyncio.run(pages(app, keys)) for name, (app, keys) in shown.items()}))
 

@@ -17,7 +17,8 @@ from rich.cells import cell_len
 
 import rlctl
 from rlctl import presets
-from rlctl.config import chinese
+from rlctl.config import Config, chinese
+from rlctl.config.inspect import walk
 from rlctl.runtime.metrics import METRICS
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.zh import ZH
@@ -105,7 +106,8 @@ def test_tabs_footer_and_help_are_in_chinese(pages: dict[str, dict[str, str]]) -
     beside = pages["editor"]["beside"]
     assert "现值" in beside
     assert "类型     文本" in beside
-    assert chinese.chinese("Run.name")[:20] in beside.replace("\n ", "")
+    field = next(key for key in walk(Config) if f"\n {key.pattern}\n" in beside)
+    assert chinese.chinese(chinese.name_of(field))[:20] in beside.replace("\n ", "")
 
 
 def tabs_at(lines: list[str]) -> int:
