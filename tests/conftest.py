@@ -12,3 +12,5 @@ from hypothesis import settings
 settings.register_profile("repeat", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+os.environ["RLCTL_LANGUAGE"] = "en"  # texts are looked for in English, whatever the locale

@@ -81,12 +81,16 @@ def test_types_units_and_ranges_are_in_the_readers_language(monkeypatch: pytest.
 
 def test_the_command_explains_in_chinese_where_it_is_asked_to() -> None:
     def told(**variables: str) -> str:
-        clean = {name: value for name, value in os.environ.items() if name not in ("LC_ALL", "LC_MESSAGES", "LANG")}
+        deciding = ("RLCTL_LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+        clean = {name: value for name, value in os.environ.items() if name not in deciding}
         command = [sys.executable, "-m", "rlctl", "explain", "rollout.engine"]
         done = subprocess.run(
             command, env=clean | variables, capture_output=True, text=True, check=True, encoding="utf-8"
         )
         return done.stdout
 
-    assert "生成回答的引擎。" in told(RLCTL_LANGUAGE="zh", LANG="C.UTF-8")
-    assert "The engine that generates." in told(LANG="zh_CN.UTF-8", RLCTL_LANGUAGE="en")
+    zh, en = "生成回答的引擎。", "The engine that generates."
+    assert zh in told(RLCTL_LANGUAGE="zh", LANG="C.UTF-8")
+    assert zh in told(LANG="zh_CN.UTF-8", PYTHONUTF8="1")
+    assert en in told(LANG="zh_CN.UTF-8", RLCTL_LANGUAGE="en")
+    assert en in told(LANG="de_DE.UTF-8")
