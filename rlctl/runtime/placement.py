@@ -1,7 +1,7 @@
 """Plan -> Ray: a placement group with one bundle a device, and the host processes of every role in their bundles.
 
-Devices are on nodes as the plan has them: those of a plan of one node on one, each on its own where a node has one. Where several
-nodes have several each, Ray packs them as it finds room, and where that is another layout the run says so.
+Devices are on nodes as the plan has them: those of a plan's node are on one node, so that an engine's or a replica's that share
+a node there share one here. Two nodes of a plan may be on one of the cluster, and the run says so.
 
 Roles that share a device share its bundle, each reserving an equal part of it; they take turns. Roles without devices
 (rewards) get a part of the first bundle. Hosts are kept from one stage to the next, since starting a process and importing
@@ -33,12 +33,24 @@ from rlctl.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.calls import StopRequested
 from rlctl.runtime.group import RayGroup, spawn
 from rlctl.runtime.vitals import forget
-from rlctl.runtime.waiting import in_order_of_nodes, missing, other_layout, strategy_of
+from rlctl.runtime.waiting import (
+    ANY_NODES,
+    WHOLE_NODES,
+    by_node,
+    in_order_of_nodes,
+    missing,
+    other_layout,
+    strategy_of,
+)
 
 Tell = Callable[[str], None]
 ENDED_WITH_THEIR_STAGE = ("rollout", "judge")
 TOLD_AFTER_SECONDS = 5.0
 """How long devices are waited for before anything is said of it."""
+NODE_LABEL = "ray.io/node-id"
+"""Of each node, by Ray itself."""
+QUICKER_SECONDS = 10.0
+"""Within which devices are had that were free a moment ago."""
 NODE_LOST_SECONDS = 60.0
 """Within which Ray has noticed that a node is gone; its own health checks take up to about 20."""
 
@@ -101,7 +113,12 @@ class Placement:
         for name in list(self._hosts):
             self._end(name)
         _hear_of_lost_nodes()
-        _wait_for(self.bundles, self.timeout, self.stop_requested, self.tell)
+        if _strategy(self.plan, self.bundles.bundle_count) == WHOLE_NODES:  # these stay on their nodes, or nowhere
+            remove_placement_group(self.bundles)
+            count = self.bundles.bundle_count
+            self.bundles = _reserve(self.plan, count, self.timeout, self.stop_requested, self.tell)
+        else:
+            _wait_for(self.bundles, self.timeout, self.stop_requested, self.tell)
         self.order = _order(self.bundles)
 
     def close(self) -> None:
@@ -187,9 +204,37 @@ def _cpus_of(plan: Plan) -> int:
 
 
 def _reserve(plan: Plan, count: int, timeout: float, stop_requested: Callable[[], bool], tell: Tell) -> PlacementGroup:
-    bundle: dict[str, float] = {"CPU": _cpus_of(plan), **({"GPU": 1} if plan.device == "cuda" else {})}
-    strategy = strategy_of(count, plan.nodes, plan.devices_per_node)
-    group = placement_group([dict(bundle) for _ in range(count)], strategy=strategy)
+    strategy, until = _strategy(plan, count), time.monotonic() + timeout
+    if strategy != WHOLE_NODES:
+        group = placement_group([_bundle(plan, 1) for _ in range(count)], strategy=strategy)
+        return _waited_for(group, timeout, stop_requested, tell)
+    shares = by_node(count, plan.devices_per_node)
+    while True:  # all nodes at once, which finds them; then their devices one by one, unless others were quicker
+        whole = placement_group([_bundle(plan, share) for share in shares], strategy=ANY_NODES)
+        _waited_for(whole, max(0.0, until - time.monotonic()), stop_requested, tell)
+        nodes = [node for node, share in zip(_nodes_of(whole), shares, strict=True) for _ in range(share)]
+        remove_placement_group(whole)
+        on_nodes = [{NODE_LABEL: node} for node in nodes]
+        group = placement_group([_bundle(plan, 1) for _ in nodes], strategy=ANY_NODES, bundle_label_selector=on_nodes)
+        if group.wait(QUICKER_SECONDS):
+            return group
+        remove_placement_group(group)
+
+
+def _strategy(plan: Plan, count: int) -> str:
+    return strategy_of(count, plan.nodes, plan.devices_per_node)
+
+
+def _bundle(plan: Plan, devices: int) -> dict[str, float]:
+    """What so many devices reserve."""
+    cores = {"CPU": float(devices * _cpus_of(plan))}
+    return cores | ({"GPU": float(devices)} if plan.device == "cuda" else {})
+
+
+def _waited_for(
+    group: PlacementGroup, timeout: float, stop_requested: Callable[[], bool], tell: Tell
+) -> PlacementGroup:
+    """Devices once they are there; given back where they do not come."""
     try:
         _wait_for(group, timeout, stop_requested, tell)
     except BaseException:

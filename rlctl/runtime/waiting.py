@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 Resources = Mapping[str, float]
 ONE_NODE, OWN_NODES, ANY_NODES = "STRICT_PACK", "STRICT_SPREAD", "PACK"
 """Ray's names of where the bundles of a run are."""
+WHOLE_NODES = "WHOLE_NODES"
+"""Those of each node of the plan on one node, which Ray has no name for."""
 
 
 def strategy_of(count: int, nodes: int, each: int) -> str:
-    """Where the devices of a plan are: on its one node, each on a node of its own, or where there is room.
+    """Where the devices of a plan are: on its one node, each on its own, those of each node on one, or where there is room.
 
     Args:
         count: devices of the run.
@@ -22,7 +24,12 @@ def strategy_of(count: int, nodes: int, each: int) -> str:
         return ANY_NODES
     if count <= each:
         return ONE_NODE
-    return OWN_NODES if each == 1 else ANY_NODES
+    return OWN_NODES if each == 1 else WHOLE_NODES
+
+
+def by_node(count: int, each: int) -> list[int]:
+    """Devices of each node of a plan, which fills one after the other."""
+    return [min(each, count - first) for first in range(0, count, each)]
 
 
 def other_layout(node_of: Sequence[str], nodes: int, each: int) -> str:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl.runtime.waiting import ANY_NODES, ONE_NODE, OWN_NODES, in_order_of_nodes, missing, other_layout, strategy_of
+from rlctl.runtime.waiting import (
+    ANY_NODES,
+    ONE_NODE,
+    OWN_NODES,
+    WHOLE_NODES,
+    by_node,
+    in_order_of_nodes,
+    missing,
+    other_layout,
+    strategy_of,
+)
 
 GPU = {"CPU": 2.0, "GPU": 1.0}
 NODE = {"CPU": 16.0, "GPU": 8.0, "memory": 1e12}
@@ -32,12 +42,18 @@ def test_what_is_missing_is_told(count: int, nodes: list[dict[str, float]], free
         (8, 1, 8, ONE_NODE),
         (3, 2, 4, ONE_NODE),
         (3, 3, 1, OWN_NODES),
-        (8, 2, 4, ANY_NODES),
+        (8, 2, 4, WHOLE_NODES),
+        (5, 2, 4, WHOLE_NODES),
         (9, 1, 8, ANY_NODES),
     ],
 )
 def test_devices_are_on_the_nodes_of_the_plan(count: int, nodes: int, each: int, strategy: str) -> None:
     assert strategy_of(count, nodes, each) == strategy
+
+
+def test_nodes_of_a_plan_fill_one_after_the_other() -> None:
+    assert by_node(7, 3) == [3, 3, 1]
+    assert by_node(8, 4) == [4, 4]
 
 
 def test_what_is_missing_goes_by_where_devices_are_to_be() -> None:
