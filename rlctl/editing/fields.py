@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from rlctl import arithmetic
 from rlctl.config import EDITED, Config, Loaded
-from rlctl.config.chinese import in_words, key_help
+from rlctl.config.chinese import in_words, key_help, option_help
+from rlctl.config.explain import shown_type
 from rlctl.config.fields import Choice, Interval
-from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, settings, type_text, walk
+from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, settings, walk
 from rlctl.documents import KeyPath
 from rlctl.editing.session import Session
 from rlctl.editing.values import alternatives, text_of
@@ -224,7 +225,7 @@ def _help(pattern: str) -> str:
 def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
     """What a key is edited with, its type in words, and its options: they never change."""
     info = _keys()[pattern].info
-    return kind_of(info), type_text(info.type), _options(info)
+    return kind_of(info), shown_type(info), _options(info)
 
 
 def _field(
@@ -255,6 +256,12 @@ def _field(
         ),
         info=info,
     )
+
+
+def meanings(view: FieldView) -> dict[str, str]:
+    """What each option of a choice is, or each kind of item of a list of them; nothing for other fields."""
+    held = [cls for cls, _ in sections_in(view.info.type) if issubclass(cls, Choice)]
+    return {name: option_help(option) for cls in held for name, option in cls.registry.items()}
 
 
 def kind_of(info: FieldInfo) -> Kind:

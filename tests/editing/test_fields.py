@@ -8,7 +8,7 @@ import pytest
 
 from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
-from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, search
+from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
 from rlctl.errors import ConfigError
@@ -128,3 +128,12 @@ def test_typed_text_and_back(session: Session, key: str, typed: str, value: obje
 def test_text_that_cannot_be_read_is_an_error(session: Session) -> None:
     with pytest.raises(ConfigError, match="betas"):
         value_of("[0.9", view(session, "train.optimizer.betas").info)
+
+
+def test_every_option_of_a_choice_is_explained(session: Session) -> None:
+    for view in fields(session):
+        assert tuple(meanings(view)) == (view.options if view.kind == "choice" else tuple(meanings(view)))
+        assert all(meanings(view).values())
+    (rewards,) = [view for view in fields(session) if view.pattern == "rewards"]
+    assert "judge" in meanings(rewards)
+    assert not meanings(next(view for view in fields(session) if view.pattern == "run.name"))

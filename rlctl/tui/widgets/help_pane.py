@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from rlctl.config.chinese import in_words
 from rlctl.documents import dotted
-from rlctl.editing.fields import FieldView
+from rlctl.editing.fields import FieldView, meanings
 from rlctl.editing.naming import names_of
 from rlctl.tui.language import padded, say
 
@@ -41,6 +41,8 @@ class HelpPane(VerticalScroll):
         names = names_of(view.pattern)
         for dialect in ("verl", "trinity", "roll"):
             lines.append(f"{dialect:<8} {', '.join(names.get(dialect, ())) or say('has nothing for it')}")
+        if options := meanings(view):
+            lines += ["", *(f"{'>' if name == view.now else ' '} {name}: {text}" for name, text in options.items())]
         if not view.applies:
             lines += ["", say("This run does not use it.")]
         self.query_one("#help-text", Static).update("\n".join(lines))
