@@ -248,7 +248,7 @@ def _field(
         unit=in_words(info.unit),
         range="" if info.range is None else in_words(str(info.range)),
         options=options,
-        origin=origin_of(loaded, path),
+        origin=origin_of(loaded, (*path, value.tag) if isinstance(value, Choice) else path),
         changed=value != default,
         edited=edited,
         applies=not any(

@@ -137,3 +137,10 @@ def test_every_option_of_a_choice_is_explained(session: Session) -> None:
     (rewards,) = [view for view in fields(session) if view.pattern == "rewards"]
     assert "judge" in meanings(rewards)
     assert not meanings(next(view for view in fields(session) if view.pattern == "run.name"))
+
+
+def test_a_choice_says_where_its_name_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "verl.yaml"
+    path.write_text("data: {train_files: a.parquet}\nalgorithm:\n  adv_estimator: rloo\n")
+    (advantage,) = [view for view in fields(Session.open(path)) if view.pattern == "algorithm.advantage"]
+    assert advantage.origin == f"{path}:3 (algorithm.adv_estimator)"
