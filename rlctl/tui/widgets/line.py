@@ -10,11 +10,11 @@ class Line(Input):
     """An input that does at once what its own keys do.
 
     Textual lets a key that is no letter climb to the app and come back as an action. Letters typed meanwhile overtake it: of
-    backspace and ``7`` on a busy machine, the backspace may take the ``7``.
+    backspace and ``7`` on a busy machine, the backspace may take the ``7``. Enter climbs as Tab does, so that it stays behind it.
     """
 
     async def _on_key(self, event: Key) -> None:
-        if event.is_printable:
+        if event.is_printable or event.key == "enter":
             return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             event.stop()
