@@ -61,9 +61,11 @@ def keep(run: Path, around: Path) -> None:
 
 
 def place(runs_folder: Path) -> Path:
-    """The run in a folder of runs, as a run that is over."""
+    """The run in a folder of runs, as a run that is over: its files were written last when it ended."""
     run = runs_folder / FOLDER.name
     shutil.copytree(FOLDER, run)
+    for path in run.rglob("*"):
+        os.utime(path, (ended(), ended()))
     return run
 
 
