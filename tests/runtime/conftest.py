@@ -130,6 +130,18 @@ def run() -> Callable[..., Ran]:
 
 
 @pytest.fixture(scope="session")
+def run_without_ray() -> Callable[..., Ran]:
+    """Run a config with one worker of each role, all in this process."""
+    from tests.runtime.local import launch_here
+
+    def start(config: Config) -> Ran:
+        events: list[dict[str, Any]] = []
+        return Ran(launch_here(config, events.append), events)
+
+    return start
+
+
+@pytest.fixture(scope="session")
 def whole(task: Task, run: Callable[..., Ran], tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """A run of sft and grpo that nothing disturbed."""
     return run(task.two_stages(tmp_path_factory.mktemp("whole")))

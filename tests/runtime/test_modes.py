@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,6 @@ from typing import Any
 import pytest
 
 from rlctl.config import config_from, to_plain
-
-pytestmark = pytest.mark.ray
 
 KL: dict[str, Any] = {
     "algorithm": {
@@ -31,9 +30,9 @@ KL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def with_kl(task: Any, run: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def with_kl(task: Any, run_without_ray: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Two steps of four optimizer steps, with a KL in the loss and one in the reward."""
-    return run(task.config(tmp_path_factory.mktemp("kl"), **KL))
+    return run_without_ray(task.config(tmp_path_factory.mktemp("kl"), **KL))
 
 
 def test_a_reference_is_asked_and_drifts_away(with_kl: Any) -> None:
@@ -54,6 +53,7 @@ def test_a_weight_version_is_a_step(with_kl: Any) -> None:
     assert drawn_by == [0, 1]
 
 
+@pytest.mark.ray
 @pytest.mark.soak
 def test_two_workers_of_every_role_compute_what_one_does(
     with_kl: Any, task: Any, run: Callable[..., Any], tmp_path: Path
@@ -64,7 +64,9 @@ def test_two_workers_of_every_role_compute_what_one_does(
         assert two_workers == pytest.approx(one_worker, rel=1e-3, abs=1e-6)
 
 
-def test_a_run_that_only_evaluates_trains_nothing(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_that_only_evaluates_trains_nothing(
+    task: Any, run_without_ray: Callable[..., Any], tmp_path: Path
+) -> None:
     held_out = {"path": str(task.folder / "test.parquet")}
     sampled = {"temperature": 1.0, "max_response_tokens": 2}
     config = task.config(
@@ -77,7 +79,7 @@ def test_a_run_that_only_evaluates_trains_nothing(task: Any, run: Callable[..., 
             ]
         },
     )
-    done = run(config)
+    done = run_without_ray(config)
     assert done.result.status == "finished", done.result.cause
     assert not done.kinds("step", "checkpoint", "sync")
     [evaluation] = done.kinds("evaluation")
@@ -85,7 +87,12 @@ def test_a_run_that_only_evaluates_trains_nothing(task: Any, run: Callable[..., 
     assert sources == {"greedy", "often"}
     assert evaluation["metrics"]["evaluation/often/length_mean"] <= 2
     assert [path.name for path in (done.result.folder / "checkpoints" / "main").iterdir()] == ["finished.json"]
-    assert not (done.result.folder / "logs" / "policy-0.log").exists()
+    roles = [
+        role["role"]
+        for stage in json.loads((done.result.folder / "plan.json").read_text())["stages"]
+        for role in stage["roles"]
+    ]
+    assert roles == ["rollout", "reward"]
     assert (tmp_path / "ended").exists()
 
 
@@ -101,7 +108,9 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 """
 
 
-def test_a_reward_that_tells_nothing_teaches_nothing(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_reward_that_tells_nothing_teaches_nothing(
+    task: Any, run_without_ray: Callable[..., Any], tmp_path: Path
+) -> None:
     """The same settings with the true reward do teach. Both start from the same weights."""
     shared = {
         "batch": {"prompts_per_step": 16, "responses_per_prompt": 8, "micro": {"by": "responses", "per_replica": 128}},
@@ -115,7 +124,7 @@ def test_a_reward_that_tells_nothing_teaches_nothing(task: Any, run: Callable[..
         shutil.copytree(task.folder / "model", tmp_path / f"{name}-model")
         rewards = [{"type": "function", "path": str(reward), "workers": 1}]
         stages.append({"name": name, "rewards": rewards, "model": {"path": str(tmp_path / f"{name}-model")}})
-    done = run(config_from({**to_plain(task.config(tmp_path, **shared)), "stages": stages}))
+    done = run_without_ray(config_from({**to_plain(task.config(tmp_path, **shared)), "stages": stages}))
     assert done.result.status == "finished", done.result.cause
     accuracy = {
         name: [
@@ -128,9 +137,11 @@ def test_a_reward_that_tells_nothing_teaches_nothing(task: Any, run: Callable[..
     assert accuracy["true"][1] > 0.8
 
 
-def test_the_pieces_of_dapo_and_a_correction_run_together(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_pieces_of_dapo_and_a_correction_run_together(
+    task: Any, run_without_ray: Callable[..., Any], tmp_path: Path
+) -> None:
     """Dynamic sampling, overlong filter and penalty, asymmetric clip, an adaptive KL, weights between the engines."""
-    done = run(
+    done = run_without_ray(
         task.config(
             tmp_path,
             algorithm={
