@@ -86,11 +86,7 @@ def tui(
 
 def _run(target: str, folder: Path) -> Path | None:
     """The folder of the run that a word names; None where it names none."""
-    if not ((Path(target) / "run.json").exists() or (folder / target / "run.json").exists()):
-        return None
-    from rlctl import runs
-
-    return runs.find(target, folder).folder
+    return next((place for place in (Path(target), folder / target) if (place / "run.json").exists()), None)
 
 
 def _session(target: str, dialect: str | None, assignments: list[str]) -> Session:
