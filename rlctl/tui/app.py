@@ -67,15 +67,15 @@ class RlctlApp(App[RlctlError]):
     class Opened(Message):
         """What was asked for is read: its screen can be shown."""
 
-        def __init__(self, make: Make) -> None:
-            self.make = make
+        def __init__(self, make: Make, shown: Screen[Any]) -> None:
+            self.make, self.shown = make, shown
             super().__init__()
 
     class Refused(Message):
         """What was asked for cannot be opened."""
 
-        def __init__(self, name: str, error: RlctlError) -> None:
-            self.name, self.error = name, error
+        def __init__(self, name: str, error: RlctlError, shown: Screen[Any]) -> None:
+            self.name, self.error, self.shown = name, error, shown
             super().__init__()
 
     def __init__(
@@ -178,27 +178,49 @@ class RlctlApp(App[RlctlError]):
 
         return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
 
-    @work(thread=True, group="open")
     def _open(self, name: str, read: Callable[[], Make]) -> None:
+        """Say what is being opened, and open it behind that."""
+        if len(self.screen_stack) > 1:
+            from rlctl.tui.screens.opening import OpeningScreen
+
+            self.push_screen(OpeningScreen(name))
+        self._read(name, read, self.screen)
+
+    @work(thread=True, group="open")
+    def _read(self, name: str, read: Callable[[], Make], shown: Screen[Any]) -> None:
         """Import and read in a thread; the screen itself is made where all screens are."""
         try:
             make = read()
         except RlctlError as error:
-            self.post_message(self.Refused(name, error))
+            self.post_message(self.Refused(name, error, shown))
         else:
-            self.post_message(self.Opened(make))
+            self.post_message(self.Opened(make, shown))
 
     @on(Opened)
     def _opened(self, message: Opened) -> None:
-        self.push_screen(message.make())
+        if len(self.screen_stack) == 1:
+            self.push_screen(message.make())
+        elif self._back_to(message.shown):
+            self.switch_screen(message.make())
 
     @on(Refused)
     def _refused(self, message: Refused) -> None:
         if len(self.screen_stack) == 1:
             self.exit(message.error)
             return
+        if not self._back_to(message.shown):
+            return
+        self.pop_screen()
         title = say("{name} cannot be opened").format(name=message.name)
         self.notify(str(message.error), title=title, severity="error", markup=False)
+
+    def _back_to(self, shown: Screen[Any]) -> bool:
+        """Leave what stands over a screen; false where that is left itself: opening was given up."""
+        if shown not in self.screen_stack:
+            return False
+        while self.screen is not shown:
+            self.pop_screen()
+        return True
 
     # What holds everywhere
 

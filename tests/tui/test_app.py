@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,30 @@ def test_the_palette_opens_a_preset_and_a_run_from_anywhere(file: Path) -> None:
         await choose(pilot, screen.app.screen, "ctrl+p", "run old")
         await settled(screen.app.screen, pilot)
         assert screen.app.screen.folder == Path("runs/old")
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_what_takes_long_to_open_is_named_and_can_be_given_up(file: Path, given_up: bool) -> None:
+    read = threading.Event()
+
+    def opening() -> Session:
+        read.wait(30)
+        return Session.open(file)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        app = screen.app
+        app.edit("slow.yaml", opening)
+        await pilot.pause()
+        assert "opening slow.yaml ..." in text_of(app)
+        await pilot.press("escape" if given_up else "x")  # no key goes to what is below
+        await pilot.press("f1")
+        read.set()
+        await settled(app.screen, pilot)
+        assert isinstance(app.screen, HelpScreen if given_up else EditorScreen)
+        assert len([shown for shown in app.screen_stack if isinstance(shown, EditorScreen)]) == 2 - given_up
+        assert not screen.session.is_changed
 
     drive(RlctlApp(session=Session.open(file)), act)
 
