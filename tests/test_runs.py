@@ -274,7 +274,10 @@ def test_progress_is_read_from_the_end_of_a_long_log(tmp_path: Path) -> None:
 
     record = {"name": "r", "status": "finished", "pid": 0, "host": "h", "started": 1.0, "ended": 2.0}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    lines = [json.dumps({"time": float(step), "kind": "step", "stage": "s", "step": step, "total_steps": 9000}) for step in range(3000)]
+    lines = [
+        json.dumps({"time": float(step), "kind": "step", "stage": "s", "step": step, "total_steps": 9000})
+        for step in range(3000)
+    ]
     long = json.dumps({"time": 5000.0, "kind": "samples", "text": "x" * 3 * BLOCK})
     (tmp_path / "events.jsonl").write_text("\n".join([*lines, long]) + '\n{"time": 1, "ki')
     info = runs.inspect(tmp_path)
