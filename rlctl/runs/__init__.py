@@ -20,9 +20,9 @@ Only ``starting``, ``returning`` and ``exporting`` import the runtime; everythin
 
 from __future__ import annotations
 
-from rlctl.runs.apart import Apart, resume_apart, start_apart
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
+from rlctl.runs.launching import resume_apart
 from rlctl.runs.looking import RunInfo, checkpoint, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
@@ -30,7 +30,6 @@ from rlctl.runs.returning import Kept, checkpoints
 from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
 
 __all__ = [
-    "Apart",
     "Kept",
     "Observer",
     "RunInfo",
@@ -54,7 +53,6 @@ __all__ = [
     "resume",
     "resume_apart",
     "start",
-    "start_apart",
     "stop",
     "symbolic",
     "try_out",

@@ -1,4 +1,4 @@
-"""Starting a run as a process of its own, which outlives whoever started it; what it says is kept in a file."""
+"""A run in a process of its own, which outlives whoever starts it or goes on with it; what it says is kept in a file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.errors import RunError
+from rlctl.errors import ExitCode, RunError
+from rlctl.runs.folder import make_folder
 
+LOG = Path("logs", "controller.log")
+"""What a run that was gone on with says, in its folder."""
 TAIL = 1 << 16
 """Bytes at the end of its output that are read."""
+LAST_LINES = 8
+"""Of its output, that tell why it ended."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,16 @@ class Launched:
         with self.output.open("rb") as file:
             file.seek(max(0, self.output.stat().st_size - TAIL))
             return file.read().decode(errors="replace")
+
+    def refused(self, within: float) -> str:
+        """Why it did not begin, where it fails within so many seconds; empty otherwise."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline and self.exit_code is None:
+            time.sleep(0.1)
+        if self.exit_code in (None, ExitCode.OK, ExitCode.FINDINGS):
+            return ""
+        lines = self.text().strip().splitlines()
+        return "\n".join(lines[-LAST_LINES:]) or f"its process ended with {self.exit_code}"
 
     def folder(self, runs: Path) -> Path | None:
         """The folder of the run that it became, among those in a folder; None while there is none."""
@@ -76,19 +91,19 @@ def place(name: str, ending: str) -> Path:
     return made
 
 
-def begin(words: Sequence[str], name: str) -> Launched:
+def begin(words: Sequence[str], output: Path) -> Launched:
     """Start a command of rlctl, as ``launch run.yaml``; closing the terminal or leaving the app does not end it.
 
     Args:
         words: the command.
-        name: of the run, for the file of its output.
+        output: what it says is added to this file.
 
     Raises:
         RunError: it cannot be started.
     """
-    output, began = place(name, ".log"), time.time()
+    began = time.time()
     try:
-        with output.open("wb") as file:
+        with output.open("ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "rlctl", *words],
                 stdin=subprocess.DEVNULL,
@@ -99,3 +114,18 @@ def begin(words: Sequence[str], name: str) -> Launched:
     except OSError as error:
         raise RunError(f"rlctl {' '.join(words)} cannot be started: {error}") from error
     return Launched(tuple(words), output, began, process)
+
+
+def resume_apart(folder: Path, *, step: int | None = None) -> Launched:
+    """Go on with a run, as ``rlctl runs resume`` does.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint to go on from; None is the newest.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+    make_folder(folder)
+    chosen = [] if step is None else ["--step", str(step)]
+    return begin(["runs", "resume", str(folder.resolve()), *chosen], folder / LOG)

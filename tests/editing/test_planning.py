@@ -93,7 +93,7 @@ def test_what_is_not_saved_is_launched_from_a_file_of_its_own(session: Session, 
 
 
 def test_a_command_outlives_its_starter_and_its_output_is_kept(session: Session) -> None:
-    begun = launching.begin(["presets", "list", "--json"], "demo")
+    begun = launching.begin(["presets", "list", "--json"], launching.place("demo", ".log"))
     assert os.getsid(begun.process.pid) == begun.process.pid
     assert begun.process.wait(60) == 0
     assert begun.exit_code == 0
@@ -102,7 +102,7 @@ def test_a_command_outlives_its_starter_and_its_output_is_kept(session: Session)
 
 
 def test_the_folder_of_what_was_launched_is_found(session: Session) -> None:
-    begun = launching.begin(["version"], "demo")
+    begun = launching.begin(["version"], launching.place("demo", ".log"))
     begun.process.wait(60)
     folder = record(session, "running")
     assert begun.folder(Path("runs")) is None

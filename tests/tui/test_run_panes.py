@@ -348,7 +348,7 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch
 
     def resume_apart(folder: Path, *, step: int | None) -> Any:
         asked.append((folder, step))
-        return SimpleNamespace(log=folder / "logs" / "controller.log", refused=lambda within: "no model there")
+        return SimpleNamespace(output=folder / "logs" / "controller.log", refused=lambda within: "no model there")
 
     monkeypatch.setattr(runs, "resume_apart", resume_apart)
     told: list[str] = []

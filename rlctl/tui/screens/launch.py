@@ -22,7 +22,7 @@ from rlctl.editing.planning import Before, Planned, before, file_to_launch, laun
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.report import Finding
-from rlctl.runs.launching import Launched, begin
+from rlctl.runs.launching import Launched, begin, place
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import Tick
 from rlctl.tui.widgets.footer import Footer
@@ -167,7 +167,7 @@ class LaunchScreen(ModalScreen[None]):
             is_job = bool(address) and address_of(address).jobs is not None  # an address that is none is told now
             file = file_to_launch(self.session)
             words = launch_words(self.session, file, address=address, new=self.query_one("#new", Tick).value)
-            launched = begin(words, self.session.config.run.name)
+            launched = begin(words, place(self.session.config.run.name, ".log"))
         except RlctlError as error:
             self.notify(str(error), title=say("not started"), severity="error", markup=False)
             return

@@ -137,7 +137,7 @@ class RunActions(Screen[None]):
 
         try:
             apart = runs.resume_apart(self.folder, step=step)
-            tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.log))
+            tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.output))
             if why := apart.refused(REFUSED_WITHIN):
                 tell(say("the run does not go on:\n{why}").format(why=why), "error")
         except (RlctlError, OSError) as error:
