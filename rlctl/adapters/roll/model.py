@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.roll.strategies import is_engine, is_strategy
-from rlctl.adapters.roll.workers import FSDP2, HUGGING_FACE, MEGATRON
+from rlctl.adapters.roll.workers import MEGATRON
 from rlctl.adapters.rules import (
     Absent,
     Code,
@@ -197,10 +197,6 @@ class Prefixes(Same):
             if not pattern.endswith("*") or any(sign in pattern[:-1] for sign in "*?["):
                 raise InexpressibleError(f"ROLL freezes by how a name begins; {pattern!r} says more")
         return ",".join(pattern[:-1] for pattern in value) or None
-
-
-def _is_transformers(view: Reading) -> bool:
-    return bool(is_strategy((*FSDP2, *HUGGING_FACE), A)(view))
 
 
 NOT_MEGATRON = "Megatron takes the model as its own classes build it"
