@@ -28,32 +28,24 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "replicas that share an optimizer": {"distributed_optimizer": True},
     "replicas with an optimizer each": {"distributed_optimizer": False},
 }
-NICENESS = "RAY_worker_niceness"
 EXPERTS = {"moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a Ray that all runs here join: starting one takes longer than a run of these, or too long for Ray."""
+def cluster(monkeypatch_module: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a Ray that all runs here join: starting one takes longer than a run of these."""
     from ray.cluster_utils import Cluster
 
-    before = {name: os.environ.get(name) for name in ("PATH", NICENESS)}
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    os.environ[NICENESS] = "0"  # Ray's own default lets everything else go first
-    made = Cluster()
-    for attempt in range(10):
-        try:
-            made.add_node(num_cpus=6, include_dashboard=False)
-            break
-        except Exception:  # Ray raises that class itself where its node does not come up in half a minute
-            if attempt == 9:
-                raise
-            made.shutdown()
-            made = Cluster()
-    for name, value in before.items():
-        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    monkeypatch_module.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 6, "include_dashboard": False})
     yield made.address
     made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
 
 
 @pytest.fixture(scope="module")
