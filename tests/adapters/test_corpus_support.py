@@ -7,7 +7,7 @@ import pytest
 from rlctl.adapters import names
 from rlctl.checks import check
 from rlctl.plan import make_plan
-from rlctl.support import AGENTS, OTHER
+from rlctl.support import AGENTS, ONE_DEVICE, OTHER
 from tests.later import is_later, is_never
 
 from .corpus import ROWS, examples
@@ -18,7 +18,7 @@ VALUES = {
     "verl/overrides/otb_trainer_run_qwen3_8b_fsdp": "algorithm.advantage.kind",
 }
 """Estimators of no document that are not computed, in the examples that show them."""
-OF_OTHERS = (AGENTS, OTHER, "Megatron", "SGLang", "a class of one framework's")
+OF_OTHERS = (AGENTS, OTHER, ONE_DEVICE, "Megatron", "SGLang", "a class of one framework's")
 """In the message of what is of later parts, of one framework only, or beyond what Megatron-core and SGLang do here."""
 
 

@@ -43,10 +43,19 @@ class Engine:
         ]
 
 
+class Tokenizer:
+    """A text is the list of its tokens."""
+
+    decode = staticmethod(str)
+
+    def batch_decode(self, sequences: Sequence[Sequence[int]], *, skip_special_tokens: bool) -> list[str]:
+        return [str(each) for each in sequences]
+
+
 class Judge:
     """Responses to every third prompt score by their length, the others alike; greedy ones 1/4."""
 
-    tokenizer = type("Tokenizer", (), {"decode": staticmethod(str)})
+    tokenizer = Tokenizer()
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         return [

@@ -30,6 +30,15 @@ from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.trainer import Place, Trainer
 
 
+class Tokenizer:
+    """A text is the list of its tokens."""
+
+    decode = staticmethod(str)
+
+    def batch_decode(self, sequences: Sequence[Sequence[int]], *, skip_special_tokens: bool) -> list[str]:
+        return [str(each) for each in sequences]
+
+
 class MadeUp(Explorer):
     """Answers by a random number of the prompt; right ones begin with an even token."""
 
@@ -85,7 +94,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
     source = RolloutGather(
         config=config,
         groups=explorer,
-        tokenizer=SimpleNamespace(decode=str),
+        tokenizer=Tokenizer(),
         policy=policy,
         reference=None,
         old_is_current=False,
