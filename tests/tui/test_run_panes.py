@@ -250,7 +250,7 @@ def test_processes_are_listed_and_one_that_is_silent_is_marked(run: Path) -> Non
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "4")
-        controller, policy, rollout = table_of(screen)
+        _, policy, rollout = table_of(screen)
         assert names(screen)[0] == "controller"
         assert policy[2].startswith("train_step 1 min")
         assert policy[3:6] == ["100 %", "3.00 GiB", "0: 91 % 20/80 GiB"]
