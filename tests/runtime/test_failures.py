@@ -270,6 +270,7 @@ def test_a_folder_that_cannot_be_written(task: Any, run: Callable[..., Any], tmp
 
 
 @pytest.mark.ray
+@pytest.mark.soak
 def test_runs_at_the_same_time_and_other_rays_do_not_meet(
     task: Any, run: Callable[..., Any], session: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.ray
-def test_a_data_set_is_answered_and_then_scored(task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_data_set_is_answered_and_then_scored(task: Any, run_without_ray: Callable[..., Any], tmp_path: Path) -> None:
     written = tmp_path / "out" / "answers.parquet"
-    done = run(
+    done = run_without_ray(
         task.config(
             tmp_path,
             run={"name": "generate", "folder": str(tmp_path), "mode": "explore_only"},
@@ -42,7 +41,7 @@ def test_a_data_set_is_answered_and_then_scored(task: Any, run: Callable[..., An
     assert not (done.result.folder / "logs" / "reward-0.log").exists(), "nothing scores"
 
     kept = tmp_path / "kept"
-    scored = run(
+    scored = run_without_ray(
         config_from(
             {
                 "run": {"name": "score", "folder": str(tmp_path), "mode": "evaluate_only"},

@@ -23,6 +23,7 @@ from rlctl.runtime.metrics import METRICS
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.zh import ZH
 
+pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
 PACKAGE = Path(rlctl.__file__).parent
 PLACES = ("tui", "monitor", "editing", "batch.py")
 MARKS = {"say", "later"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.app import ComposeResult
 from textual.containers import HorizontalScroll
+from textual.screen import Screen
 from textual.widgets import Footer as TextualFooter
 from textual.widgets._footer import FooterKey
 
@@ -24,6 +27,20 @@ class Footer(TextualFooter):
     Footer .keys { width: 1fr; height: 1; scrollbar-size: 0 0; }
     Footer FooterKey.-command-palette { dock: none; width: auto; }
     """
+
+    _made_of: list[tuple[str, str, str, str, str]] | None = None
+    """The keys that its widgets were made of."""
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """Make it anew only where its keys are others: Textual tells of every move of the focus, and of much else."""
+        keys = [
+            (binding.key, binding.action, binding.description, str(binding.show), str(enabled))
+            for _, binding, enabled, _ in screen.active_bindings.values()
+        ]
+        is_seen = screen.app.app_focus and self.is_attached and screen is self.screen
+        if not is_seen or keys != self._made_of:
+            self._made_of = keys if is_seen else None
+            super().bindings_changed(screen)
 
     def compose(self) -> ComposeResult:
         last = []

@@ -70,7 +70,8 @@ def test_resuming_gives_the_same_bits(
             [("two", TENSOR), ("two", PIPELINE), ("one", ONE), ("four", TENSOR_AND_PIPELINE), ("two", REPLICAS)],
             marks=pytest.mark.soak,
         ),
-        ("llama", [("two", VIRTUAL), ("two", WHOLE_OPTIMIZERS), ("two", TENSOR)]),
+        pytest.param("llama", [("two", VIRTUAL), ("two", WHOLE_OPTIMIZERS), ("two", TENSOR)], marks=pytest.mark.soak),
+        ("qwen2", [("two", PIPELINE), ("two", TENSOR)]),
         pytest.param(
             "qwen3_moe", [("two", EXPERT), ("one", ONE), ("two", TENSOR), ("two", EXPERT)], marks=pytest.mark.soak
         ),

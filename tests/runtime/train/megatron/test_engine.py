@@ -125,7 +125,13 @@ def test_steps_are_those_of_fsdp2(
     check(told, expected(family, "policy"))
 
 
-@pytest.mark.parametrize("engine", [Megatron(tensor=2), Megatron(pipeline=2)], ids=["tensor", "pipeline"])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(Megatron(tensor=2), marks=pytest.mark.soak, id="tensor"),
+        pytest.param(Megatron(pipeline=2), id="pipeline"),
+    ],
+)
 def test_a_critic_is_that_of_fsdp2(
     engine: Megatron, two: Workers, families: dict[str, Path], expected: Callable[[str, Role], Told]
 ) -> None:
@@ -134,7 +140,7 @@ def test_a_critic_is_that_of_fsdp2(
     check(told, expected("llama", "critic"))
 
 
-@pytest.mark.parametrize("distributed", [True, False])
+@pytest.mark.parametrize("distributed", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_bfloat16_is_near_that_of_fsdp2(distributed: bool, two: Workers, families: dict[str, Path]) -> None:
     engine = Megatron(tensor=2, distributed_optimizer=distributed)
     samples = samples_of("policy")
