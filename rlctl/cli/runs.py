@@ -226,6 +226,10 @@ def resume(
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     info = runs.find(name, folder)
+    if info.directory and Path(info.directory) != Path.cwd():
+        is_there = Path(info.directory).is_dir()
+        told = "where it was started" if is_there else "where it was started, is not here: relative paths are from here"
+        diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
     every = runs.read_config(info.folder).environment.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:
         result = runs.resume(info, observer=watch, address=address, step=step)

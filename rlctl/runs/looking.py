@@ -38,6 +38,8 @@ class RunInfo:
     cause: str
     pid: int
     host: str
+    directory: str = ""
+    """Where it was started; empty where that is not known."""
 
 
 def list_runs(folder: Path) -> list[RunInfo]:
@@ -100,6 +102,7 @@ def inspect(folder: Path) -> RunInfo:
         cause=record.cause,
         pid=record.pid,
         host=record.host,
+        directory=record.directory,
     )
 
 

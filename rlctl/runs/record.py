@@ -30,6 +30,8 @@ class Record:
     cause: str = ""
     process_began: float = 0.0
     """When the process began, so that another one with its number is not taken for it."""
+    directory: str = ""
+    """Where it was started: relative paths of its config are from there."""
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -125,15 +125,29 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step
         raise RunError(
             f"run {run.name} is finished; there is nothing to resume", hint="launch with --new to run it again"
         )
-    with held(run.folder):
-        config = read_config(run.folder)
+    with where_it_began(run) as folder, held(folder):
+        config = read_config(folder)
         if address is not None:
             ray = replace(config.environment.ray, address=address)
             config = replace(config, environment=replace(config.environment, ray=ray))
-        plan = plan_from(json.loads(read_text(run.folder / "plan.json")))
+        plan = plan_from(json.loads(read_text(folder / "plan.json")))
         if step is not None:
-            go_back(config, run.folder, step)
-        return _run(run.folder, config, plan, observer)
+            go_back(config, folder, step)
+        return _run(folder, config, plan, observer)
+
+
+@contextmanager
+def where_it_began(run: RunInfo) -> Iterator[Path]:
+    """Gives a run's folder, with this process in the directory that the run was started in, where that is there.
+
+    Relative paths of its config are from there, wherever somebody goes on with it.
+    """
+    folder = run.folder.resolve()
+    if not run.directory or not Path(run.directory).is_dir() or Path.cwd() == Path(run.directory):
+        yield run.folder
+        return
+    with chdir(run.directory):
+        yield folder
 
 
 @contextmanager
@@ -210,7 +224,13 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunRes
 
     forget_requests(folder)
     record = Record(
-        config.run.name, "running", os.getpid(), socket.gethostname(), time.time(), process_began=began(os.getpid())
+        config.run.name,
+        "running",
+        os.getpid(),
+        socket.gethostname(),
+        time.time(),
+        process_began=began(os.getpid()),
+        directory=str(Path.cwd()),
     )
     write_record(folder, record)
     status, cause = "failed", "the process ended before the run did"

@@ -14,7 +14,9 @@ import pytest
 from rlctl import runs
 from rlctl.config import Config
 from rlctl.errors import RunError
+from rlctl.runs.record import Record, write_record
 from rlctl.runs.returning import go_back
+from rlctl.runs.starting import where_it_began
 from rlctl.runtime.stopping import CHECKPOINT_FILE, StopSwitch
 from tests.runtime.local import launch_here
 
@@ -47,6 +49,7 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
     assert session(limited(config, max_steps_this_session=2)) == ("stopped", [2, 3], "step-000003")
     assert session(limited(config, time_limit=0.001)) == ("stopped", [4], "step-000004")
     assert runs.inspect(folder).status == "stopped"
+    assert runs.inspect(folder).directory == str(Path.cwd())
 
     other = replace(config, batch=replace(config.batch, prompts_per_step=4))
     with pytest.raises(RunError, match=r"another config:\n  batch.prompts_per_step: 8 -> 4\n") as refused:
@@ -75,6 +78,20 @@ def test_sessions_of_one_run(task: Any, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="nothing to resume"):
         runs.resume(runs.inspect(folder), observer=lambda event: None)
     assert "nothing to resume" in runs.resume_apart(folder).refused(within=60)
+
+
+def test_relative_paths_of_a_run_are_from_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, elsewhere, folder = tmp_path / "begun", tmp_path / "elsewhere", tmp_path / "runs" / "demo"
+    for path in (begun, elsewhere, folder):
+        path.mkdir(parents=True)
+    write_record(folder, Record("demo", "stopped", 1, "host", 0.0, directory=str(begun)))
+    monkeypatch.chdir(elsewhere)
+    with where_it_began(runs.inspect(Path("../runs/demo"))) as found:
+        assert (Path.cwd(), found) == (begun, folder)
+    assert Path.cwd() == elsewhere
+    begun.rmdir()
+    with where_it_began(runs.inspect(Path("../runs/demo"))) as found:
+        assert (Path.cwd(), found) == (elsewhere, Path("../runs/demo"))
 
 
 def test_the_first_signal_is_remembered_and_the_second_interrupts(tmp_path: Path) -> None:
