@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import socket
@@ -161,6 +162,21 @@ def test_steps_are_walked_and_who_reads_is_not_taken_away(run: Path) -> None:
         screen._poll()
         await settled(screen, pilot)
         assert "of step 6" in lines(screen, "#sample-list")[3]
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_responses_that_are_read_again_can_still_be_looked_at(run: Path) -> None:
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3")
+        pane = screen.query_one(SamplesPane)
+        assert pane.found is not None
+        pane.post_message(pane.Loaded(copy.deepcopy(pane.found)))
+        await settled(screen, pilot)
+        before = text(screen, "#sample-text")
+        for key in ("down", "up", "w"):
+            await press(screen, pilot, key)
+        assert text(screen, "#sample-text") != before
 
     drive(RlctlApp(run=run), act)
 

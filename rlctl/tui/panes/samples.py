@@ -98,6 +98,8 @@ class SamplesPane(Pane):
         self.found: Found | None = None
         self.entries: list[Group | Row] = []
         """What the lines of the list are."""
+        self._steps: dict[int, int] = {}
+        """The step of each group of the list, by the group's identity."""
         self._view: RunView | None = None
         self._asked: tuple[Wanted, int] | None = None
         """What was read last, and which version of the view it was."""
@@ -161,9 +163,9 @@ class SamplesPane(Pane):
         wanted = self.query_one("#sample-filter", Input).value
         rows = rows_of(found.groups, sort=self.sort, wanted=wanted)
         self.entries = list(rows) if self.sort is not None else _grouped(rows, found.groups, everything=not wanted)
-        steps = {id(group): step for step, group in found.groups}
+        self._steps = {id(group): step for step, group in found.groups}
         listed.clear_options()
-        listed.add_options([Option(self._line(entry, steps)) for entry in self.entries])
+        listed.add_options([Option(self._line(entry)) for entry in self.entries])
         self._tell_head()
         if self.entries:
             self._chosen_here = min(before if at is None else at, len(self.entries) - 1)
@@ -171,9 +173,9 @@ class SamplesPane(Pane):
         else:
             self._say_nothing()
 
-    def _line(self, entry: Group | Row, steps: dict[int, int]) -> str:
+    def _line(self, entry: Group | Row) -> str:
         if isinstance(entry, Group):
-            return group_line(entry, steps[id(entry)] if self.prompt is not None else None)
+            return group_line(entry, self._steps[id(entry)] if self.prompt is not None else None)
         return row_line(entry, of_group=self.sort is None)
 
     def _tell_head(self) -> None:
@@ -209,8 +211,7 @@ class SamplesPane(Pane):
             self.step = self.found.step  # who reads is not taken away from what is read
         self._chosen_here = -1
         entry = self.entries[message.option_index]
-        steps = {id(group): step for step, group in self.found.groups}
-        content = response_content(entry) if isinstance(entry, Row) else group_content(entry, steps[id(entry)])
+        content = response_content(entry) if isinstance(entry, Row) else group_content(entry, self._steps[id(entry)])
         self.query_one("#sample-text", Static).update(content)
         self.query_one("#sample-scroll", VerticalScroll).scroll_home(animate=False)
 
