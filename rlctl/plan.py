@@ -41,11 +41,18 @@ __all__ = [
     "needs_rollout",
     "plan_from",
     "resolved_stages",
+    "role_and_number",
     "trains",
 ]
 
 PLAN_VERSION = 1
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge"]
+
+
+def role_and_number(worker: str) -> tuple[str, int]:
+    """What a worker's name says: ``policy-1`` is number 1 of the policy's; one without a number is -1."""
+    role, _, number = worker.rpartition("-")
+    return (role, int(number)) if number.isdigit() else (worker, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ def resume(
 ) -> None:
     """Go on with a run from its newest checkpoint, with the config and plan in its folder.
 
+    Relative paths of its config are from the folder that it was started in, wherever you are.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl runs resume gsm8k-grpo[/cyan]

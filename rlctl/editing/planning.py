@@ -143,10 +143,11 @@ def file_to_launch(session: Session) -> Path:
     return path
 
 
-def launch_words(session: Session, file: Path, *, address: str = "", new: bool = False) -> list[str]:
-    """The command that launches a file of a session."""
+def launch_words(
+    session: Session, file: Path, *, address: str = "", new: bool = False, detach: bool = False
+) -> list[str]:
+    """The command that launches a file of a session; ``detach``: as a job, which is not followed."""
     own = session.file is not None and file == session.file.path
     words = ["launch", str(file), *(["--from", session.dialect] if own else [])]
     words += ["--new"] if new else []
-    is_job = address.startswith(("http://", "https://", "ray://"))
-    return words + ([f"--address={address}"] if address else []) + (["--detach"] if is_job else [])
+    return words + ([f"--address={address}"] if address else []) + (["--detach"] if detach else [])

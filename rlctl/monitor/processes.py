@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from rlctl.plan import role_and_number
 from rlctl.runtime.vitals import CONTROLLER, FOLDER
 
 LATE_AFTER = 4
@@ -53,8 +54,7 @@ class Process:
     @property
     def role(self) -> str:
         """``policy``."""
-        role, _, number = self.name.rpartition("-")
-        return role if number.isdigit() else self.name
+        return role_and_number(self.name)[0]
 
     @property
     def late(self) -> bool:
@@ -91,8 +91,7 @@ def _process(told: dict[str, Any], seen: float, now: float) -> Process:
 
 
 def _order(process: Process) -> tuple[bool, str, int]:
-    number = process.name.rpartition("-")[2]
-    return process.name != CONTROLLER, process.role, int(number) if number.isdigit() else 0
+    return process.name != CONTROLLER, *role_and_number(process.name)
 
 
 def alive(processes: Sequence[Process]) -> int:

@@ -271,11 +271,12 @@ def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
         arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
     logging.getLogger("ray").setLevel(logging.ERROR)
     with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
+        before = _children()
         try:
             ray.init(**arguments)
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
             ray.shutdown()
-            _end_half_started()
+            _end_half_started(_children() - before)
             what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
             raise RunError(f"{what}: {error}", hint="see environment.ray") from error
         try:
@@ -284,11 +285,18 @@ def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
             ray.shutdown()
 
 
-def _end_half_started() -> None:
-    """End the processes of a Ray that did not come up: it has forgotten them."""
+def _children() -> set[Any]:
+    """The processes that this one started, and those that they did."""
     import psutil
 
-    for process in psutil.Process().children(recursive=True):
+    return set(psutil.Process().children(recursive=True))
+
+
+def _end_half_started(new: set[Any]) -> None:
+    """End those of a Ray that did not come up among the processes begun since: it has forgotten them."""
+    import psutil
+
+    for process in new:
         with suppress(psutil.Error):
             if "/ray/" in " ".join(process.cmdline()):
                 process.kill()

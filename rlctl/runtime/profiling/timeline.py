@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.memory import GIB
+from rlctl.plan import role_and_number
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.usage import Call
 
@@ -54,8 +55,7 @@ class Timeline:
 
 
 def _order(worker: str) -> tuple[str, int, str]:
-    role, _, number = worker.rpartition("-")
-    return role, int(number) if number.isdigit() else -1, worker
+    return *role_and_number(worker), worker
 
 
 def _process(pid: int, name: str) -> Iterator[dict[str, Any]]:

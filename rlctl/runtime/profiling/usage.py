@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlctl.plan import role_and_number
+
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -102,8 +104,7 @@ class Call(NamedTuple):
     @property
     def role(self) -> str:
         """``policy``."""
-        role, _, number = self.worker.rpartition("-")
-        return role if number.isdigit() else self.worker
+        return role_and_number(self.worker)[0]
 
 
 @dataclass(slots=True)

@@ -166,7 +166,8 @@ class LaunchScreen(ModalScreen[None]):
         try:
             is_job = bool(address) and address_of(address).jobs is not None  # an address that is none is told now
             file = file_to_launch(self.session)
-            words = launch_words(self.session, file, address=address, new=self.query_one("#new", Tick).value)
+            new = self.query_one("#new", Tick).value
+            words = launch_words(self.session, file, address=address, new=new, detach=is_job)
             launched = begin(words, place(self.session.config.run.name, ".log"))
         except RlctlError as error:
             self.notify(str(error), title=say("not started"), severity="error", markup=False)
