@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from textual.widgets import Static
 from textual.worker import WorkerCancelled
 
+from rlctl.runtime.events import Events
 from rlctl.tui.app import RlctlApp
 
 Act = Callable[[Any, Any], Awaitable[None]]
@@ -49,6 +51,18 @@ def text_of(app: Any) -> str:
     console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
     lines = console.export_text(styles=False).split("\n")[:height]
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def text(screen: Any, name: str) -> str:
+    """What a text of a screen says."""
+    return str(screen.query_one(name, Static).render())
+
+
+def writer(folder: Path) -> Events:
+    """What a run in a folder writes its events with."""
+    events = Events(folder / "events.jsonl", lambda event: None)
+    events.enter_stage("grpo")
+    return events
 
 
 @pytest.fixture(autouse=True)

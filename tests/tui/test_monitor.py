@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 
 from rlctl.runs.record import began
-from rlctl.runtime.events import Events
 from rlctl.runtime.sample_files import STEP, SampleFiles
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
@@ -24,7 +23,7 @@ from rlctl.tui.screens.pick_runs import PickRunsScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark
-from tests.tui.conftest import drive, settled
+from tests.tui.conftest import drive, settled, text, writer
 
 
 @pytest.fixture
@@ -53,16 +52,6 @@ def run(tmp_path: Path) -> Path:
         events.emit("step", step=step, total_steps=20, metrics=metrics)
     events.emit("phase", step=8, name="rollout")
     return folder
-
-
-def writer(folder: Path) -> Events:
-    events = Events(folder / "events.jsonl", lambda event: None)
-    events.enter_stage("grpo")
-    return events
-
-
-def text(screen: MonitorScreen, name: str) -> str:
-    return str(screen.query_one(name, Static).render())
 
 
 def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:

@@ -17,7 +17,6 @@ from textual.widgets import DataTable, OptionList, Static
 
 from rlctl import runs
 from rlctl.runs.record import began
-from rlctl.runtime.events import Events
 from rlctl.runtime.experience import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
@@ -30,7 +29,7 @@ from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.widgets.log_view import LogView
-from tests.tui.conftest import drive, settled
+from tests.tui.conftest import drive, settled, text, writer
 
 
 def spans(response: Response, text: str) -> list[int]:
@@ -71,12 +70,6 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def writer(folder: Path) -> Events:
-    events = Events(folder / "events.jsonl", lambda event: None)
-    events.enter_stage("grpo")
-    return events
-
-
 def take(folder: Path, step: int) -> None:
     groups = [
         shown(7, "What is [2] + 2?", (f"it is four at {step}", 1.0), ("it is five …", 0.0)),
@@ -86,10 +79,6 @@ def take(folder: Path, step: int) -> None:
     events = writer(folder)
     events.emit("samples", step=step, beside={"samples": groups})
     events.emit("step", step=step, total_steps=20, metrics={"reward/mean": 0.5, "time/step": 3.0})
-
-
-def text(screen: MonitorScreen, name: str) -> str:
-    return str(screen.query_one(name, Static).render())
 
 
 def lines(screen: MonitorScreen, name: str) -> list[str]:
