@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -69,7 +71,21 @@ def _run(*words: str, accept: ExitCode = ExitCode.OK) -> None:
     """Run an rlctl command in a process of its own, as typed; ends this command where it fails."""
     diagnostics.note("")
     diagnostics.note("$ rlctl " + " ".join(words))
-    command = [sys.executable, "-m", "rlctl", *words]
-    code = subprocess.run(command, check=False).returncode
+    code = _ended(subprocess.Popen([sys.executable, "-m", "rlctl", *words]))
     if code not in (ExitCode.OK, accept):
         arguments.finish(ExitCode(code) if code in set(map(int, ExitCode)) else ExitCode.FAILED)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a command, which a signal ends and not this process first: a terminal sends it Ctrl-C itself."""
+
+    def take(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            process.terminate()
+
+    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)}
+    try:
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

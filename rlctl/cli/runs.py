@@ -117,11 +117,15 @@ def follow(
         return
 
     info = runs.find(name, folder)
-    with progress.Progress(quiet=json) as watch:
-        for event in runs.events(info, follow=True):
-            watch(event)
-            if json:
-                output.line(event)
+    try:
+        with progress.Progress(quiet=json) as watch:
+            for event in runs.events(info, follow=True):
+                watch(event)
+                if json:
+                    output.line(event)
+    except KeyboardInterrupt:
+        diagnostics.note(f"the run goes on: rlctl runs follow {info.folder}")
+        raise
     info = runs.find(str(info.folder), folder)
     diagnostics.note(f"{info.status}: {info.folder}" + (f"\n  {info.cause}" if info.cause else ""))
 

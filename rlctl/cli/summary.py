@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, progress
+from rlctl.errors import RlctlError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,9 +70,23 @@ def ending(result: RunResult) -> str:
 
 
 def next_steps(status: str, folder: Path) -> list[str]:
-    """What can be done with a run that ended so."""
+    """What can be done with a run that ended so, or goes on."""
     steps = [f"look at it:  rlctl runs show {folder}"]
-    if status != "finished":
-        steps.append(f"go on:       rlctl runs resume {folder}")
+    if status == "running":
+        steps.append(f"follow it:   rlctl runs follow {folder}")
+    elif status != "finished":
+        steps += [*_saved(folder), f"go on:       rlctl runs resume {folder}"]
     exports = sorted(folder.glob("checkpoints/*/hf"))
     return steps + [f"weights:     {path}  (Hugging Face format)" for path in exports]
+
+
+def _saved(folder: Path) -> list[str]:
+    """What a run would go on from; nothing of a folder that does not tell."""
+    from rlctl import runs
+
+    try:
+        kept = runs.checkpoints(folder)
+    except RlctlError:
+        return []
+    newest = f"step {kept[0].step} of {kept[0].stage}: {kept[0].folder}" if kept else "no step of the stage it is in"
+    return [f"saved:       {newest}"]

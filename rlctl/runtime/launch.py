@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rlctl.runtime.materials import Materials
 
 Status = Literal["finished", "stopped", "failed"]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,20 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
     events = Events(folder / "events.jsonl", observer)
     stop = StopSwitch(folder, config.run.time_limit, config.run.max_steps_this_session)
     outcome = Outcome("failed")
+
+    def tell(message: str) -> None:
+        events.emit("advisory", message=message, hint="")
+
     try:
-        with stop.on_signals(), _variables(config.environment.variables), controller(folder):
-            outcome = _attempt(plan, config, folder, events, stop)
+        with stop.on_signals(tell), _variables(config.environment.variables), controller(folder):
+            outcome = _attempt(plan, config, folder, events, stop, tell)
     finally:
         events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)
         events.close()
     return outcome
 
 
-def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> Outcome:
-    def tell(message: str) -> None:
-        events.emit("advisory", message=message, hint="")
-
+def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, tell: Tell) -> Outcome:
     try:
         events.emit(
             "run_started",
@@ -87,7 +89,7 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         materials = _read_stages(plan, config, folder, events, stop)
         with (
             copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
-            _ray(config, plan, folder / "logs" / "ray.log"),
+            _ray(config, plan, folder / "logs" / "ray.log", stop, tell),
             ray_timeline(config.profiling.ray_timeline, folder, tell),
         ):
             return _run_stages(plan, config, folder, materials, events, stop)
@@ -113,10 +115,8 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
     for stage, stage_plan in zip(resolved_stages(config, plan.device), plan.stages, strict=True):
         if finished_stage(place_of(stage, folder)) is None:
             events.enter_stage(stage.name)
-            with events.timed("read"):
+            with events.timed("read"), stop.interrupted_by(1):
                 materials[stage.name] = read_materials(stage, stage_plan, events)
-        if stop.now():
-            raise StopRequested
     return materials
 
 
@@ -153,7 +153,10 @@ def _run_stages(
                 while restarting:
                     restarting = False
                     try:
-                        with build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run:
+                        with (
+                            build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run,
+                            stop.interrupted_by(2),
+                        ):
                             done = _run_one(run, place, feeds_next)
                     except WorkerLost as error:
                         _allow_restart(error, next(restarts), config.run.max_restarts, events)
@@ -238,13 +241,15 @@ class _WithoutRay:
 
 
 @contextmanager
-def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
+def _ray(config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell) -> Iterator[None]:
     """Start a Ray of this run's own here, or join the cluster that the config names; leave it at the end.
 
     Args:
         config: section ``environment.ray``.
         plan: how many cores the run needs.
         log: gets what Ray has to say.
+        stop: ends its start.
+        tell: is told that it is started once more.
 
     Raises:
         MissingDependency: Ray is not installed.
@@ -271,18 +276,35 @@ def _ray(config: Config, plan: Plan, log: Path) -> Iterator[None]:
         arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
     logging.getLogger("ray").setLevel(logging.ERROR)
     with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
-        before = _children()
         try:
-            ray.init(**arguments)
+            try:
+                _init(arguments, stop)
+            except Exception as error:
+                if settings.address or "timed out" not in str(error):
+                    raise
+                tell(f"Ray did not come up in the time that it gives itself, and is started again: {error}")
+                _init(arguments, stop)
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
-            ray.shutdown()
-            _end_half_started(_children() - before)
             what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
             raise RunError(f"{what}: {error}", hint="see environment.ray") from error
         try:
             yield
         finally:
             ray.shutdown()
+
+
+def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
+    """Start Ray, or join one; nothing is left of one that was not to come up."""
+    import ray
+
+    before = _children()
+    try:
+        with stop.interrupted_by(1):
+            ray.init(**arguments)
+    except BaseException:
+        ray.shutdown()
+        _end_half_started(_children() - before)
+        raise
 
 
 def _children() -> set[Any]:

@@ -1,6 +1,6 @@
 """What a run is asked to do: to end at once, or after the step it is in; to write a checkpoint after it.
 
-end at once              SIGINT (Ctrl-C), SIGTERM
+end at once              SIGINT (Ctrl-C), SIGTERM, SIGHUP (its terminal is gone; under nohup it is not taken)
 end after the step       the file ``stop`` in the run folder, a limit of time, a limit of steps
 checkpoint, and go on    the file ``checkpoint`` in the run folder, which goes when the checkpoint is begun
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,9 @@ STOP_FILE = "stop"
 """Its presence in the run folder asks the run to save and end after the current step."""
 CHECKPOINT_FILE = "checkpoint"
 """Its presence in the run folder asks the run to save after the current step, and go on."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Those that ask the run to end at once."""
 
 
 def forget_requests(folder: Path) -> None:
@@ -38,13 +41,16 @@ class StopSwitch:
     max_steps: int | None = None
     """Steps after which it does, counted from when this process began."""
     _steps: int = 0
-    _now: bool = False
+    _signals: int = 0
+    """That came so far."""
+    _raising: int | None = None
+    """The signal, counted from the first, from which on they raise KeyboardInterrupt; None is none."""
     _failed: bool = False
     _began: float = field(default_factory=time.monotonic)
 
     def now(self) -> bool:
         """Whether to end at once, leaving the current step."""
-        return self._now or self._failed
+        return self._signals > 0 or self._failed
 
     def fail(self, failed: bool = True) -> None:
         """Ask whoever waits to end at once, as work in the background has failed; False once that was told."""
@@ -58,7 +64,7 @@ class StopSwitch:
         """Whether to save and end when the current step is over."""
         overdue = self.time_limit is not None and time.monotonic() - self._began > self.time_limit
         enough = self.max_steps is not None and self._steps >= self.max_steps
-        return self._now or overdue or enough or (self.folder / STOP_FILE).exists()
+        return self._signals > 0 or overdue or enough or (self.folder / STOP_FILE).exists()
 
     def checkpoint_asked(self) -> bool:
         """Whether to save when the current step is over."""
@@ -69,22 +75,52 @@ class StopSwitch:
         (self.folder / CHECKPOINT_FILE).unlink(missing_ok=True)
 
     @contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM as "at once"; a second one raises KeyboardInterrupt where the program is.
+    def on_signals(self, tell: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+        """Take signals as "at once": who waits for workers asks ``now``, and all is put away, whatever further signals come.
 
         Outside of the main thread, where signals cannot be taken, nothing is changed.
+
+        Args:
+            tell: is told of the first one, from a thread of its own.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        telling: list[threading.Thread] = []
+
+        def take(number: int, frame: FrameType | None) -> None:
+            self._signals += 1
+            if self._raising is not None and self._signals >= self._raising:
+                raise KeyboardInterrupt
+            if self._signals == 1:
+                told = f"{signal.Signals(number).name}: the run ends now; what is not in a checkpoint is done again when it goes on"
+                telling.append(threading.Thread(target=tell, args=(told,)))
+                telling[0].start()
+
+        taken = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, take) for number in taken}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            for thread in telling:
+                thread.join()
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        if self._now:
+    @contextmanager
+    def interrupted_by(self, number: int) -> Iterator[None]:
+        """Within, so many signals raise KeyboardInterrupt where the program is.
+
+        Args:
+            number: 1 where nobody asks ``now`` and nothing would be lost, 2 where somebody should and may not come to it.
+
+        Raises:
+            KeyboardInterrupt: they came before.
+        """
+        if self._signals >= number:
             raise KeyboardInterrupt
-        self._now = True
+        self._raising = number
+        try:
+            yield
+        finally:
+            self._raising = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from rlctl.cli.quickstart import _ended
 from rlctl.runtime.quickstart import carries, split_problems
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -63,3 +66,15 @@ def test_held_out_problems_are_not_trained_on_either_way_round() -> None:
     assert not set(train) & {*held_out, *((b, a) for a, b in held_out)}
     assert len(held_out) == 256
     assert 0.5 < sum(map(carries, held_out)) / len(held_out) < 0.75
+
+
+def test_a_command_of_it_ends_by_a_signal_in_its_own_time() -> None:
+    """Ctrl-C reaches the command from the terminal; what is sent to the quickstart alone is passed on."""
+    ends = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); print(flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", ends], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    for number, after in ((signal.SIGINT, 0.1), (signal.SIGTERM, 0.6)):
+        threading.Timer(after, os.kill, (os.getpid(), number)).start()
+    assert _ended(process) == 3
+    process.stdout.close()

@@ -94,17 +94,43 @@ def test_relative_paths_of_a_run_are_from_where_it_was_started(tmp_path: Path, m
         assert (Path.cwd(), found) == (elsewhere, Path("../runs/demo"))
 
 
-def test_the_first_signal_is_remembered_and_the_second_interrupts(tmp_path: Path) -> None:
-    switch = StopSwitch(tmp_path)
-    before = signal.getsignal(signal.SIGTERM)
-    with switch.on_signals():
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_is_told_and_remembered_and_the_second_interrupts(
+    tmp_path: Path, first: signal.Signals
+) -> None:
+    told: list[str] = []
+    switch, before = StopSwitch(tmp_path), signal.getsignal(first)
+    with switch.on_signals(told.append):
         assert not switch.now()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), first)
         assert switch.now()
         assert switch.after_step()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), switch.interrupted_by(2):
             os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGTERM) == before
+        os.kill(os.getpid(), signal.SIGINT)  # while all is put away
+    assert signal.getsignal(first) == before
+    assert [message.split(":")[0] for message in told] == [first.name]
+
+
+def test_where_nobody_asks_the_first_signal_interrupts(tmp_path: Path) -> None:
+    switch = StopSwitch(tmp_path)
+    with switch.on_signals():
+        with pytest.raises(KeyboardInterrupt), switch.interrupted_by(1):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert switch.now()
+        with pytest.raises(KeyboardInterrupt), switch.interrupted_by(1):
+            pytest.fail("one that came before is not forgotten")
+
+
+def test_under_nohup_a_lost_terminal_is_no_signal(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        switch = StopSwitch(tmp_path)
+        with switch.on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not switch.now()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_stop_file_a_limit_of_time_and_a_limit_of_steps_end_the_run_after_its_step(tmp_path: Path) -> None:
