@@ -291,7 +291,8 @@ def _verl_schedule(v: Values, actor: str, steps: int | None) -> Schedule:
     warmup = v.either(f"{actor}.optim.lr_warmup_steps", -1)
     if warmup <= 0:
         ratio = v.either(f"{actor}.optim.lr_warmup_steps_ratio", 0.0)
-        warmup = int(ratio * total) if ratio else 0
+        of = v.either(f"{actor}.optim.lr_decay_steps", total) if _verl_megatron(v, actor) else total
+        warmup = int(ratio * of) if ratio else 0
     if _verl_megatron(v, actor):
         shape = v.get(f"{actor}.optim.lr_decay_style", "constant")
         floor, start = v.get(f"{actor}.optim.min_lr", 0.0), v.get(f"{actor}.optim.lr_warmup_init", 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlctl.adapters.checkpoint_path import checkpoint
 from rlctl.adapters.rules import ABSENT, SAME, Code, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
 from rlctl.adapters.values import Partly
 
@@ -17,11 +18,6 @@ MEGATRON = (
     ("sequence_parallel", "sequence_parallel", True),
 )
 """What Trinity has keys of its own for since 0.6."""
-PLAIN = (
-    ("use_distributed_optimizer", "distributed_optimizer", True),
-    ("use_dist_checkpointing", "distributed_checkpointing", False),
-    ("dist_checkpointing_path", "checkpoint_path", None),
-)
 RECOMPUTE = (
     ("recompute_granularity", "recompute_granularity", "full"),
     ("recompute_method", "recompute_method", "uniform"),
@@ -45,7 +41,8 @@ def megatron(block: str, to: str) -> list[Rule]:
     transformer, ddp = f"{block}.override_transformer_config", f"{block}.override_ddp_config"
     none = Partly({None: "none"})
     return [
-        *(Key(f"{block}.{key}", f"{to}.{field}", default) for key, field, default in PLAIN),
+        Key(f"{block}.use_distributed_optimizer", f"{to}.distributed_optimizer", True),
+        checkpoint(block, to, "trinity"),
         *(
             Key(f"{transformer}.{key}", f"{to}.{field}", default, none if field.endswith("granularity") else SAME)
             for key, field, default in (*RECOMPUTE, *MOE)

@@ -23,7 +23,8 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
-from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, under
+from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
+from rlctl.adapters.verl.warmup import Ticks, run_ticks, warmup
 from rlctl.adapters.weight_decay import norms_and_biases
 
 FSDP_SCHEDULES = Names(
@@ -98,15 +99,6 @@ def further_arguments(key: str, role: Role) -> Code:
     return Code(f"further arguments of {role.to}", own, (arguments, overrides), read, write)
 
 
-class Ticks(Off):
-    """Warm-up ticks: verl moves its schedule once a step, so ticks of optimizer steps are divided by k."""
-
-    def write(self, value: Any, view: Writing) -> Any:
-        if value is None or view.get("train.learning_rate_schedule.tick") != "optimizer_step":
-            return super().write(value, view)
-        return -(-value // arithmetic.optimizer_steps_per_step(view.config))
-
-
 def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, clip: str = "") -> list[Rule]:
     """The keys of an ``optim`` block that set the optimizer."""
     o, c = f"{prefix}.", f"{_owner(role)}.optimizer."
@@ -128,8 +120,10 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
             Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None}), since="0.7"),
         ),
         under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
-        Key(f"{o}start_weight_decay", f"{c}start_weight_decay"),
-        Key(f"{o}end_weight_decay", f"{c}end_weight_decay"),
+        *[
+            Dropped(f"{c}{name}", "verl's weight decay stays where weight_decay is")
+            for name in ("start_weight_decay", "end_weight_decay")
+        ],
         norms_and_biases(
             c.removesuffix("."),
             lambda view: role.kind(view) == "megatron",
@@ -152,7 +146,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
     off = Off(0.0)
 
     def read(view: Reading) -> Iterator[Flow]:
-        live, unread = (old, key) if _is_old_fsdp(view, role.kind(view) in FSDP_KINDS) else (key, old)
+        live, unread = (old, key) if is_old_fsdp(view, role.kind(view) in FSDP_KINDS) else (key, old)
         yield Flow(view.to(to), off.read(view.get(live, 1.0), view), (view.path(live),), same=view.get(live) != 0)
         yield Flow((), None, (view.path(unread),), "dead", f"verl's engine reads {live} instead")
 
@@ -160,17 +154,12 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
         value = view.get(to)
         if isinstance(value, Absent):
             return
-        live = old if _is_old_fsdp(view, view.get(f"{role.to}.name") == "fsdp2") else key
+        live = old if is_old_fsdp(view, view.get(f"{role.to}.name") == "fsdp2") else key
         yield Flow(view.path(live), off.write(value, view), (view.to(to),), same=value is not None)
 
     return Code(
         f"gradient clip of {role.to}", (K(key, 1.0), K(old, 1.0)), (to,), read, write, "optim.clip_grad, or grad_clip"
     )
-
-
-def _is_old_fsdp(view: Any, is_fsdp: bool) -> bool:
-    chosen = view.get("trainer.use_legacy_worker_impl", "auto") if hasattr(view, "written") else "auto"
-    return is_fsdp and view.version < (0, 8) and chosen != "disable"
 
 
 def _read_fsdp_shape(prefix: str, to: str) -> Any:
@@ -243,6 +232,25 @@ def lowest(key: str, schedule: str) -> Code:
     return Code(f"lowest rate of {schedule}", rule.keys, (rule.to,), rule.read, write)
 
 
+def _length(key: str, schedule: str) -> Code:
+    """The length of the schedule, which verl sets to the steps of the run when it starts, whatever is written."""
+    to = f"{schedule}total_ticks"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        set_to = view.get(key)
+        dead = isinstance(set_to, int) and set_to > 0
+        yield Flow((), None, (view.path(key),), "dead" if dead else "mapped", "verl sets it to the steps of the run")
+
+    def write(view: Writing) -> Iterator[Out]:
+        said = view.get(to)
+        if isinstance(said, int) and said != run_ticks(view, schedule):
+            yield Lost((view.to(to),), "verl's schedule is as long as the run")
+        elif said is not None:
+            yield Flow((), None, (view.to(to),), "mapped", "what verl does")
+
+    return Code(key, (K(key, -1),), (to,), read, write, "as long as the run")
+
+
 def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:
     """The keys of an ``optim`` block that move the learning rate; each engine has shapes of its own."""
     o, c = f"{prefix}.", f"{_owner(role)}.learning_rate_schedule."
@@ -260,8 +268,8 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             Key(f"{o}lr_decay_style", f"{c}name", megatron_shape or "constant", MEGATRON_SCHEDULES),
             Key(f"{o}min_lr", f"{c}min_learning_rate"),
             Key(f"{o}lr_warmup_init", f"{c}warmup.start"),
-            Key(f"{o}lr_decay_steps", f"{c}decay_ticks"),
-            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_ticks"),
+            Key(f"{o}lr_decay_steps", f"{c}decay_ticks", None, Ticks(c)),
+            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_ticks", None, Ticks(c)),
             Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay"),
             Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint"),
         ),
@@ -278,14 +286,7 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             Key(f"{o}decay_type", f"{c}name", "linear", TITAN_SCHEDULES, always=True),
             Key(f"{o}min_lr_factor", f"{c}min_ratio", 0.0),
         ),
-        Key(
-            f"{o}lr_warmup_steps",
-            f"{c}warmup.ticks",
-            -1,
-            Ticks(note="verl's schedule moves once a step"),
-            since="" if role is ACTOR else "0.6",
-        ),
-        Key(f"{o}lr_warmup_steps_ratio", f"{c}warmup.ratio", ratio, Off(0.0)),
-        Key(f"{o}total_training_steps", f"{c}total_ticks", -1, Off(-1)),
+        warmup(prefix, c, role, ratio),
+        _length(f"{o}total_training_steps", c),
         ticks_of(c),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.checkpoint_path import checkpoint
 from rlctl.adapters.rules import (
     ABSENT,
     Absent,
@@ -205,8 +206,13 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
         offloads(prefix, to, like),
         key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),
         key("use_distributed_optimizer", "distributed_optimizer", True),
-        key("use_dist_checkpointing", "distributed_checkpointing", False),
-        key("dist_checkpointing_path", "checkpoint_path", None, Partly({None: None, "": None})),
+        checkpoint(
+            prefix,
+            to,
+            "verl",
+            on=default("use_dist_checkpointing", False),
+            path=default("dist_checkpointing_path", None),
+        ),
         key("override_ddp_config.overlap_grad_reduce", "overlap_gradient_reduce", False),
         key("override_ddp_config.overlap_param_gather", "overlap_parameter_gather", False),
         Tree(f"{m}override_ddp_config", f"{to}.ddp", but=("overlap_grad_reduce", "overlap_param_gather")),

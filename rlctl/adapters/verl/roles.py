@@ -115,6 +115,12 @@ def under(engine: str, role: Role, *rules: Rule) -> When:
     )
 
 
+def is_old_fsdp(view: Any, is_fsdp: bool) -> bool:
+    """Whether FSDP's workers of before 0.8 train, which read some keys in another way; of a text, or of what is written."""
+    chosen = view.get("trainer.use_legacy_worker_impl", "auto") if hasattr(view, "written") else "auto"
+    return is_fsdp and view.version < (0, 8) and chosen != "disable"
+
+
 _ACTOR, _REF = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 ACTOR = Role(
     f"{_ACTOR}.strategy",

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
+from rlctl.config import Config
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
+from rlctl.documents import read_yaml
 from rlctl.runtime.train.schedule import curve_of, decay_of
+from rlctl.translate import read_document, translate_loaded
 
 STYLES = {
     "constant": "constant",
@@ -77,3 +80,95 @@ def test_weight_decay_is_that_of_megatron(style: str, total: int, start: float, 
 def test_from_the_end_on_the_rate_stays_the_lowest() -> None:
     curve = curve_of(LearningRateSchedule(name="cosine", min_ratio=0.1), peak=1.0, total_ticks=10)
     assert [curve.rate(tick) for tick in (10, 11, 40)] == pytest.approx([0.1] * 3)
+
+
+STEPS = 40
+ACTOR = "actor_rollout_ref.actor"
+VERL = [
+    *("model_engine=megatron", "algorithm.adv_estimator=grpo", "actor_rollout_ref.rollout.name=vllm"),
+    *("actor_rollout_ref.model.path=org/model", "data.train_files=a.parquet", "data.val_files=b.parquet"),
+    *(f"trainer.total_training_steps={STEPS}", f"{ACTOR}.optim.lr=1e-3"),
+]
+
+
+def from_verl(text: str, *overrides: str) -> Any:
+    loaded, report = read_document(
+        read_yaml(text, "verl.yaml", allow_empty=True),
+        dialect="verl@0.9",
+        overrides=[*VERL, *overrides],
+        environment={},
+    )
+    assert loaded is not None, report.findings
+    return loaded, report
+
+
+def rates_of(config: Config) -> list[float]:
+    schedule, peak = config.train.learning_rate_schedule, config.train.optimizer.learning_rate
+    curve = curve_of(schedule, peak=peak, total_ticks=STEPS)
+    return [curve.rate(tick) for tick in range(STEPS + 1)]
+
+
+def rates_of_verl(optim: dict[str, Any]) -> list[float]:
+    """Megatron-core's, given what verl/utils/megatron/optimizer.py gives it."""
+    decay, warmup = optim.get("lr_decay_steps") or STEPS, optim.get("lr_warmup_steps", -1)
+    if warmup <= 0:
+        warmup = int(optim.get("lr_warmup_steps_ratio", 0.0) * decay)
+    style = optim.get("lr_decay_style", "constant")
+    optimizer = SimpleNamespace(param_groups=[{}])
+    scheduler = OptimizerParamScheduler(
+        optimizer, init_lr=0.0, max_lr=optim["lr"], min_lr=0.0, lr_warmup_steps=warmup, lr_decay_steps=decay,
+        lr_decay_style=style, start_wd=0.01, end_wd=0.01, wd_incr_steps=STEPS, wd_incr_style="constant",
+    )  # fmt: skip
+    found = []
+    for _ in range(STEPS + 1):
+        found.append(optimizer.param_groups[0]["lr"])
+        scheduler.step(1)
+    return found
+
+
+WRITTEN: list[dict[str, Any]] = [
+    {"lr_warmup_steps_ratio": 0.1},
+    {"lr_warmup_steps_ratio": 0.1, "lr_decay_steps": 29},
+    {"lr_warmup_steps_ratio": 0.29, "lr_decay_steps": 100},
+    {"lr_warmup_steps_ratio": 0.01, "lr_decay_steps": 29},
+    {"lr_warmup_steps_ratio": 0.5, "lr_decay_steps": 29, "lr_warmup_steps": 0},
+    {"lr_warmup_steps_ratio": 0.5, "lr_decay_steps": 29, "lr_warmup_steps": 3},
+    {"lr_warmup_steps_ratio": 0.5, "lr_warmup_steps": 3},
+    {"lr_decay_steps": 12},
+]
+
+
+@pytest.mark.parametrize("optim", WRITTEN)
+@pytest.mark.parametrize("style", ["constant", "cosine"])
+def test_the_rates_of_a_verl_config_are_those_that_verl_has(optim: dict[str, Any], style: str) -> None:
+    """A share of the warm-up is one of the decay steps there; written back, it says the same."""
+    optim = {**optim, "lr": 1e-3, "lr_decay_style": style}
+    loaded, report = from_verl("", *(f"{ACTOR}.optim.{name}={value}" for name, value in optim.items()))
+    assert rates_of(loaded.config) == pytest.approx(rates_of_verl(optim), rel=1e-9, abs=1e-15)
+    text = translate_loaded(loaded, report, "verl@0.9").text
+    assert text is not None
+    again = read_yaml(text, "again.yaml").values["actor_rollout_ref"]["actor"]["optim"]
+    assert rates_of_verl(again) == pytest.approx(rates_of_verl(optim), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "{name: cosine, warmup: {ratio: 0.1}, decay_ticks: 30}",
+        "{name: cosine, warmup: {ratio: 0.01}, decay_ticks: 30}",
+        "{name: linear, warmup: {ratio: 0.2}}",
+        "{name: cosine, warmup: {ticks: 6}, decay_ticks: 30}",
+    ],
+)
+def test_verl_is_written_the_rates_that_a_config_has(schedule: str) -> None:
+    text = (
+        f"rlctl: 1\nmodel: {{path: org/model}}\ndata: {{train: [{{path: a.parquet}}], eval: [{{path: b.parquet}}]}}\n"
+        f"schedule: {{total_steps: {STEPS}}}\n"
+        f"train: {{engine: megatron, optimizer: {{learning_rate: 1.0e-3}}, learning_rate_schedule: {schedule}}}\n"
+    )
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="rlctl", environment={})
+    assert loaded is not None, report.findings
+    made = translate_loaded(loaded, report, "verl@0.9").text
+    assert made is not None
+    optim = read_yaml(made, "verl.yaml").values["actor_rollout_ref"]["actor"]["optim"]
+    assert rates_of_verl(optim) == pytest.approx(rates_of(loaded.config), rel=1e-9, abs=1e-15)

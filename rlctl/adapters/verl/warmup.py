@@ -1,0 +1,116 @@
+"""verl: ticks of a schedule, which are its steps, and the warm-up, which may be a share of them.
+
+FSDP takes a share of the run, Megatron of ``lr_decay_steps``, and both round down. rlctl takes it of ``total_ticks``, else of the
+run: where that is another number, the ticks themselves go over. A warm-up of 0 steps asks for the share, but in the old FSDP
+workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.adapters.rules import Absent, Code, Flow, How, Key, Lost, Out, Reading, Writing
+from rlctl.adapters.values import Off, rows
+from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Ticks as steps: those of optimizer steps are divided by the optimizer steps of one."""
+
+    schedule: str
+    """The canonical schedule that they are of, with a dot."""
+    how: How = "mapped"
+    note: str = "verl's schedule moves once a step"
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return -(-value // _ticks_of_step(view, self.schedule)) if isinstance(value, int) else value
+
+
+def _ticks_of_step(view: Writing, schedule: str) -> int:
+    by_step = view.get(f"{schedule}tick") != "optimizer_step"
+    return 1 if by_step else arithmetic.optimizer_steps_per_step(view.config)
+
+
+def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> Code:
+    """``lr_warmup_steps``, or the share ``lr_warmup_steps_ratio`` where that is not above 0."""
+    steps, share, decay = (
+        f"{prefix}.{name}" for name in ("lr_warmup_steps", "lr_warmup_steps_ratio", "lr_decay_steps")
+    )
+    own, part = f"{schedule}warmup.ticks", f"{schedule}warmup.ratio"
+    count_key = Key(steps, own, -1, _Count(schedule), since="" if role is ACTOR else "0.6")
+    share_key = Key(share, part, ratio, Off(0.0))
+
+    def read(view: Reading) -> Iterator[Flow]:
+        count, of = _read_count(view, steps, role), Off(0.0).read(view.get(share), view)
+        length = view.get(decay) if role.kind(view) == "megatron" else None
+        used = (view.path(share),)
+        if count is not None:
+            yield Flow(view.to(own), count, (view.path(steps),), same=True)
+            yield Flow((), None, used, "dead" if of else "mapped", f"{steps} decides")
+        elif _is_number(of) and _is_number(length):
+            yield Flow((), None, (view.path(steps),))
+            note = f"{of:g} of {length} decay steps"
+            yield Flow(view.to(own), int(of * length), (*used, view.path(decay)), "derived", note)
+        else:
+            yield from count_key.read(view)
+            yield from share_key.read(view)
+
+    def write(view: Writing) -> Iterator[Out]:
+        of, used = view.get(part), (view.to(part),)
+        is_megatron = view.get(f"{role.to}.name") == "megatron"
+        moved = [view.get(f"{schedule}{name}") for name in ("total_ticks", "decay_ticks")[: 1 + is_megatron]]
+        if view.get(own) is not None or not _is_number(of) or not any(_is_number(length) for length in moved):
+            yield from count_key.write(view)
+            yield from share_key.write(view)
+            return
+        whole = view.get(f"{schedule}total_ticks") or run_ticks(view, schedule)
+        if whole is None:
+            yield Lost(used, "verl takes a share of other steps, and how many the run has is not known")
+            return
+        count = Ticks(schedule).write(int(of * whole), view)
+        yield Flow(view.path(steps), count or -1, used, "derived", f"{of:g} of {whole} ticks", always=bool(count))
+        yield Flow(view.path(share), 0.0, used, "derived", "lr_warmup_steps decides")
+
+    return Code(
+        f"warm-up of {prefix}",
+        (*count_key.keys, *share_key.keys),
+        (own, part),
+        read,
+        write,
+        "steps, or a share of the run, with Megatron of lr_decay_steps",
+    )
+
+
+class _Count(Ticks):
+    """The same, of a key whose -1 stands for none."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return Off().read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return -1 if value is None else super().write(value, view)
+
+
+def _read_count(view: Reading, steps: str, role: Role) -> Any:
+    """Steps of warm-up, where they decide."""
+    count = view.get(steps)
+    if count == 0 and view.written(steps) and is_old_fsdp(view, role.kind(view) in FSDP_KINDS):
+        return 0
+    return None if isinstance(count, Absent) else Off().read(count, view)
+
+
+def run_ticks(view: Writing, schedule: str) -> int | None:
+    """Ticks of the run; None while unknown."""
+    steps = arithmetic.total_steps(view.config, rows(view.options))
+    return None if steps is None else steps * _ticks_of_step(view, schedule)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
