@@ -262,7 +262,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                 ),
                 Key(f"{s}recompute_method", f"{to}.recompute_method", None, Partly({"recompute": "block"})),
                 Key(f"{s}recompute_num_layers", f"{to}.recompute_layers", None),
-                Key(f"{s}recompute_modules", f"{to}.recompute_modules", ABSENT, Joined(), quiet=True),
+                Key(f"{s}recompute_modules", f"{to}.recompute_modules", None, Joined(), quiet=True),
                 Key(f"{s}moe_layer_recompute", f"{to}.moe.layer_recompute", unasked(False), quiet=infers),
                 Key(
                     f"{s}ckpt_format",
