@@ -43,6 +43,7 @@ from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from, stages_of
 from rlctl.plan import make_plan
 from rlctl.runtime import build, materials
+from rlctl.runtime.collecting import loaded_set_aside
 from rlctl.runtime.crossing import ResponseGroups, Values
 from rlctl.runtime.events import Events
 from rlctl.runtime.loop import run_stage
@@ -243,7 +244,8 @@ def run(
     events = Events(folder / "run" / "events.jsonl", observe)
     read = replace(materials.read_materials(stage, plan, events), tokenizer=words)
     made = build._stage_run(stage, plan, "cpu", read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
-    run_stage(made)
+    with loaded_set_aside():
+        run_stage(made)
     events.close()
     return groups, own
 

@@ -26,6 +26,7 @@ from rlctl.plan import Plan, resolved_stages
 from rlctl.runtime.bringing import with_files_here
 from rlctl.runtime.calls import StopRequested, WorkerFailed, WorkerLost
 from rlctl.runtime.checkpoint import place_of
+from rlctl.runtime.collecting import loaded_set_aside
 from rlctl.runtime.events import Events, Observer
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.ray_timeline import ray_timeline
@@ -180,7 +181,8 @@ def _allow_restart(error: WorkerLost, number: int, at_most: int, events: Events)
 def _run_one(run: StageRun, place: Path, feeds_next: bool) -> dict[str, Any] | None:
     """Run a stage to its end and mark it so; None where it was asked to stop first."""
     try:
-        run_stage(run)
+        with loaded_set_aside():
+            run_stage(run)
     except StopRequested:
         run.raise_failure()
         raise
