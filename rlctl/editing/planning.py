@@ -82,7 +82,7 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
     rows: tuple[tuple[str, tuple[Row, ...]], ...] = ()
     try:
         rows = tuple((name, tuple(found)) for name, found in rows_by_stage(loaded, session.report))
-        plan = make_plan(loaded.config, cluster=cluster)
+        plan = make_plan(loaded.config, cluster=cluster, rows=session.rows)
     except RlctlError as error:
         refusal = error.message + (f"\n{error.hint}" if error.hint else "")
     return Planned(plan, refusal, rows, cluster.gib_per_device if cluster is not None else None)
@@ -135,7 +135,7 @@ def file_to_launch(session: Session) -> Path:
     Raises:
         RlctlError: it cannot be written.
     """
-    if session.file is not None and not session.is_changed:
+    if session.file is not None and not session.is_changed and not session.lost:
         return session.file.path
     path = place(session.config.run.name, ".yaml")
     write_atomic(path, session.text_in("rlctl"), force=True)

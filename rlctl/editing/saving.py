@@ -27,7 +27,9 @@ GONE = object()
 """In place of a value: the key is no longer written."""
 
 
-def edited_text(text: str, name: str, dialect: str, before: Loaded, after: Loaded) -> str | None:
+def edited_text(
+    text: str, name: str, dialect: str, before: Loaded, after: Loaded, facts: Mapping[str, str] | None = None
+) -> str | None:
     """The text of a file in which ``before`` became ``after``; None where it cannot be done by changing single keys.
 
     Args:
@@ -36,30 +38,33 @@ def edited_text(text: str, name: str, dialect: str, before: Loaded, after: Loade
         dialect: that it was read as, as ``verl@0.9``.
         before: what the text holds.
         after: what it is to hold.
+        facts: what a person said of the run that no config says.
     """
     edit = _in_script if is_script(text, name) else _in_yaml
     now, new = before, text
     try:
         for again in range(ROUNDS):
-            edited = edit(new, name, dict(changed_keys(now, after, dialect)), after, dialect, again > 0)
+            edited = edit(new, name, dict(changed_keys(now, after, dialect, facts)), after, dialect, again > 0)
             found = _loaded(edited, name, dialect)
             if found is None:
                 return None
             if edited == new:
                 break
             now, new = found, edited
-        return new if _says_no_less(now, dialect, after) else None
+        return new if _says_no_less(now, dialect, after, facts) else None
     except RlctlError:
         return None
 
 
-def changed_keys(before: Loaded, after: Loaded, dialect: str) -> Iterator[tuple[KeyPath, Any]]:
+def changed_keys(
+    before: Loaded, after: Loaded, dialect: str, facts: Mapping[str, str] | None = None
+) -> Iterator[tuple[KeyPath, Any]]:
     """The keys of the dialect that say something else, or nothing any more (``GONE``), with their new value.
 
     Raises:
         RlctlError: the dialect cannot say one of the two.
     """
-    options = {"carried": "none"}
+    options = {**(facts or {}), "carried": "none"}
     yield from _changed((), *(write_out(loaded, dialect, options).file.values for loaded in (before, after)))
 
 
@@ -103,11 +108,11 @@ def _unsaid(loaded: Loaded, wanted: Loaded) -> set[KeyPath]:
     return {path for path in said.keys() | meant.keys() if said.get(path, GONE) != meant.get(path, GONE)}
 
 
-def _says_no_less(found: Loaded, dialect: str, wanted: Loaded) -> bool:
+def _says_no_less(found: Loaded, dialect: str, wanted: Loaded, facts: Mapping[str, str] | None = None) -> bool:
     """Whether what a text says leaves no more unsaid than one that is written anew."""
     if not (left := _unsaid(found, wanted)):
         return True
-    anew = _loaded(write_out(wanted, dialect, {"carried": "none"}).text(), "anew.yaml", dialect)
+    anew = _loaded(write_out(wanted, dialect, {**(facts or {}), "carried": "none"}).text(), "anew.yaml", dialect)
     return anew is not None and left <= _unsaid(anew, wanted)
 
 

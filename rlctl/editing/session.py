@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
@@ -21,11 +21,12 @@ from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
 from rlctl.editing.saving import edited_text
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
+from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
 from rlctl.runs.folder import put_at
 from rlctl.sources import Script, gather_text, is_script
-from rlctl.translate import Translation, read_document, read_input, translate_loaded
+from rlctl.translate import Translation, check_facts, read_document, read_input, translate_loaded
 
 
 class FileChangedError(RlctlError):
@@ -87,6 +88,8 @@ class Session:
     """Of this session, for what is kept of it."""
     lost: list[tuple[str, Any, Any]] = field(default_factory=list)
     """What the dialect could not say when the file was saved last: key, the value here, the one in the file."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """What a person said of the run that no config says, as ``dataset_rows``: plan, preview and saving go by it."""
 
     # Opening
 
@@ -213,6 +216,21 @@ class Session:
         if not self._is_same(changed):
             self._push(changed, tuple(changes))
 
+    def assume(self, facts: Mapping[str, str]) -> None:
+        """State facts that no config says; those that are empty are no longer stated.
+
+        Raises:
+            UsageError: nothing asks for one of them, or it is no number where it must be one.
+        """
+        stated = {name: value.strip() for name, value in facts.items() if value.strip()}
+        check_facts(stated)
+        self.facts = stated
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the training data, where a person said it."""
+        return int(self.facts["dataset_rows"]) if "dataset_rows" in self.facts else None
+
     def _is_same(self, changed: Loaded) -> bool:
         return changed.config == self.config and changed.expressions == self.loaded.expressions
 
@@ -298,9 +316,14 @@ class Session:
         checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
         return [*checked, *self.report.findings]
 
-    def preview(self, dialect: str) -> Translation:
-        """The run as it is now in a dialect, with the account of every key."""
-        return translate_loaded(self.loaded, replace(self.report, findings=[*self.report.findings]), dialect)
+    def preview(self, dialect: str, *, script: bool = False) -> Translation:
+        """The run as it is now in a dialect, with the account of every key.
+
+        Raises:
+            UsageError: a script is asked for, and the dialect has none.
+        """
+        read = replace(self.report, findings=[*self.report.findings])
+        return translate_loaded(self.loaded, read, dialect, options={**self.facts, "format": "sh" if script else ""})
 
     def differences(self) -> list[Difference]:
         """What differs in meaning from the file as it was read or saved."""
@@ -329,18 +352,36 @@ class Session:
         Raises:
             UsageError: the dialect cannot say the config.
         """
-        state = self._states[self._now]
-        if state.base is not None:
-            place = str(state.base.path)
-            kept = edited_text(state.base.text, place, self.dialect, state.base.loaded, state.loaded)
-            if kept is not None:
-                return kept
-            if is_script(state.base.text, place):
-                raise UsageError(
-                    f"{place}: the script cannot be changed key by key so that it says this",
-                    hint="save it under another name, as YAML or as a script of its own",
-                )
+        kept = self._edited()
+        if kept is not None:
+            return kept
+        base = self.base
+        if base is not None and is_script(base.text, str(base.path)):
+            raise UsageError(
+                f"{base.path}: the script cannot be changed key by key so that it says this",
+                hint="save it under another name, as YAML or as a script of its own",
+            )
         return self.text_in(self.dialect)
+
+    def _edited(self) -> str | None:
+        """The text that the config was read from, with the changed keys; None where that cannot be."""
+        state = self._states[self._now]
+        if state.base is None:
+            return None
+        base = state.base
+        return edited_text(base.text, str(base.path), self.dialect, base.loaded, state.loaded, self.facts)
+
+    def text_for(self, path: Path, dialect: str | None = None) -> str:
+        """The text for a file of another name, in this or another dialect: a script where it is called as one.
+
+        Raises:
+            UsageError: the dialect cannot say the config, or has no scripts.
+        """
+        base = self.base
+        was_script = base is not None and is_script(base.text, str(base.path))
+        script = path.name.endswith(SCRIPT_ENDINGS) or (was_script and not path.suffix and dialect is None)
+        kept = self._edited() if dialect is None and script == was_script else None
+        return kept if kept is not None else self.text_in(dialect or self.dialect, script=script)
 
     def unsaid_by(self, text: str) -> list[tuple[str, Any, Any]]:
         """What a text of this config cannot say: canonical key, the value here, and what the text says instead.
@@ -359,13 +400,13 @@ class Session:
         """Whether the file is a launch script, of which more is kept than its keys."""
         return self.file is not None and is_script(self.file.text, str(self.file.path))
 
-    def text_in(self, dialect: str) -> str:
-        """The config written anew in a dialect.
+    def text_in(self, dialect: str, *, script: bool = False) -> str:
+        """The config written anew in a dialect, as YAML or as a launch script.
 
         Raises:
-            UsageError: the dialect cannot say it.
+            UsageError: the dialect cannot say it, or has no scripts.
         """
-        found = self.preview(dialect)
+        found = self.preview(dialect, script=script)
         if found.text is None:
             errors = [item.message for item in found.report.findings if item.level is Level.ERROR]
             raise UsageError(
@@ -424,8 +465,8 @@ class Session:
             UsageError: the dialect cannot say the config.
             DocumentError: the file is there already and ``force`` is off, or it cannot be written.
         """
-        text = self.text() if dialect is None else self.text_in(dialect)
-        write_atomic(path, text, force=force)
+        text = self.text_for(path, dialect)
+        write_atomic(path, text, force=force, executable=path.name.endswith(SCRIPT_ENDINGS))
         if dialect is not None:
             self.dialect = dialect
         self._saved_as(path, text)
@@ -438,7 +479,8 @@ class Session:
             UsageError: the dialect cannot say the config.
             DocumentError: the file is there already and ``force`` is off, or it cannot be written.
         """
-        write_atomic(path, self.text_in(dialect), force=force)
+        script = path.name.endswith(SCRIPT_ENDINGS)
+        write_atomic(path, self.text_in(dialect, script=script), force=force, executable=script)
         return path
 
     def _saved_as(self, path: Path, text: str) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Header, Static
+from textual.widgets import Header, Input, Static, TextArea
 
 from rlctl.errors import RlctlError, UsageError
 from rlctl.language import LANGUAGE, LANGUAGES
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from rlctl.editing.session import Session
 
+HELD_SECONDS = 1.0
+"""How long keys wait at most for what the key before them does."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
 
@@ -100,6 +103,10 @@ class RlctlApp(App[RlctlError]):
         """
         super().__init__()
         self.session, self.run_folder, self.runs_folder, self.readonly = session, run, runs_folder, readonly
+        self._held: list[Key | Paste] = []
+        self._waits_for: Key | None = None
+        self._made: Screen[Any] | None = None
+        """The screen that keys can go to: it has been made, and had the focus if it takes it."""
         for known in themes.THEMES:
             self.register_theme(known)
         self._dress(theme)
@@ -128,6 +135,59 @@ class RlctlApp(App[RlctlError]):
             self.edit(say("the config"), session if callable(session) else lambda: session)
         else:
             self._open("", self._start_page)
+
+    # Keys, in their order however fast they come
+
+    async def on_event(self, event: Event) -> None:
+        """Let a key do what it does before the next one comes.
+
+        A key that the focused widget does not take climbs to the app and comes back as an action; what is typed meanwhile would
+        go to where the focus was before, or be lost while a box is being opened. It waits until then.
+        """
+        if not isinstance(event, (Key, Paste)):
+            await super().on_event(event)
+        elif event.is_forwarded:
+            await super().on_event(event)
+            if event is self._waits_for:
+                self._waits_for = None
+                self.call_later(self._release)
+        elif self._held or self._is_busy:
+            if not self._held:
+                self.set_timer(HELD_SECONDS, lambda: self._release(at_once=True))
+                self.set_timer(0.01, self._release)
+            self._held.append(event)
+        else:
+            await self._take(event)
+
+    async def _take(self, event: Key | Paste) -> None:
+        focused = self.focused
+        if isinstance(event, Key):
+            if await self._check_bindings(event.key, priority=True):
+                return
+            if not isinstance(focused, (Input, TextArea)):
+                taken = focused is not None and focused.check_consume_key(event.key, event.character)
+                if not taken and await self._check_bindings(event.key):
+                    return
+            elif event.key == "enter" or not (event.is_printable or focused._bindings.key_to_bindings.get(event.key)):
+                self._waits_for = event
+        await super().on_event(event)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a key is on its way still, or a screen is being made that will have the focus."""
+        shown = self.screen
+        if shown is not self._made and shown.is_mounted and (shown.focused is not None or not shown.focus_chain):
+            self._made = shown
+        return self._waits_for is not None or shown is not self._made
+
+    async def _release(self, *, at_once: bool = False) -> None:
+        """Take what waited, as far as it need not wait any more."""
+        if at_once:
+            self._waits_for = None
+        while self._held and (at_once or not self._is_busy):
+            await self._take(self._held.pop(0))
+        if self._held:
+            self.set_timer(0.01, self._release)
 
     # What can be opened, from any screen
 
@@ -267,6 +327,9 @@ class RlctlApp(App[RlctlError]):
 
         if isinstance(self.screen, AskScreen):
             return
+        for screen in self.screen_stack:
+            if take := getattr(screen, "take_typed", None):
+                take()
         if not any(_is_unsaved(screen) for screen in self.screen_stack):
             self.exit()
             return

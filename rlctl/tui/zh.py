@@ -203,8 +203,6 @@ ZH: dict[str, str] = {
     "items F6": "各项 F6",
     "(off)": "（关）",
     "Findings": "问题",
-    "Findings ({count})": "问题 ({count})",
-    "Findings ({count} errors)": "问题 ({count} 个错误)",
     "Plan": "计划",
     "Preview": "预览",
     "Diff": "差别",
@@ -230,7 +228,6 @@ ZH: dict[str, str] = {
     "Dialect": "方言",
     "Preview the run in the next dialect": "用下一种方言预览这次运行",
     "Beside": "侧栏",
-    "Show or hide what is beside the form": "显示或隐藏表单旁边的内容",
     "Items": "各项",
     "The items of a list or mapping; the whole text of any other field": "列表或映射的各项；其他字段则是完整文本",
     "Leave the search, the field, the file": "离开搜索、字段或文件",
@@ -312,7 +309,6 @@ ZH: dict[str, str] = {
     "steps {total}; evaluates every {evaluate}; saves every {save}": (
         "步数：{total}；评测间隔：{evaluate}；保存间隔：{save}"
     ),
-    "as many as the data has": "由数据量决定",
     "{processes} processes, {replicas} replicas on {where}": "{processes} 个进程，{replicas} 个副本，位于 {where}",
     "{count} devices": "{count} 个设备",
     "node {number}": "节点 {number}",
@@ -403,8 +399,6 @@ ZH: dict[str, str] = {
     "{error}. Save over it?": "{error}。要覆盖保存吗？",
     "{path} is there already. Write over it?": "{path} 已经存在。要覆盖吗？",
     "Write over it": "覆盖",
-    "{dialect} cannot say {lost}": "{dialect} 表达不了 {lost}",
-    " and {count} more": " 等另外 {count} 个",
     "exported to {path}; you go on with this file": "已导出到 {path}；你仍在编辑当前文件",
     "nothing was changed": "没有改动",
     "What came back cannot be taken:\n{error}": "编辑器返回的内容无法采用：\n{error}",
@@ -443,9 +437,6 @@ ZH: dict[str, str] = {
     "{folder} has a run of this name ({status}): this one starts beside it, under another name.": (
         "{folder} 里已有同名的运行（{status}）：这次另起名称，与它并存。"
     ),
-    "starting: process {pid}; it goes on when you leave. Its output is kept in {output}": (
-        "正在启动：进程 {pid}；你离开后它照样运行。输出保存在 {output}"
-    ),
     "It did not begin (exit code {code}). What it said is below, and in {output}": (
         "没能启动（退出码 {code}）。它的输出见下方，也在 {output}"
     ),
@@ -462,7 +453,6 @@ ZH: dict[str, str] = {
         "{folder} 里还没有运行；在编辑器中打开预设或文件，从那里启动"
     ),
     "looking for runs and files ...": "正在查找运行和文件……",
-    "/ filters: words of a name": "/ 筛选：名称中的字词",
     "New config": "新建配置",
     "a new config": "新配置",
     "Begin with rlctl's defaults": "从 rlctl 的默认值开始",
@@ -535,6 +525,39 @@ ZH: dict[str, str] = {
     "{name} has written no log": "{name} 没有写日志",
     "{count} lines": "{count} 行",
     "{count} of {total} lines": "{total} 行中的 {count} 行",
+    "What the field is": "字段的含义",
+    "What the checks say, and what would mend it": "检查发现了什么，怎样改好",
+    "The batch, and who is on which device": "批次，以及各设备上有谁",
+    "The run in any dialect, and what becomes of every key": "用任一方言写出的运行，以及每个键的去向",
+    "What differs from the file, and from defaults": "与文件、与默认值的差别",
+    "What is beside the form: beside it, alone, or away": "表单旁的内容：并排、独占或收起",
+    "Facts": "事实",
+    "Say what no config says, as how many rows the data has": "说明配置里没有写的事实，如数据有多少行",
+    "{dialect} cannot say all of it:\n{lost}": "{dialect} 表达不了全部：\n{lost}",
+    "Take what the file says; what you have is one undo away": "采用文件里的内容；撤销一步可回到现在",
+    "Keep them here, though the file says otherwise": "这里保持不变，尽管文件里不同",
+    "rows of the training data, where epochs must become steps": "训练数据的行数，用于把轮数换算成步数",
+    "devices that explore, where all roles share them here and Trinity splits them": (
+        "用于探索的设备数：这里各角色共用设备，Trinity 要分开"
+    ),
+    "the stage to write, where the dialect has no stages": "方言没有阶段时，要写出的阶段",
+    "What no config says. Plan, preview and saving go by it until the app is left.": (
+        "配置里没有写的事实。计划、预览和保存都以此为准，直到退出应用。"
+    ),
+    "a number; empty: not known": "一个数；留空表示未知",
+    "Facts (F10)": "事实 (F10)",
+    "go to a finding first": "先选中一条检查结果",
+    "; stated: {facts}": "；已说明：{facts}",
+    "enter: state {fact}": "回车：说明 {fact}",
+    "no single field here leads to this": "这里没有单独对应的字段",
+    "/ filters by words of a name, or takes the path of a config or run: enter opens it": (
+        "/ 按名称中的词筛选；也可输入配置或运行的路径，回车打开"
+    ),
+    "as many as the data has": "由数据量决定",
+    "F10: say how many rows the data has, and the steps are counted": "F10：说明数据有多少行，就能算出步数",
+    "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}": (
+        "启动中，已 {seconds:.0f} 秒：进程 {pid}；离开后它继续运行。输出保存在 {output}"
+    ),
     # the plan's arithmetic
     "prompts of a step": "每步的 prompt",
     "responses of a prompt": "每个 prompt 的回答",

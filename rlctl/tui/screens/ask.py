@@ -1,9 +1,8 @@
-"""Questions in a box over the screen: yes or no, one of several answers, a file's name, a text of several lines."""
+"""Questions in a box over the screen: yes or no, one of several answers, a text of several lines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual import on
@@ -11,12 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Checkbox, Input, Label, Select, Static, TextArea
+from textual.widgets import Button, Checkbox, Static, TextArea
 
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
-from rlctl.tui.widgets.field_row import PathSuggester
-from rlctl.tui.widgets.line import Line
 
 
 class Tick(Checkbox):
@@ -91,49 +88,6 @@ class ChooseScreen(ModalScreen["str | None"]):
         key = getattr(event, "key", "")
         if key in [answer for answer, _ in self.answers]:
             self.dismiss(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A file's name, a dialect, and whether to go on with that file."""
-
-    name: str
-    dialect: str
-    goes_on: bool
-
-
-class NameScreen(ModalScreen["Named | None"]):
-    """Where to save, in which dialect, and whether to go on with that file."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", say("Cancel"), id="name.cancel")]
-
-    def __init__(self, name: str, dialect: str, dialects: Sequence[str]) -> None:
-        super().__init__()
-        self.file_name, self.dialect, self.dialects = name, dialect.partition("@")[0], dialects
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box"):
-            yield Label(say("Save as: file, and dialect"))
-            yield Line(self.file_name, id="name", suggester=PathSuggester())
-            yield Select([(name, name) for name in self.dialects], value=self.dialect, allow_blank=False, id="dialect")
-            yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
-            with Horizontal(classes="buttons"):
-                yield Button(say("Cancel"), id="cancel")
-                yield Button(say("Save"), id="save", variant="primary")
-
-    @on(Button.Pressed, "#save")
-    @on(Input.Submitted, "#name")
-    def _save(self) -> None:
-        name = self.query_one("#name", Input).value.strip()
-        if not name:
-            self.notify(say("a file needs a name"), severity="warning")
-            return
-        dialect = str(self.query_one("#dialect", Select).value)
-        self.dismiss(Named(name, dialect, self.query_one("#goes-on", Tick).value))
-
-    @on(Button.Pressed, "#cancel")
-    def action_cancel(self) -> None:
-        self.dismiss(None)
 
 
 class TextScreen(ModalScreen[bool]):

@@ -42,13 +42,13 @@ SOON_SECONDS = 0.05
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
-    ("help", say("Help"), HelpPane),
-    ("findings", say("Findings"), FindingsPane),
-    ("plan", say("Plan"), PlanPane),
-    ("preview", say("Preview"), PreviewPane),
-    ("diff", say("Diff"), DiffPane),
+    ("help", say("Help"), HelpPane, say("What the field is")),
+    ("findings", say("Findings"), FindingsPane, say("What the checks say, and what would mend it")),
+    ("plan", say("Plan"), PlanPane, say("The batch, and who is on which device")),
+    ("preview", say("Preview"), PreviewPane, say("The run in any dialect, and what becomes of every key")),
+    ("diff", say("Diff"), DiffPane, say("What differs from the file, and from defaults")),
 )
-"""What stands beside the form: a key from 1 on leads to each."""
+"""What stands beside the form: its name, title, pane and meaning. A key from 1 on leads to each; with alt also out of a field."""
 
 
 class EditorScreen(EditorFiles):
@@ -65,10 +65,13 @@ class EditorScreen(EditorFiles):
     EditorScreen #hint { height: 2; padding: 0 1; color: $text-muted; }
     EditorScreen .folded { width: 100%; }
     EditorScreen TabPane { padding: 0; }
+    EditorScreen Tab { padding: 0 1 0 0; }
     EditorScreen.-narrow #beside { display: none; }
     EditorScreen.-narrow.-beside #beside { display: block; max-width: 100%; border-left: none; }
     EditorScreen.-narrow.-beside #middle, EditorScreen.-narrow.-beside SectionTree { display: none; }
     EditorScreen.-wide.-alone #beside { display: none; }
+    EditorScreen.-wide.-whole #beside { max-width: 100%; border-left: none; }
+    EditorScreen.-wide.-whole #middle, EditorScreen.-wide.-whole SectionTree { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -87,14 +90,17 @@ class EditorScreen(EditorFiles):
         ),
         Binding("f3", "reset", say("Default"), id="edit.reset", tooltip=say("Give the field its default")),
         Binding("f4", "dialect", say("Dialect"), id="edit.dialect", tooltip=say("Preview the run in the next dialect")),
-        Binding("f5", "beside", say("Beside"), id="edit.beside", tooltip=say("Show or hide what is beside the form")),
+        Binding(
+            "f5", "beside", say("Beside"), id="edit.beside",
+            tooltip=say("What is beside the form: beside it, alone, or away"),
+        ),
         Binding(
             "f6", "open_field", say("Items"), id="edit.items",
             tooltip=say("The items of a list or mapping; the whole text of any other field"),
         ),
         *(
-            Binding(str(number), f"tab('{name}')", title, id=f"edit.tab_{name}", show=False)
-            for number, (name, title, _) in enumerate(TABS, start=1)
+            Binding(f"{number},alt+{number}", f"tab('{name}')", title, id=f"edit.tab_{name}", show=False, tooltip=told)
+            for number, (name, title, _, told) in enumerate(TABS, start=1)
         ),
         Binding("escape", "leave", say("Back"), id="edit.leave", tooltip=say("Leave the search, the field, the file")),
     ]  # fmt: skip
@@ -129,8 +135,8 @@ class EditorScreen(EditorFiles):
                 yield VerticalScroll(id="form", can_focus=False)
                 yield Static("", id="hint", markup=False)
             with TabbedContent(id="beside"):
-                for name, title, pane in TABS:
-                    with TabPane(title, id=name):
+                for number, (name, title, pane, _) in enumerate(TABS, start=1):
+                    with TabPane(f"{number} {title}", id=name):
                         yield pane()
         yield Footer()
 
@@ -258,8 +264,8 @@ class EditorScreen(EditorFiles):
         pane = self.query_one(FindingsPane)
         pane.take(message.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
-        count = say("Findings ({count} errors)") if pane.errors else say("Findings ({count})")
-        tab.label = count.format(count=pane.errors or len(pane.findings))
+        count = f"{pane.errors}x" if pane.errors else len(pane.findings)
+        tab.label = f"2 {say('Findings')} {count}"
         if message.pane is not None and message.pane is not pane:
             message.pane.take(message.shown)
         self._show_title()
@@ -303,12 +309,8 @@ class EditorScreen(EditorFiles):
     @on(FieldRow.Typed)
     async def _typed(self, message: FieldRow.Typed) -> None:
         row = message.row
-        try:
-            self._set(row.view, message.text)
-        except ConfigError as error:
-            row.tell(str(error))
+        if not row.holds(message.text) or not self._take(row, message.text):
             return
-        row.tell("")
         if not row.is_chosen:  # the key comes to the screen first, what follows from it a moment later
             if self._soon is not None:
                 self._soon.stop()
@@ -318,6 +320,23 @@ class EditorScreen(EditorFiles):
         shown = [row.view.path for row in self.rows]
         if [view.path for view in self._wanted()[0]] != shown:
             await self._show_form_around(row.view.path)
+
+    def _take(self, row: FieldRow, text: str) -> bool:
+        """Take what stands in a field into the config; false where it does not fit, which is told there."""
+        row.take(text)
+        try:
+            self._set(row.view, text)
+        except ConfigError as error:
+            row.tell(str(error))
+            return False
+        row.tell("")
+        return True
+
+    def take_typed(self) -> None:
+        """Take what was typed a moment ago, and is on its way still."""
+        for row in self.rows:
+            if (text := row.untold) is not None:
+                self._take(row, text)
 
     def _set(self, view: FieldView, text: str) -> None:
         if view.kind == "section" and text in (SET, NULL):
@@ -347,12 +366,16 @@ class EditorScreen(EditorFiles):
         if near is None:
             return False
         self.query_one("#search", Input).display = False
-        self.remove_class("-beside")
+        self.remove_class("-beside", "-whole")
         self.section, self.full = known[near].section, True
         self.unfolded = not known[near].applies
         self.query_one(SectionTree).pick(self.section)
         await self._show_form_around(near)
         return True
+
+    @on(EditorPane.Ask)
+    def _ask(self, message: EditorPane.Ask) -> None:
+        self.ask_facts(message.fact)
 
     @on(FindingsPane.Fix)
     def _fix(self, message: FindingsPane.Fix) -> None:
@@ -445,15 +468,32 @@ class EditorScreen(EditorFiles):
     def _go_beside(self, name: str) -> None:
         """Put the cursor into a pane."""
         for kind in (OptionList, TextArea, VerticalScroll):
-            if found := self.query(f"#{name} {kind.__name__}"):
-                found.first().focus()
-                return
+            found = next((pane for pane in self.query(f"#{name} {kind.__name__}") if type(pane) is kind), None)
+            if found is None:  # a choice's own list is none of the pane's
+                continue
+            found.focus()
+            if isinstance(found, OptionList) and found.highlighted is None:
+                found.action_first()
+            return
 
     def action_beside(self) -> None:
-        self.toggle_class("-beside" if self.has_class("-narrow") else "-alone")
+        """What is beside the form: on a wide terminal beside it, alone, away; on a narrow one alone, away."""
+        if self.has_class("-narrow"):
+            self.toggle_class("-beside")
+        elif self.has_class("-whole"):
+            self.remove_class("-whole").add_class("-alone")
+        elif self.has_class("-alone"):
+            self.remove_class("-alone")
+        else:
+            self.add_class("-whole")
+        if self.has_class("-whole") or self.has_class("-narrow", "-beside"):
+            self._go_beside(self.query_one("#beside", TabbedContent).active)
+        elif self.focused is None or not self.focused.is_on_screen:
+            self.query_one(SectionTree).focus()
+        self.look_again()
 
     def action_search(self) -> None:
-        self.remove_class("-beside")
+        self.remove_class("-beside", "-whole")
         typed = self.query_one("#search", Input)
         typed.display = True
         typed.focus()
@@ -481,7 +521,7 @@ class EditorScreen(EditorFiles):
                 await self._show_form()
                 self.query_one(SectionTree).focus()
         elif self.query("#beside *:focus"):
-            self.remove_class("-beside")
+            self.remove_class("-beside", "-whole")
             self.query_one(SectionTree).focus()
         elif field is not None:
             if field.is_wrong:

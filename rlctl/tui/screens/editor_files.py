@@ -17,10 +17,13 @@ from rlctl.editing.fields import FieldView
 from rlctl.editing.session import FileChangedError, Session
 from rlctl.errors import ConfigError, DocumentError, RlctlError
 from rlctl.filenames import YAML_ENDINGS
+from rlctl.runs import redacted
 from rlctl.tui.external import edited
 from rlctl.tui.language import say
-from rlctl.tui.screens.ask import AskScreen, ChooseScreen, Named, NameScreen, TextScreen
+from rlctl.tui.screens.ask import AskScreen, ChooseScreen, TextScreen
+from rlctl.tui.screens.facts import FactsScreen
 from rlctl.tui.screens.items import ItemsScreen
+from rlctl.tui.screens.save_as import Named, SaveAsScreen
 from rlctl.tui.widgets.field_row import FieldRow
 from rlctl.tui.widgets.preview_pane import DIALECTS
 
@@ -50,6 +53,10 @@ class EditorFiles(Screen[None]):
             "f8", "edit_file", say("File in $EDITOR"), id="edit.file_outside", show=False,
             tooltip=say("The whole file, as it would be saved, in your own editor"),
         ),
+        Binding(
+            "f10", "facts", say("Facts"), id="edit.facts", show=False,
+            tooltip=say("Say what no config says, as how many rows the data has"),
+        ),
         Binding("f9", "launch", say("Launch"), id="edit.launch", tooltip=say("Plan a run of this, and start it")),
     ]  # fmt: skip
 
@@ -64,6 +71,8 @@ class EditorFiles(Screen[None]):
         super().__init__()
         self.session, self.readonly = session, readonly
         self._given_up = False
+        self._lost: list[tuple[str, Any, Any]] = []
+        """What a person was told last that the dialect cannot say."""
         self._told: str | None = None
         """The text of the file that a person was asked about last."""
 
@@ -88,8 +97,13 @@ class EditorFiles(Screen[None]):
             self.notify(say("opened to read only"), severity="warning")
         return not self.readonly
 
+    def take_typed(self) -> None:
+        """Take what was typed a moment ago, and is on its way still."""
+        raise NotImplementedError
+
     def _is_whole(self) -> bool:
         """Whether what stands in the fields is what the config says; else a person is led to the one that is not."""
+        self.take_typed()
         wrong = next((row for row in self.query(FieldRow) if row.is_wrong), None)
         if wrong is None:
             return True
@@ -98,10 +112,18 @@ class EditorFiles(Screen[None]):
         wrong.focus_field()
         return False
 
+    def action_facts(self) -> None:
+        self.ask_facts("")
+
+    def ask_facts(self, wanted: str) -> None:
+        """Let a person state what no config says; ``wanted`` is the fact that is asked for."""
+        self.app.push_screen(FactsScreen(self.session, wanted), lambda done: self.renew() if done else None)
+
     # Leaving
 
     def leave_file(self) -> None:
         """Leave, with a question where something would be lost."""
+        self.take_typed()
         if self.readonly or not recovery.is_at_stake(self.session):
             self._go()
             return
@@ -153,28 +175,40 @@ class EditorFiles(Screen[None]):
         except RlctlError as error:
             self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
         else:
-            self._saved(path)
-            after()
+            self._saved(path, after)
 
-    def _saved(self, path: Path) -> None:
-        lost = self.session.lost
-        if lost:
-            one = say("{key} = {wanted!r} is written as {said!r}")
-            told = "; ".join(one.format(key=key, wanted=wanted, said=said) for key, wanted, said in lost[:5])
-            more = say(" and {count} more").format(count=len(lost) - 5) if len(lost) > 5 else ""
-            cannot = say("{dialect} cannot say {lost}").format(dialect=self.session.dialect, lost=told + more)
-            self.notify(cannot, severity="warning", timeout=15, markup=False)
+    def _saved(self, path: Path, after: Callable[[], Any]) -> None:
+        """Tell what was saved, and ask what to do with what the dialect cannot say."""
         self.notify(say("saved {path}").format(path=path), markup=False)
         self.renew()
+        lost = self.session.lost
+        if not lost or lost == self._lost:
+            after()
+            return
+        self._lost = list(lost)
+        one = say("{key} = {wanted!r} is written as {said!r}")
+        told = "\n".join(f"  {one.format(key=key, wanted=wanted, said=said)}" for key, wanted, said in lost)
+        cannot = say("{dialect} cannot say all of it:\n{lost}").format(dialect=self.session.dialect, lost=told)
+        answers = [
+            ("t", say("Take what the file says; what you have is one undo away")),
+            ("k", say("Keep them here, though the file says otherwise")),
+        ]
+
+        def answered(answer: str | None) -> None:
+            if answer == "t":
+                self.session.reopen()
+                self._shown()
+            after()
+
+        self.app.push_screen(ChooseScreen(redacted(cannot), answers), answered)
 
     def action_save_as(self) -> None:
         if self._may_write() and self._is_whole():
             self._ask_name(lambda: None)
 
     def _ask_name(self, after: Callable[[], Any]) -> None:
-        name = "run.yaml" if self.session.file is None else str(self.session.file.path)
         self.app.push_screen(
-            NameScreen(name, self.session.dialect, DIALECTS),
+            SaveAsScreen(self.session, DIALECTS),
             lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else None,
         )
 
@@ -199,8 +233,7 @@ class EditorFiles(Screen[None]):
             self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
         else:
             if chosen.goes_on:
-                self._saved(path)
-                after()
+                self._saved(path, after)
             else:
                 self.notify(say("exported to {path}; you go on with this file").format(path=path), markup=False)
 

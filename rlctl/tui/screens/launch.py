@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,13 +233,16 @@ class StartingScreen(Screen[None]):
             self._poll.stop()
             self.app.switch_screen(MonitorScreen(folder))
             return
-        told = say("starting: process {pid}; it goes on when you leave. Its output is kept in {output}")
+        told = say(
+            "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}"
+        )
         if code is not None:
             self._poll.stop()
             told = say("It did not begin (exit code {code}). What it said is below, and in {output}")
             if self.runs_folder is None and code == 0:
                 told = say("It runs on the cluster now. How to follow and stop it is below, and in {output}")
-        head = told.format(pid=self.launched.process.pid, code=code, output=self.launched.output)
+        seconds = time.time() - self.launched.began
+        head = told.format(seconds=seconds, pid=self.launched.process.pid, code=code, output=self.launched.output)
         self.query_one("#starting-head", Static).update(head)
 
     def action_leave(self) -> None:

@@ -15,8 +15,10 @@ from textual.screen import Screen
 from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from rlctl.filenames import is_file
 from rlctl.language import later
 from rlctl.tui.language import say
+from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
 
@@ -73,7 +75,8 @@ class StartScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Line(placeholder=say("/ filters: words of a name"), id="start-filter", compact=True)
+        told = say("/ filters by words of a name, or takes the path of a config or run: enter opens it")
+        yield Line(placeholder=told, id="start-filter", suggester=PathSuggester(), compact=True)
         yield OptionList(id="choices")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
         yield Footer()
@@ -142,7 +145,11 @@ class StartScreen(Screen[None]):
         self._show()
 
     @on(Input.Submitted, "#start-filter")
-    def _filtered(self) -> None:
+    def _filtered(self, message: Input.Submitted) -> None:
+        app, path = cast("RlctlApp", self.app), Path(message.value.strip()).expanduser()
+        if message.value.strip() and (is_file(path) or is_file(path / "run.json")):
+            app.edit_file(path) if is_file(path) else app.watch_run(path)
+            return
         self.set_focus(self.query_one("#choices"))
 
     def action_filter(self) -> None:

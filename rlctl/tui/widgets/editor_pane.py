@@ -21,6 +21,13 @@ class EditorPane(Vertical):
             self.path = path
             super().__init__()
 
+    class Ask(Message):
+        """A person wants to state a fact that something hangs on."""
+
+        def __init__(self, fact: str) -> None:
+            self.fact = fact
+            super().__init__()
+
     def read(self, session: Session) -> Any:
         """What is to be shown; in a thread, so no widget is touched."""
         raise NotImplementedError

@@ -127,6 +127,8 @@ class FieldRow(Vertical):
         """``below``: the section of the form, which the shown name leaves out."""
         super().__init__(classes="field")
         self.view, self._below = view, below
+        self._taken: str | None = None
+        """What was typed and told last; None where nothing was since the field was shown."""
         self._told = ["", "", ""]
         """The title, link and problem that are shown: what is the same is not laid out again for each key."""
 
@@ -223,6 +225,7 @@ class FieldRow(Vertical):
         elif found := self.query(FieldInput):
             field = found.first()
             if field.value != view.text and (anew or not field.has_focus):
+                self._taken = None
                 with field.prevent(Input.Changed):
                     field.value = view.text
                 self.tell("")
@@ -248,6 +251,23 @@ class FieldRow(Vertical):
     def _typed(self, message: Input.Changed) -> None:
         message.stop()
         self.post_message(self.Typed(self, message.value))
+
+    @property
+    def untold(self) -> str | None:
+        """What stands in it and is on its way to the config still; None where nothing is."""
+        found = self.query(FieldInput)
+        if not found or found.first().value in (self._taken, self.view.text):
+            return None
+        return found.first().value
+
+    def holds(self, text: str) -> bool:
+        """Whether a text stands in it still; what is told of another one came too late, as after an undo."""
+        found = self.query(FieldInput)
+        return not found or found.first().value == text
+
+    def take(self, text: str) -> None:
+        """Note that what was typed has come to the config."""
+        self._taken = text
 
     @on(Select.Changed)
     def _picked(self, message: Select.Changed) -> None:

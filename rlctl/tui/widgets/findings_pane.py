@@ -17,6 +17,7 @@ from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.report import Finding, Level
 from rlctl.tui.language import say
+from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 MARKS = {Level.ERROR: "[$error]x[/]", Level.WARNING: "[$warning]![/]", Level.NOTE: "·"}
@@ -27,7 +28,8 @@ class FindingsPane(EditorPane):
     """The findings, the worst first."""
 
     DEFAULT_CSS = """
-    FindingsPane OptionList { height: 1fr; border: none; padding: 0; }
+    FindingsPane OptionList { height: 1fr; padding: 0; }
+    FindingsPane OptionList, FindingsPane OptionList:focus { border: none; }
     FindingsPane Static { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,7 +73,11 @@ class FindingsPane(EditorPane):
     @on(OptionList.OptionSelected)
     def _to_field(self, message: OptionList.OptionSelected) -> None:
         message.stop()
-        key = self.findings[message.option_index].key
+        item = self.findings[message.option_index]
+        if fact := asked_in(f"{item.message} {item.hint}"):
+            self.post_message(self.Ask(fact))
+            return
+        key = item.key
         try:
             path = parse_dotted(key) if key else ()
         except (ValueError, RlctlError):
@@ -84,8 +90,8 @@ class FindingsPane(EditorPane):
     def action_fix(self) -> None:
         at = self.query_one("#finding-list", OptionList).highlighted
         if at is None or at >= len(self.findings):
-            return
-        if self.findings[at].fixes:
+            self.notify(say("go to a finding first"))
+        elif self.findings[at].fixes:
             self.post_message(self.Fix(self.findings[at]))
         else:
             self.notify(say("there is no single value that mends it: enter leads to the field"))

@@ -37,7 +37,10 @@ class PlanPane(EditorPane):
         return planned(session)
 
     def take(self, found: Any) -> None:
-        self.query_one("#plan-text", Static).update(drawn(found, max(40, self.size.width - 4)))
+        text = drawn(found, max(40, self.size.width - 4))
+        if found.plan is not None and any(stage.schedule.total_steps is None for stage in found.plan.stages):
+            text += "\n\n" + say("F10: say how many rows the data has, and the steps are counted")
+        self.query_one("#plan-text", Static).update(text)
 
 
 def drawn(found: Planned, width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,13 +16,15 @@ from textual.widgets.option_list import Option
 
 from rlctl.config.chinese import in_words
 from rlctl.difference import Difference
-from rlctl.documents import parse_dotted
+from rlctl.documents import KeyPath, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.errors import RlctlError
-from rlctl.report import Bucket, Entry
+from rlctl.report import Bucket, Entry, Finding, Level
 from rlctl.runs import redacted
+from rlctl.translate import Translation
 from rlctl.tui.language import say
+from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
@@ -32,13 +34,23 @@ MARKS = {Bucket.UNKNOWN: "[$error]?[/]", Bucket.UNSUPPORTED: "[$error]x[/]", Buc
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A line of the account, and where it leads: to a field, or to a fact that it asks for."""
+
+    text: str
+    path: KeyPath = ()
+    fact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """A translation as it is shown."""
 
     dialect: str
     text: str
-    account: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    shares: str
+    """How many keys went where."""
+    lines: tuple[Told, ...]
 
 
 class PreviewPane(EditorPane):
@@ -46,7 +58,8 @@ class PreviewPane(EditorPane):
 
     DEFAULT_CSS = """
     PreviewPane #preview-text { height: 2fr; }
-    PreviewPane #account { height: 1fr; border: none; padding: 0; }
+    PreviewPane #account { height: 1fr; padding: 0; }
+    PreviewPane #account, PreviewPane #account:focus { border: none; }
     PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,6 +72,7 @@ class PreviewPane(EditorPane):
     def __init__(self) -> None:
         super().__init__()
         self.dialect = DIALECTS[0]
+        self._lines: tuple[Told, ...] = ()
 
     def compose(self) -> ComposeResult:
         choices = [(name, name) for name in DIALECTS]
@@ -69,11 +83,11 @@ class PreviewPane(EditorPane):
 
     def read(self, session: Session) -> Any:
         found = session.preview(self.dialect)
-        entries = [entry for bucket in TOLD for entry in found.report.accounting if entry.bucket is bucket]
         shares = ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.report.shares().items() if count)
-        errors = tuple(f"{item.key}: {item.message}" if item.key else item.message for item in found.report.errors)
-        text = found.text if found.text is not None else "\n".join(errors)
-        return Preview(found.report.target or self.dialect, redacted(text), (shares,), tuple(entries))
+        facts = ", ".join(f"{name}={value}" for name, value in session.facts.items())
+        shares += say("; stated: {facts}").format(facts=facts) if facts else ""
+        text = found.text if found.text is not None else "\n".join(map(_finding_text, found.report.errors))
+        return Preview(found.report.target or self.dialect, redacted(text), shares, tuple(_account(session, found)))
 
     def take(self, found: Any) -> None:
         shown = self.query_one("#preview-text", TextArea)
@@ -81,10 +95,27 @@ class PreviewPane(EditorPane):
             place = shown.scroll_offset
             shown.load_text(found.text)
             shown.scroll_to(place.x, place.y, animate=False)
-        self.query_one("#account-head", Static).update(f"{found.dialect}: {found.account[0]}")
+        self.query_one("#account-head", Static).update(f"{found.dialect}: {found.shares}")
+        if found.lines == self._lines:
+            return
+        self._lines = found.lines
         listed = self.query_one("#account", OptionList)
+        at = listed.highlighted
         listed.clear_options()
-        listed.add_options([Option(_entry_text(entry)) for entry in found.entries])
+        listed.add_options([Option(line.text) for line in found.lines])
+        if at is not None and found.lines:
+            listed.highlighted = min(at, len(found.lines) - 1)
+
+    @on(OptionList.OptionSelected, "#account")
+    def _to_field(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        line = self._lines[message.option_index]
+        if line.fact:
+            self.post_message(self.Ask(line.fact))
+        elif line.path:
+            self.post_message(self.Jump(line.path))
+        else:
+            self.notify(say("no single field here leads to this"))
 
     def action_next(self) -> None:
         """Show the run in the next dialect."""
@@ -97,6 +128,32 @@ class PreviewPane(EditorPane):
         if str(message.value) != self.dialect:
             self.dialect = str(message.value)
             self.post_message(self.Renewed())
+
+
+def _account(session: Session, found: Translation) -> Iterator[Told]:
+    """What is worth a look in a translation: what had to be assumed, and every key that is not simply said again."""
+    fields = {entry.key: parse_dotted(entry.targets[0][0]) for entry in session.report.accounting if entry.targets}
+    for bucket in TOLD:
+        for entry in found.report.accounting:
+            if entry.bucket is bucket:
+                yield _told(_entry_text(entry), entry.note, fields.get(entry.key, ()))
+        if bucket is TOLD[1] and found.text is not None:  # after what is lost, before what is only worth to know
+            for item in found.report.findings:
+                if item not in session.report.findings and item.level is not Level.NOTE:
+                    yield _told(
+                        f"[$warning]![/] {escape(redacted(_finding_text(item)))}", f"{item.message} {item.hint}"
+                    )
+
+
+def _told(text: str, asking: str, path: KeyPath = ()) -> Told:
+    if fact := asked_in(asking):
+        text += "\n  [b]" + say("enter: state {fact}").format(fact=fact) + "[/b]"
+    return Told(text, path, fact)
+
+
+def _finding_text(item: Finding) -> str:
+    told = f"{item.key}: {item.message}" if item.key and item.key not in item.message else item.message
+    return f"{told}\n  {item.hint}" if item.hint else told
 
 
 def _entry_text(entry: Entry) -> str:
@@ -141,7 +198,8 @@ class DiffPane(EditorPane):
     """What differs, from the file and from defaults; a key leads to its field."""
 
     DEFAULT_CSS = """
-    DiffPane OptionList { height: 1fr; border: none; padding: 0; }
+    DiffPane #diff-list { height: 1fr; padding: 0; }
+    DiffPane #diff-list, DiffPane #diff-list:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("n", "next", say("Next comparison"), id="diff.next")]
 
