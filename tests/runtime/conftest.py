@@ -200,6 +200,7 @@ def session(tmp_path: Path) -> Callable[..., Session]:
         times: int = 1,
         after: float = 0.0,
         env: dict[str, str] | None = None,
+        within: float = 200,
     ) -> Session:
         mark = uuid.uuid4().hex
         order = tmp_path / f"{mark}.json"
@@ -216,7 +217,7 @@ def session(tmp_path: Path) -> Callable[..., Session]:
         )
         found = Session(process, mark)
         began = time.time()
-        found.out, found.err = process.communicate(timeout=200)
+        found.out, found.err = process.communicate(timeout=within)
         sent = [float(line.split()[1]) for line in found.out.splitlines() if line.startswith("sent ")]
         found.sent = sent[0] if sent else began
         found.seconds = time.time() - found.sent

@@ -18,7 +18,7 @@ from rlctl import runs
 from tests.runtime.conftest import Ran, Task
 from tests.runtime.told import Numbers, events_of, numbers_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "tensor": {"tensor": 2},
@@ -106,7 +106,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
     whole = run(config("whole"))
     assert whole.result.status == "finished", whole.result.cause
     broken = config("broken")
-    ended = session(broken, at=("phase", "main", 2, "save"), after=0.02)
+    ended = session(broken, at=("phase", "main", 2, "save"), after=0.02, within=900)
     assert ended.process.returncode == -signal.SIGKILL, ended.err
     assert runs.inspect(runs.folder_of(broken)).status == "interrupted"
     events: list[dict[str, Any]] = []
