@@ -303,10 +303,14 @@ def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
     try:
         with stop.interrupted_by(1):
             ray.init(**arguments)
-    except BaseException:
+    except BaseException as error:
         ray.shutdown()
         _end_half_started(_children() - before)
+        if isinstance(error, SystemExit):  # what Ray makes of SIGTERM meanwhile
+            raise KeyboardInterrupt from None
         raise
+    finally:
+        stop.take_signals()
 
 
 def _children() -> set[Any]:

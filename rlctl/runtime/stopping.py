@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 STOP_FILE = "stop"
 """Its presence in the run folder asks the run to save and end after the current step."""
@@ -46,6 +47,10 @@ class StopSwitch:
     _raising: int | None = None
     """The signal, counted from the first, from which on they raise KeyboardInterrupt; None is none."""
     _failed: bool = False
+    _before: dict[int, Any] = field(default_factory=dict)
+    """Who takes signals otherwise."""
+    _tell: Callable[[str], None] = lambda message: None
+    _telling: threading.Thread | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def now(self) -> bool:
@@ -86,26 +91,33 @@ class StopSwitch:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        telling: list[threading.Thread] = []
-
-        def take(number: int, frame: FrameType | None) -> None:
-            self._signals += 1
-            if self._raising is not None and self._signals >= self._raising:
-                raise KeyboardInterrupt
-            if self._signals == 1:
-                told = f"{signal.Signals(number).name}: the run ends now; what is not in a checkpoint is done again when it goes on"
-                telling.append(threading.Thread(target=tell, args=(told,)))
-                telling[0].start()
-
-        taken = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        before = {number: signal.signal(number, take) for number in taken}
+        self._tell = tell
+        self._before = {
+            number: handler for number in SIGNALS if (handler := signal.getsignal(number)) != signal.SIG_IGN
+        }
+        self.take_signals()
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in self._before.items():
                 signal.signal(number, handler)
-            for thread in telling:
-                thread.join()
+            self._before = {}
+            if self._telling is not None:
+                self._telling.join()
+
+    def take_signals(self) -> None:
+        """Within ``on_signals``, take them again from whoever has taken them meanwhile, as Ray does with SIGTERM."""
+        for number in self._before:
+            signal.signal(number, self._take)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._raising is not None and self._signals >= self._raising:
+            raise KeyboardInterrupt
+        if self._signals == 1:
+            told = f"{signal.Signals(number).name}: the run ends now; what is not in a checkpoint is done again when it goes on"
+            self._telling = threading.Thread(target=self._tell, args=(told,))
+            self._telling.start()
 
     @contextmanager
     def interrupted_by(self, number: int) -> Iterator[None]:

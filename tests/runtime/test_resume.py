@@ -83,15 +83,16 @@ def test_a_run_that_is_stopped_then_killed_then_damaged_ends_as_the_one_that_was
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_an_interrupt_from_the_terminal_leaves_nothing_behind(
-    task: Any, session: Callable[..., Any], tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_from_the_terminal_leaves_nothing_behind(
+    task: Any, session: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
     config = task.two_stages(tmp_path)
-    ended = session(config, at=("phase", "sft", None, "start"), send=signal.SIGINT, times=2)
+    ended = session(config, at=("phase", "sft", None, "start"), send=number, times=2)
     assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
     assert ended.survivors(SECONDS) == []
 
-    ended = session(config, at=("phase", "grpo", 1, "rollout"), send=signal.SIGINT)
+    ended = session(config, at=("phase", "grpo", 1, "rollout"), send=number)
     assert ended.out.splitlines()[-1:] == ["ended stopped"], ended.err
     assert ended_after(runs.folder_of(config), ended) < SECONDS
     assert ended.seconds < 3 * SECONDS, "the interpreter too is gone soon"
