@@ -7,8 +7,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import lt
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 NAN = math.nan
 
@@ -107,20 +113,22 @@ class StepTable:
         for names, alike in groupby(rows, key=lambda row: tuple(row[1])):
             found = list(alike)
             steps = [step for step, _ in found]
+            values = _numbers([metrics.values() for _, metrics in found], len(names))
             if all(map(lt, steps, steps[1:])):
-                columns = zip(*(metrics.values() for _, metrics in found), strict=True)
-                self._append(steps, dict(zip(names, columns, strict=False)))
+                self._append(steps, dict(zip(names, values.T, strict=True)))
             else:
-                for step, metrics in found:
-                    self._append([step], {name: (value,) for name, value in metrics.items()})
+                for place, step in enumerate(steps):
+                    self._append([step], dict(zip(names, values[place : place + 1].T, strict=True)))
 
     def join(self, later: StepTable) -> None:
         """Add the steps of another table, as if each were added in turn."""
         if len(later):
             self._append(later.steps, later.columns)
 
-    def _append(self, steps: Sequence[int], columns: Mapping[str, Sequence[object]]) -> None:
+    def _append(self, steps: Sequence[int], columns: Mapping[str, array[float] | Floats]) -> None:
         """Add steps that rise, with the columns they have."""
+        import numpy as np
+
         if self.steps and steps[0] <= self.steps[-1]:
             self.cut(steps[0] - 1)
         before = len(self.steps)
@@ -128,11 +136,7 @@ class StepTable:
         for name, values in columns.items():
             column = self.columns.setdefault(name, array("d"))
             column.extend([NAN] * (before - len(column)))
-            try:
-                column.extend(values)  # type: ignore[arg-type]
-            except TypeError:  # a value that is no number: null, or the name of one that is not finite
-                del column[before:]
-                column.extend(map(_number, values))
+            column.frombytes(np.asarray(values).tobytes())
         for column in self.columns.values():
             column.extend([NAN] * (len(self.steps) - len(column)))
 
@@ -170,9 +174,24 @@ class StepTable:
         return [value for value in self.columns.get(name, ())[-count:] if not math.isnan(value)]
 
 
+def _numbers(rows: Sequence[Iterable[object]], width: int) -> Floats:
+    """Rows of values as numbers; NaN for what is none, or is not finite."""
+    import numpy as np
+
+    try:
+        numbers = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)
+    except (TypeError, ValueError, OverflowError):  # a text, or a list
+        numbers = np.fromiter(map(_number, chain.from_iterable(rows)), float, len(rows) * width)
+    numbers[~np.isfinite(numbers)] = NAN  # null, or the name of a number that is not finite
+    return numbers.reshape(len(rows), width)
+
+
 def _number(value: object) -> float:
-    """A number as a plot takes it; NaN for what is none, or is not finite."""
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else NAN
+    """A number as a plot takes it; NaN for what is none."""
+    try:
+        return float(value) if isinstance(value, (int, float)) else NAN
+    except OverflowError:
+        return NAN
 
 
 def names_matching(names: Iterable[str], pattern: str) -> list[str]:

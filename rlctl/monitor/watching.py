@@ -202,6 +202,10 @@ class RunView:
     def _phase_began(self, event: dict[str, Any]) -> None:
         self._phase = (str(event.get("name", "")), float(event.get("time", 0.0)))
 
+    def _phase_ended(self, event: dict[str, Any]) -> None:
+        if self._phase is not None and self._phase[0] == event.get("name"):
+            self._phase = None
+
     def _sync(self, event: dict[str, Any]) -> None:
         self._stage_of(event).weight_version = event.get("version")
 
@@ -219,6 +223,7 @@ TAKERS: dict[str, Callable[[RunView, dict[str, Any]], None]] = {
     "run_started": RunView._run_started,
     "stage_started": RunView._stage_started,
     "phase": RunView._phase_began,
+    "phase_ended": RunView._phase_ended,
     "sync": RunView._sync,
     "stage_ended": RunView._stage_ended,
     "failure": RunView._failure,

@@ -120,8 +120,9 @@ class MonitorScreen(RunActions):
     def __init__(self, folder: Path, *, readonly: bool = False) -> None:
         super().__init__(folder, readonly=readonly)
         self.view = RunView(folder)
-        self._whole = self.view
-        """What is shown once it is read; before that, of a long log, the end is."""
+        self._whole = RunView(folder)
+        """What is shown once it is read; before that nothing is, or, of a long log, the end. Until it is shown the thread
+        that reads fills it; then only the app does."""
         self._looking = False
 
     def compose(self) -> ComposeResult:
@@ -156,7 +157,7 @@ class MonitorScreen(RunActions):
         state = look_at(self.folder)
         batch = Batch()
         try:
-            first, told = not self._whole.log.position, time.monotonic()
+            first, told = self.view is not self._whole, time.monotonic()
             if first and self._whole.log.size > LONG:
                 self.post_message(self.News(RunView.newest(self.folder), batch, state))
             while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:

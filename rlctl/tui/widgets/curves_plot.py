@@ -5,15 +5,74 @@ Loads the library: only ``metric_plot`` imports this, when something is first dr
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
+import numpy as np
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Grid
 from textual.events import Leave, MouseMove
 from textual.message import Message
+from textual_hires_canvas import Canvas, HiResMode
 from textual_plot import PlotWidget
+from textual_plot.plot_widget import Legend
 
 from rlctl.tui.language import say
+
+DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.uint8)
+"""The bit of each dot of a braille character, by row and column."""
+BLANK = 0x2800
+"""The braille character without dots; those with dots come after it."""
+
+
+class CurvesCanvas(Canvas):
+    """The library's canvas, with curves in braille drawn as a whole.
+
+    Drawn dot by dot, a curve that goes up and down in every column takes a tenth of a second, each time a step is added.
+    """
+
+    def draw_hires_lines(
+        self,
+        coordinates: Iterable[tuple[Any, Any, Any, Any]],
+        hires_mode: HiResMode | None = None,
+        style: str = "white",
+    ) -> None:
+        """Draw lines between points, in cells of the canvas, in braille; what does not fit on it is cut off."""
+        size = self._canvas_size
+        points = np.array(list(coordinates), float).reshape(-1, 2, 2)
+        if not size.area:
+            return
+        rows, columns = DOTS.shape
+        dots = np.array([columns, rows])
+        starts, ends = _cut(points * dots, np.array([size.width, size.height]) * dots)
+        counts = np.abs(ends - starts).max(axis=1) + 1
+        line = np.repeat(np.arange(len(counts)), counts)
+        along = (np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)) / np.maximum(counts - 1, 1)[line]
+        x, y = np.floor(starts[line] + along[:, None] * (ends - starts)[line] + 0.5).astype(int).T
+        cells = np.zeros((size.height, size.width), np.uint8)
+        np.bitwise_or.at(cells, (y // rows, x // columns), DOTS[y % rows, x % columns])
+        for row, column in np.argwhere(cells).tolist():
+            self._buffer[row][column] = chr(BLANK + int(cells[row, column]))
+            self._styles[row][column] = style
+        self.refresh()
+
+
+def _cut(lines: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The dots at both ends of what of each line is on the canvas (Liang and Barsky 1984); lines beside it are left out."""
+    start, way = lines[:, 0], lines[:, 1] - lines[:, 0]
+    into, out = np.zeros(len(lines)), np.ones(len(lines))
+    for change, room in ((-way, start), (way, size - 1 - start)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = room / change
+        into = np.maximum(into, np.where(change < 0, at, 0).max(axis=1))
+        out = np.minimum(out, np.where(change > 0, at, 1).min(axis=1))
+        out[((change == 0) & (room < 0)).any(axis=1)] = -1
+    seen = into <= out
+    ends = (start[seen] + part[seen, None] * way[seen] for part in (into, out))
+    first, last = (np.clip(np.floor(end), 0, size - 1).astype(int) for end in ends)
+    return first, last
 
 
 class CurvesPlot(PlotWidget, inherit_bindings=False):
@@ -47,6 +106,12 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
         super().__init__()
         self.cursor: float | None = None
         """The step that is under it."""
+
+    def compose(self) -> ComposeResult:
+        with Grid():
+            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
+                yield CurvesCanvas(1, 1, id=name)
+        yield Legend(id="legend")
 
     def on_mount(self) -> None:
         self.margin_top, self.margin_left, self.margin_bottom = 0, 9, 2
