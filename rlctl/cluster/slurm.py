@@ -105,10 +105,12 @@ others=$((SLURM_JOB_NUM_NODES - 1))
 step=(srun --overlap --ntasks-per-node=1 --cpus-per-task="$SLURM_CPUS_PER_TASK")
 "${{step[@]}}" --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --node-ip-address="$ip" --port="${{RAY_ADDRESS##*:}}" \\
     {ray} --include-dashboard=false --temp-dir="/tmp/ray-$SLURM_JOB_ID" --disable-usage-stats --block &
+ray=$!
 trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
 ready=
 for _ in $(seq 60); do
     ray health-check --address "$RAY_ADDRESS" > /dev/null 2>&1 && ready=yes && break
+    kill -0 "$ray" 2> /dev/null || break
     sleep 2
 done
 [ -n "$ready" ] || {{ echo "Ray does not answer at $RAY_ADDRESS" >&2; exit 1; }}
@@ -122,7 +124,9 @@ launched=$!
 asked=
 trap 'asked=yes; rlctl runs stop "$run" || kill -INT "$launched"' USR1
 while kill -0 "$launched" 2> /dev/null; do
-    wait "$launched"                   # returns early when a signal comes
+    sleep 1 &
+    wait $!                            # returns early when a signal comes
+    kill -0 "$ray" 2> /dev/null || {{ echo "Ray has ended on $head" >&2; kill -INT "$launched"; exit 1; }}
 done
 wait "$launched"
 code=$?

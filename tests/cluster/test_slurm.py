@@ -5,24 +5,29 @@ Slurm itself is not here: ``srun``, ``scontrol``, ``ray`` and ``rlctl`` are smal
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.slurm import Batch, duration, script
+from rlctl.config import to_plain
+from tests.runtime.conftest import marked, task  # noqa: F401 - a fixture
 
 CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
 FAKES = {
     "srun": 'for last; do :; done\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "scontrol": "",
-    "ray": 'if [ "$1" = start ]; then exec sleep 60; fi\n',
+    "ray": 'if [ "$1 $2" = "start --head" ]; then echo $$ > "$CALLS.ray"; fi\nif [ "$1" = start ]; then exec sleep 60; fi\n',
     "rlctl": 'if [ "$1" = launch ]; then\n'
     '  for _ in $(seq 100); do [ -e "$RUN/stop" ] && exit 3; [ -e "$RUN/end" ] && exit $(cat "$RUN/end"); sleep 0.1; done\n'
     'elif [ "$2" = stop ]; then touch "$3/stop"; fi\n',
@@ -144,3 +149,54 @@ def test_only_a_run_that_is_to_go_on_is_requeued(
         (job.run / "end").write_text(str(code))
     assert job.ended() == code
     assert bool(job.called("scontrol requeue")) is requeued
+
+
+def test_a_ray_that_ends_ends_the_run_and_the_job(batch: Batch, tmp_path: Path) -> None:
+    job = Started(batch, tmp_path)
+    job.await_call("rlctl launch")
+    os.kill(int((tmp_path / "calls.ray").read_text()), signal.SIGKILL)
+    said, _ = job.process.communicate(timeout=30)
+    assert job.process.returncode == 1
+    assert "Ray has ended on" in said
+    assert job.called("scontrol") == []
+
+
+@pytest.mark.soak
+@pytest.mark.ray
+@pytest.mark.timeout(900)
+def test_the_run_is_trained_on_a_ray_that_the_script_starts(task: Any, tmp_path: Path) -> None:  # noqa: F811
+    """Ray and rlctl are real; ``srun`` starts here what Slurm would start on two nodes: a Ray of two nodes on this machine."""
+    programs, mark = tmp_path / "bin", f"slurm-{tmp_path.name}-{os.getpid()}"
+    programs.mkdir()
+    for name in ("ray", "rlctl"):
+        (programs / name).symlink_to(Path(sys.executable).with_name(name))
+    for name in ("srun", "scontrol"):
+        (programs / name).write_text("#!/bin/bash\n" + CALLED + FAKES[name])
+        (programs / name).chmod(0o700)
+    spread = {"nodes": 2, "devices_per_node": 1, "device": "cpu"}
+    config = task.config(tmp_path, objective="sft", placement=spread, schedule={"total_steps": 2})
+    (tmp_path / "run.yaml").write_text(json.dumps(to_plain(config)))
+    batch = Batch(
+        run="demo",
+        folder=str(tmp_path / "demo"),
+        machines=Machines(2, "cpu", 1, 1),
+        launch=["rlctl", "launch", "run.yaml", "--address", "auto"],
+        directory=str(tmp_path),
+        path=str(programs),
+    )
+    (tmp_path / "run.sbatch").write_text(script(batch))
+    slurm = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1"}
+    here = {"RLCTL_HEAD_IP": "127.0.0.1", "CALLS": str(tmp_path / "calls"), "RLCTL_TEST_MARK": mark}
+    done = subprocess.run(
+        ["bash", str(tmp_path / "run.sbatch")],
+        env={**os.environ, **slurm, **here}, capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    events = [json.loads(line) for line in (tmp_path / "demo" / "events.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events if event["kind"] == "step"] == [1, 2]
+    assert events[-1]["status"] == "finished"
+    assert [len(re.findall("ray start", line)) for line in (tmp_path / "calls").read_text().splitlines()] == [1, 1]
+    deadline = time.monotonic() + 30
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left == [], "Ray ends with the job"
