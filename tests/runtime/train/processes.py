@@ -1,4 +1,4 @@
-"""Real worker processes for tests: spawned once for each number of workers, then sent functions to run together."""
+"""Real worker processes for tests: made once for each number of workers, then sent functions to run together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import torch.multiprocessing as mp
 from rlctl.runtime.train.distributed import join
 
 Job = Callable[..., Any]
+IMPORTED = ["torch", "transformers.models.auto.modeling_auto", "tests.runtime.train.jobs"]
+"""Once, in the process that the workers are forks of: it takes ten seconds of a processor."""
 
 
 def free_port() -> int:
@@ -36,7 +38,8 @@ class Workers:
     """A process group of plain processes."""
 
     def __init__(self, world: int) -> None:
-        context = mp.get_context("spawn")
+        context = mp.get_context("forkserver")
+        context.set_forkserver_preload(IMPORTED)
         port = free_port()
         self.results = context.Queue()
         self.jobs = [context.SimpleQueue() for _ in range(world)]

@@ -43,12 +43,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs them all, as importing Megatron-core in a worker takes 8 seconds; those with four run in ``make soak``."""
+    """Those with four processes run in ``make soak``."""
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("megatron"))
-            if "four" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.soak)
+        if HERE in item.path.parents and "four" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.soak)
 
 
 def some(cases: Iterable[str], *always: str) -> list[Any]:
