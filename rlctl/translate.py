@@ -247,10 +247,26 @@ def _refuse_meeting(loaded: Loaded, assignments: Sequence[str]) -> None:
 
 def _assigned(loaded: Loaded, assignments: Sequence[str], report: Report) -> Loaded | None:
     try:
-        return set_keys(loaded, assignments)
+        changed = set_keys(loaded, assignments)
+        _tell_of_options_left(loaded, changed, report)
+        return changed
     except (ConfigError, DocumentError) as error:
         report.add("set", Level.ERROR, error.message, at=error.at, hint=error.hint)
         return None
+
+
+def _tell_of_options_left(before: Loaded, after: Loaded, report: Report) -> None:
+    """What the source wrote of an option and is gone, as ``--set`` chose another one."""
+    for path, source in before.sources.items():
+        if path in after.sources or source.kind == "dialect_default":
+            continue
+        chosen = next(
+            (at for at in after.sources if at[-1] in ("name", "type") and at[:-1] == path[: len(at) - 1]), None
+        )
+        if chosen is None or (before.sources.get(chosen) or source).key == source.key != "":
+            continue  # the key that named the option says more than its name
+        message = f"{dotted(path)} is not used: --set chose another {dotted(chosen[:-1])}"
+        report.add("option-left", Level.NOTE, message, key=source.key, at=source.at)
 
 
 def _prepared(document: Document, changes: list[Override], dialect: str | None) -> Document:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal
 
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
+from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of
 from rlctl.config.root import Config
 from rlctl.documents import Comment, Document, KeyPath, Resolved, apply_overrides, dotted, read_overrides, resolve
+from rlctl.documents.overrides import Override
 from rlctl.documents.paths import copied
 from rlctl.errors import ConfigError, DocumentError, Location
 from rlctl.report import Finding, Level, Report
@@ -102,18 +104,68 @@ def _unresolved(document: Document, unresolved: Mapping[KeyPath, str], missing: 
 def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
     """Change canonical keys, each given as ``key=value`` in Hydra's grammar.
 
+    Where another option is chosen (``train.engine=megatron``, or ``train.engine.name=megatron``), it begins with its own
+    defaults: of the option before stays what was written and what both have.
+
     Raises:
         ConfigError: an unknown key, or a value that does not fit, with every problem named.
     """
     if not assignments:
         return loaded
     overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
-    document = Document(name="--set", values=to_plain(loaded.config), marks={}, comments={}, text="")
+    overrides = [_by_its_tag(loaded.config, override) for override in overrides]
+    values = to_plain(loaded.config)
+    left: set[KeyPath] = set()
+    for override in overrides:
+        left |= _choose(loaded, override, values)
+    loaded = replace(
+        loaded, sources={path: each for path, each in loaded.sources.items() if not _under_any(path, left)}
+    )
+    document = Document(name="--set", values=values, marks={}, comments={}, text="")
     changed = apply_overrides(document, overrides)
     config, findings = build_config(changed.values, locate=lambda path: changed.marks.get(path))
     if config is None:
         raise ConfigError("\n".join(f"--set: {finding.message}{_hint(finding)}" for finding in findings))
     return _changed(loaded, config, {override.path for override in overrides}, "--set")
+
+
+def _by_its_tag(config: Config, override: Override) -> Override:
+    """The option of a choice, named in short: ``train.engine=megatron`` as ``train.engine.name=megatron``."""
+    option = _option(config, override.path)
+    if option is None or not isinstance(override.value, str) or override.kind == "delete":
+        return override
+    return replace(override, path=(*override.path, option.tag))
+
+
+def _choose(loaded: Loaded, override: Override, values: dict[str, Any]) -> set[KeyPath]:
+    """Leave a section to another option that an override chooses for it; return what of the option before is gone."""
+    *above, tag = override.path
+    section = tuple(above)
+    old = _option(loaded.config, section)
+    new: type | None = old.registry.get(str(override.value)) if old is not None and tag == old.tag else None
+    if new is None or isinstance(old, new):
+        return set()
+    kind: type = type(old)
+    mine, theirs = fields_of(kind), fields_of(new)
+    both = {name for name, info in mine.items() if name in theirs and theirs[name].type == info.type}
+    written = {path[: len(section) + 1] for path, source in loaded.sources.items() if source.kind != "dialect_default"}
+    held = _at(values, section)
+    gone = {name for name in held if name != tag and not (name in both and (*section, name) in written)}
+    for name in gone:
+        del held[name]
+    return {(*section, name) for name in gone}
+
+
+def _option(config: Config, path: Sequence[Any]) -> Choice | None:
+    """The option that is chosen at a place; None where there is no choice."""
+    value: Any = config
+    for part in path:
+        kind: type = type(value)
+        info = fields_of(kind).get(part) if is_dataclass(kind) else None
+        if info is None:
+            return None
+        value = getattr(value, info.attribute)
+    return value if isinstance(value, Choice) else None
 
 
 def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
