@@ -26,11 +26,10 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,11 @@ from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from rlctl.errors import RunError
-from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
+from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
+from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys
 from rlctl.runtime.rollout.sglang_arguments import command_line
-from rlctl.runtime.rollout.weights import Checklist, TakesWeights, without_memory
+from rlctl.runtime.rollout.weights import Checklist, without_memory
 from rlctl.runtime.types import Request, Response, Sampling
 
 START_SECONDS = 1800.0
@@ -52,7 +52,6 @@ WEIGHTS_SECONDS = 1800.0
 SHARD_BYTES = 4 << 30
 """Of one file of weights."""
 _DIE_WITH_PARENT = 1
-_CLOSED = "the engine is closed"
 
 
 class SglangServer:
@@ -126,7 +125,7 @@ class _Row:
     future: Future[Any]
 
 
-class SglangEngine(TakesWeights):
+class SglangEngine(ByResponse[_Row]):
     """A rollout engine (``interface.RolloutEngine``) in front of SGLang's server. Not safe for threads: one call at a time."""
 
     def __init__(
@@ -160,47 +159,26 @@ class SglangEngine(TakesWeights):
         config = AutoConfig.from_pretrained(model_path, trust_remote_code=trust_remote_code)
         self._shapes = without_memory(config, trust_remote_code=trust_remote_code)
         self._model_config = config
-        self._max_length = max_length or getattr(config, "max_position_embeddings", None) or 1 << 31
-        self._sleeps, self._sleep_level, self._tokenizes = sleeps, sleep_level, tokenizes
+        self._sleeps, self._sleep_level = sleeps, sleep_level
         self._asleep = self._paused = False
-        self._unusable = ""
         self._coming: _Coming | None = None
-        self._names, self._prefix = count(), uuid.uuid4().hex
-        self._rows: dict[str, _Row] = {}
+        self._prefix = uuid.uuid4().hex
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._client = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))
         self._thread = threading.Thread(target=self._loop.run_forever, name="sglang", daemon=True)
         self._thread.start()
-        self.weight_version = weight_version
-        self.tokens_computed = TokensComputed()
+        super().__init__(
+            "SGLang",
+            max_length=max_length or getattr(config, "max_position_embeddings", None) or 1 << 31,
+            vocab_size=self._shapes.get_input_embeddings().weight.shape[0],
+            tokenizes=tokenizes,
+            weight_version=weight_version,
+        )
 
-    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
-        """Answer each request with its ``n`` responses, in the order of the requests.
-
-        Raises:
-            RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
-                weights, or a server that does not answer as it should.
-        """
-        self._check_usable("generate()")
-        self._check(requests)
-        names = [[self._add(request, request.first + j, None) for j in range(request.n)] for request in requests]
-        try:
-            return [[self._take(name) for name in group] for group in names]
-        finally:
-            self._give_up([name for group in names for name in group if name in self._rows])
-
-    def submit(self, requests: Mapping[int, Request]) -> None:
-        """Take requests to work on, each under a ticket of its own; returns at once.
-
-        Raises:
-            RunError: a request that the engine cannot answer as it asks; none was taken.
-        """
-        self._check_open()
-        self._check(list(requests.values()))
-        for ticket, request in requests.items():
-            for j in range(request.n):
-                self._add(request, request.first + j, ticket)
+    @property
+    def asleep(self) -> bool:
+        return self._asleep
 
     def poll(self, seconds: float) -> list[Finished]:
         """What has finished of what was submitted, within about ``seconds``, less where nothing is left of it.
@@ -218,12 +196,8 @@ class SglangEngine(TakesWeights):
                 break
             row = self._rows.get(name)
             if row is not None and row.ticket is not None:
-                found.append(Finished(row.ticket, row.index, self._take(name)))
+                found.append(Finished(row.ticket, row.index, self._answer(name)))
         return found
-
-    def abort(self, tickets: Collection[int]) -> None:
-        """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
-        self._give_up([name for name, row in self._rows.items() if row.ticket is not None and row.ticket in tickets])
 
     def begin_weights(self, version: int) -> None:
         """Be ready for all weights of a version; see ``RolloutEngine``."""
@@ -288,9 +262,9 @@ class SglangEngine(TakesWeights):
 
     def close(self) -> None:
         """End the engine and its server."""
-        if self._unusable == _CLOSED:
+        if self._unusable == CLOSED:
             return
-        self._unusable = _CLOSED
+        self._unusable = CLOSED
         self._end_weights()
         self._rows.clear()
         with suppress(TimeoutError):
@@ -314,7 +288,7 @@ class SglangEngine(TakesWeights):
         future.add_done_callback(lambda _: self._done.put(name))
         return name
 
-    def _take(self, name: str) -> Response:
+    def _answer(self, name: str) -> Response:
         """The response of a row, once it is there; the row leaves."""
         row = self._rows[name]
         try:
@@ -354,9 +328,11 @@ class SglangEngine(TakesWeights):
             cut=matched if isinstance(matched, str) and not sampling.include_stop else "",
         )
 
-    def _give_up(self, names: Sequence[str]) -> None:
+    def _give_up(self, names: Iterable[str]) -> None:
         for name in names:
-            row = self._rows.pop(name)
+            row = self._rows.pop(name, None)
+            if row is None:
+                continue
             row.future.cancel()
             with suppress(RunError):
                 self._post("/abort_request", {"rid": name}, self._timeout)
@@ -410,27 +386,6 @@ class SglangEngine(TakesWeights):
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
-
-    def _check(self, requests: Sequence[Request]) -> None:
-        vocabulary = self._shapes.get_input_embeddings().weight.shape[0]
-        check_requests(requests, max_length=self._max_length, vocab_size=vocabulary)
-        for index, request in enumerate(requests):
-            if request.inputs:
-                raise RunError(f"request {index} has images; rlctl hands SGLang token ids only")
-            if request.sampling.stop and not self._tokenizes:
-                raise RunError(
-                    "texts that end a response need a tokenizer", hint="set rollout.sampling.stop, and SGLang gets one"
-                )
-
-    def _check_usable(self, call: str) -> None:
-        if self._unusable:
-            raise RunError(self._unusable)
-        if self._asleep:
-            raise RunError(f"the engine sleeps; expected wake() before {call}")
-
-    def _check_open(self) -> None:
-        if self._unusable == _CLOSED:
-            raise RunError(_CLOSED)
 
 
 class _Coming:

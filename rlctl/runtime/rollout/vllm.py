@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ import psutil
 import torch
 
 from rlctl.errors import RunError
-from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
+from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
+from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys
-from rlctl.runtime.rollout.weights import Checklist, TakesWeights, without_memory
+from rlctl.runtime.rollout.weights import Checklist, without_memory
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Request, Response, Sampling
@@ -32,7 +32,6 @@ PART_BYTES = 256 << 20
 """Of weights handed to vLLM's workers at once."""
 QUEUES = "/dev/shm/psm_"
 """How Python names shared memory; vLLM makes some only where an engine has several processes."""
-_CLOSED = "the engine is closed"
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class _Row:
     """The version that drew its first token, once weights have changed after that."""
 
 
-class VllmEngine(TakesWeights):
+class VllmEngine(ByResponse[_Row]):
     """A rollout engine (``interface.RolloutEngine``). Not safe for threads: one call at a time; one engine a process."""
 
     def __init__(
@@ -84,54 +83,28 @@ class VllmEngine(TakesWeights):
         self._shapes = without_memory(served.hf_config, trust_remote_code=served.trust_remote_code)
         self._sleeps, self._sleep_level = bool(arguments.get("enable_sleep_mode")), sleep_level
         self._asleep: set[str] = set()
-        self._unusable = ""
         self._coming: tuple[int, Checklist] | None = None
         """The version of the weights that are being loaded, and what has come of them."""
         self._opened = False
         """Whether vLLM's workers have begun to load."""
-        self._names = count()
-        self._rows: dict[str, _Row] = {}
         self._answers: dict[str, Response] = {}
         self._finished: list[Finished] = []
-        self.weight_version = weight_version
-        self.tokens_computed = TokensComputed()
+        super().__init__(
+            "vLLM",
+            max_length=served.max_model_len,
+            vocab_size=served.get_vocab_size(),
+            tokenizes=not served.skip_tokenizer_init,
+            weight_version=weight_version,
+        )
+
+    @property
+    def asleep(self) -> bool:
+        return bool(self._asleep)
 
     @property
     def vllm_config(self) -> Any:
         """What vLLM made of its arguments."""
         return self._engine.vllm_config
-
-    def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
-        """Answer each request with its ``n`` responses, in the order of the requests.
-
-        Raises:
-            RunError: a request that cannot be answered as it asks, an engine that sleeps, is closed or holds half-loaded
-                weights, or weights that compute no finite numbers.
-        """
-        self._check_usable("generate()")
-        self._check(requests)
-        names = [[self._add(request, request.first + j, None) for j in range(request.n)] for request in requests]
-        waiting = {name for group in names for name in group}
-        try:
-            while waiting - self._answers.keys():
-                self._step()
-            return [[self._answers[name] for name in group] for group in names]
-        finally:
-            self._give_up([name for name in waiting if name in self._rows])
-            for name in waiting:
-                self._answers.pop(name, None)
-
-    def submit(self, requests: Mapping[int, Request]) -> None:
-        """Take requests to work on, each under a ticket of its own; returns at once.
-
-        Raises:
-            RunError: a request that the engine cannot answer as it asks; none was taken.
-        """
-        self._check_open()
-        self._check(list(requests.values()))
-        for ticket, request in requests.items():
-            for j in range(request.n):
-                self._add(request, request.first + j, ticket)
 
     def poll(self, seconds: float) -> list[Finished]:
         """Work on what was submitted for about ``seconds``, less where nothing is left of it; return what has finished.
@@ -148,7 +121,7 @@ class VllmEngine(TakesWeights):
 
     def abort(self, tickets: Collection[int]) -> None:
         """Give up what is under way for these requests; tickets of which nothing is under way are passed over."""
-        self._give_up([name for name, row in self._rows.items() if row.ticket is not None and row.ticket in tickets])
+        super().abort(tickets)
         self._finished = [each for each in self._finished if each.ticket not in tickets]
 
     def begin_weights(self, version: int) -> None:
@@ -241,7 +214,7 @@ class VllmEngine(TakesWeights):
 
     def close(self) -> None:
         """End the engine and its processes."""
-        if self._unusable == _CLOSED:
+        if self._unusable == CLOSED:
             return
         self._rows.clear()
         self._engine.engine_core.shutdown()
@@ -250,19 +223,7 @@ class VllmEngine(TakesWeights):
 
             destroy_model_parallel()
             destroy_distributed_environment()
-        self._unusable = _CLOSED
-
-    def _check(self, requests: Sequence[Request]) -> None:
-        model = self._engine.vllm_config.model_config
-        check_requests(requests, max_length=model.max_model_len, vocab_size=model.get_vocab_size())
-        for index, request in enumerate(requests):
-            if request.inputs:
-                raise RunError(f"request {index} has images; rlctl hands vLLM token ids only")
-            if request.sampling.stop and model.skip_tokenizer_init:
-                raise RunError(
-                    "texts that end a response need a tokenizer",
-                    hint="set model.tokenizer, or leave rollout.sampling.stop out",
-                )
+        self._unusable = CLOSED
 
     def _add(self, request: Request, index: int, ticket: int | None) -> str:
         name = str(next(self._names))
@@ -271,11 +232,17 @@ class VllmEngine(TakesWeights):
         self._rows[name] = _Row(request, index, ticket, key)
         return name
 
-    def _give_up(self, names: Sequence[str]) -> None:
-        if names:
-            self._engine.abort_request(list(names))
-        for name in names:
-            del self._rows[name]
+    def _answer(self, name: str) -> Response:
+        while name not in self._answers:
+            self._step()
+        return self._answers.pop(name)
+
+    def _give_up(self, names: Iterable[str]) -> None:
+        for name in (names := list(names)):
+            self._answers.pop(name, None)
+        running = [name for name in names if self._rows.pop(name, None) is not None]
+        if running:
+            self._engine.abort_request(running)
 
     def _step(self) -> None:
         """One iteration of vLLM: a token for every response that runs; those that finish leave."""
@@ -323,16 +290,6 @@ class VllmEngine(TakesWeights):
         if what in self._asleep:
             self._engine.wake_up([what])
             self._asleep.discard(what)
-
-    def _check_usable(self, call: str) -> None:
-        if self._unusable:
-            raise RunError(self._unusable)
-        if self._asleep:
-            raise RunError(f"the engine sleeps; expected wake() before {call}")
-
-    def _check_open(self) -> None:
-        if self._unusable == _CLOSED:
-            raise RunError(_CLOSED)
 
 
 def _start(arguments: Mapping[str, Any]) -> Any:
