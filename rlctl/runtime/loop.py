@@ -9,6 +9,12 @@
             sync     sync              the next responses are drawn by the weights just trained
             [evaluate] [save]          where they are due
 
+    gather    rl: ``GroupSource.take`` draws, scores and filters groups; ``RolloutGather`` adds log-probs of the old policy and
+              the reference, values and advantages. sft, dpo: the next sequences or pairs of the data (``gather``)
+    train     critic, then policy: every optimizer step of every epoch over the step's samples (``Policy.train``,
+              ``Trainer.train_step``)
+    sync      the policy's weights go to the rollout engines (``WeightSync``)
+
 A step is over when it is recorded; a checkpoint holds everything that the next step depends on, so a resumed run goes on as
 the one that was not interrupted would have.
 """
@@ -32,5 +38,6 @@ def run_stage(stage: StageRun) -> None:
         if stage.save_due(step):
             stage.save(step)
         if stage.should_stop(step):
+            stage.leave(step)
             return
     stage.finish()

@@ -345,13 +345,14 @@ class StageRun:
         return [model for model in (self.policy, self.critic) if model is not None]
 
     def should_stop(self, step: int) -> bool:
-        """Whether the run ends after this step though the stage is not over; it saves first."""
-        if step >= self.clock.total_steps or not self.stop.after_step():
-            return False
+        """Whether the run ends after this step though the stage is not over."""
+        return step < self.clock.total_steps and self.stop.after_step()
+
+    def leave(self, step: int) -> None:
+        """The run ends here for now: what was done is saved, and it goes on from there."""
         if self.saved_step != step:
             self.save(step)
         self._settle_saves()
-        return True
 
     def finish(self) -> None:
         """The stage is over: write its weights in Hugging Face format where that is asked for."""
