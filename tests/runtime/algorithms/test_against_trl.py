@@ -1,17 +1,18 @@
-"""Same tensors in, same numbers out as TRL's GRPO trainer: log-probs, entropy, loss, gradient and metrics."""
+"""Same tensors in, same numbers out as TRL's GRPO trainer: log-probs, entropy, loss, gradient and metrics.
+
+TRL imports vLLM, which takes six seconds: only here, and in the process that starts vLLM's engine.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
-from trl.experimental.gmpo.gmpo_trainer import GMPOTrainer
-from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.utils import nanstd, selective_log_softmax_and_entropy
 
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss, OtherLoss, PpoClip, RolloutCorrection
 from rlctl.runtime.algorithms.advantages import grpo
@@ -21,6 +22,7 @@ from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.train.losses import PolicyLoss
 
+pytestmark = pytest.mark.xdist_group("vllm")
 WIDTH = 9
 LENGTHS = torch.tensor([9, 4, 1, 6])
 MASK = (torch.arange(WIDTH) < LENGTHS[:, None]).long()
@@ -28,6 +30,8 @@ MASK = (torch.arange(WIDTH) < LENGTHS[:, None]).long()
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probs_and_entropy(temperature: float) -> None:
+    from trl.trainer.utils import selective_log_softmax_and_entropy
+
     logits, targets = torch.randn(12, 40), torch.randint(0, 40, (12,))
     ours = log_probs_and_entropy(logits, targets, temperature=temperature)
     theirs = selective_log_softmax_and_entropy(logits[None], targets[None], temperature=temperature)
@@ -36,6 +40,8 @@ def test_log_probs_and_entropy(temperature: float) -> None:
 
 
 def test_group_advantages() -> None:
+    from trl.trainer.utils import nanstd
+
     rewards = torch.randn(6, 4)
     expected = (rewards - rewards.mean(1, keepdim=True)) / (nanstd(rewards, dim=1, keepdim=True) + 1e-4)
     groups = torch.arange(6).repeat_interleave(4)
@@ -43,9 +49,11 @@ def test_group_advantages() -> None:
 
 
 def trl_loss(
-    log_probs: Tensor, inputs: dict[str, Tensor], kind: type[GRPOTrainer] = GRPOTrainer, **settings: object
+    log_probs: Tensor, inputs: dict[str, Tensor], kind: Any = None, **settings: object
 ) -> tuple[Tensor, dict[str, list[float]]]:
     """Return the loss and metrics of TRL's own method, told one process, one accumulation step, and the log-probs."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
     metrics: dict[str, dict[str, list[float]]] = {"train": defaultdict(list)}
     defaults = {
         "importance_sampling_level": "token",
@@ -74,7 +82,7 @@ def trl_loss(
         _metrics=metrics,
         _get_per_token_logps_and_entropies=lambda *_, **__: (log_probs, torch.zeros_like(log_probs), None),
     )
-    return kind._compute_loss(trainer, None, inputs), metrics["train"]
+    return (kind or GRPOTrainer)._compute_loss(trainer, None, inputs), metrics["train"]
 
 
 def case() -> tuple[Tensor, dict[str, Tensor]]:
@@ -171,6 +179,8 @@ def assert_same(log_probs: Tensor, ours: Tensor, theirs: Tensor) -> None:
 
 
 def test_geometric_mean_loss() -> None:
+    from trl.experimental.gmpo.gmpo_trainer import GMPOTrainer
+
     log_probs, inputs = case()
     other = OtherLoss(kind="geo_mean", args={"clip_low": 0.1, "clip_high": 0.2})
     loss = PolicyLoss.of(Algorithm(policy_loss=other), max_response_tokens=WIDTH)

