@@ -70,6 +70,8 @@ WORDS = {
     "dead": "无效",
     "unknown": "未知",
     "changed here": "在此处修改",
+    "as in the run": "同整个运行",
+    "The stage's name.": "阶段的名称。",
     "several keys": "多个键",
     "the dialect's default": "该方言的默认值",
     "default": "默认值",

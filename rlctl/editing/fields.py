@@ -121,6 +121,11 @@ APPLIES: Mapping[str, Callable[[Config], bool]] = {
 """When a section, or a choice with its options, matters; everything else always does."""
 
 
+def dormant_in(config: Config) -> list[str]:
+    """The sections and choices that do not matter in a run."""
+    return [section for section, matters in APPLIES.items() if not matters(config)]
+
+
 class Form:
     """The fields of a session, kept up to date: a section that was not changed is the object that it was, and not asked again."""
 
@@ -132,7 +137,7 @@ class Form:
         """Every value of the config as it is now, in the schema's order."""
         session = self.session
         config, file = session.config, session.file
-        dormant = [section for section, matters in APPLIES.items() if not matters(config)]
+        dormant = dormant_in(config)
         found: list[FieldView] = []
         for top, info in fields_of(Config).items():
             marks = (getattr(config, info.attribute), file, getattr(session.defaults, info.attribute), dormant)
@@ -151,17 +156,18 @@ def fields(session: Session) -> list[FieldView]:
 
 
 def _section(session: Session, top: str, dormant: list[str]) -> list[FieldView]:
-    loaded, keys = session.loaded, _keys()
-    saved = {} if session.file is None else _values(session.file.loaded.config, top)
-    defaults = _values(session.defaults, top)
+    loaded, known = session.loaded, keys()
+    saved = {} if session.file is None else values_of(session.file.loaded.config, top)
+    defaults = values_of(session.defaults, top)
     found = []
     for setting in settings(loaded.config, only=(top,)):
-        key = keys.get(setting.pattern)
+        key = known.get(setting.pattern)
         if key is None:  # the name of a chosen option: it is in the choice's own field
             continue
         default = defaults.get(setting.path, setting.default)
         edited = session.file is not None and saved.get(setting.path, NOWHERE) != setting.value
-        found.append(_field(key, setting.path, setting.value, default, loaded, edited, dormant))
+        view = field_at(key, setting.path, setting.value, default, loaded, dormant=dormant, edited=edited)
+        found.append(view)
     return found
 
 
@@ -188,7 +194,7 @@ def _rank(pattern: str, words: list[str], names: Callable[[str], Iterable[str]])
             continue
         if any(word in name.lower() for name in names(pattern)):
             rank = max(rank, 1)
-        elif word in _help(pattern).lower() or word in _keys()[pattern].help.lower():
+        elif word in _help(pattern).lower() or word in keys()[pattern].help.lower():
             rank = max(rank, 2)
         elif _letters(word, key):
             rank = max(rank, 3)
@@ -206,31 +212,32 @@ NOWHERE = object()
 """In place of the value of a key that the file does not have."""
 
 
-def _values(config: Config, top: str) -> dict[KeyPath, Any]:
+def values_of(config: Config, top: str) -> dict[KeyPath, Any]:
     """Every value of a section by its path, where a choice is itself and not its name."""
-    return {setting.path: setting.value for setting in settings(config, only=(top,)) if setting.pattern in _keys()}
+    return {setting.path: setting.value for setting in settings(config, only=(top,)) if setting.pattern in keys()}
 
 
 @cache
-def _keys() -> dict[str, Key]:
+def keys() -> dict[str, Key]:
     return {key.pattern: key for key in walk(Config)}
 
 
 @cache
 def _help(pattern: str) -> str:
-    return key_help(_keys()[pattern])
+    return key_help(keys()[pattern])
 
 
 @cache
 def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
     """What a key is edited with, its type in words, and its options: they never change."""
-    info = _keys()[pattern].info
+    info = keys()[pattern].info
     return kind_of(info), shown_type(info), _options(info)
 
 
-def _field(
-    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, edited: bool, dormant: list[str]
+def field_at(
+    key: Key, path: KeyPath, value: Any, default: Any, loaded: Loaded, *, dormant: list[str], edited: bool = False
 ) -> FieldView:
+    """One field, at a place of a config."""
     info = key.info
     required = info.required and default is None
     kind, type_, options = _nature(key.pattern)

@@ -9,6 +9,7 @@ from typing import Any
 from rlctl.config import Config
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo, fields_of, sections_in
+from rlctl.config.sections.run import Run
 from rlctl.documents import KeyPath, dotted, read_yaml, write_yaml
 from rlctl.documents.yaml_write import inline_text
 from rlctl.editing.fields import kind_of
@@ -16,6 +17,8 @@ from rlctl.editing.session import Session
 from rlctl.errors import ConfigError, DocumentError
 from rlctl.runs import redacted
 
+STAGES: KeyPath = ("stages",)
+"""The list whose items say any keys of the config; a new one needs a name."""
 ITEM = "item"
 """What an item of a list is called where it stands alone in a text."""
 
@@ -117,6 +120,8 @@ def is_mapping(session: Session, path: KeyPath) -> bool:
 def required(session: Session, path: KeyPath, option: str = "") -> list[FieldInfo] | None:
     """The fields that a new item must be given, or is nothing without; None where it is no section but a value."""
     held = _sections(session, path)
+    if path == STAGES:
+        return [fields_of(Run)["name"]]
     if not held:
         return None
     made: type = held[0].registry[option] if issubclass(held[0], Choice) else held[0]

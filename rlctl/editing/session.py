@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check
-from rlctl.config import Config, Loaded, put, set_keys, to_plain
+from rlctl.config import Config, Loaded, put, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
@@ -155,21 +155,7 @@ class Session:
         Raises:
             ConfigError: there is no such key.
         """
-        value: Any = self.config
-        try:
-            for part in path:
-                declared: type = type(value)
-                is_section = is_dataclass(value)
-                value = getattr(value, fields_of(declared)[str(part)].attribute) if is_section else value[part]
-        except (LookupError, TypeError) as error:
-            raise ConfigError(f"there is no key {dotted(path)!r}") from error
-        links = {at[len(path) :]: text for at, text in self.loaded.expressions.items() if at[: len(path)] == path}
-        if () in links:
-            return links[()]
-        plain = to_plain(value, sparse=True)
-        for at, text in links.items():
-            put_at(plain, at, text)
-        return plain
+        return _written(self.loaded, path)
 
     @property
     def unsaved(self) -> list[Change]:
@@ -193,7 +179,7 @@ class Session:
         Raises:
             ConfigError: there is no such key, or the value does not fit.
         """
-        changed = put(self.loaded, path, value)
+        changed = _with(self.loaded, path, value)
         if self._is_same(changed):
             return
         if merge and self._merging == path and self._now != self._saved:
@@ -212,7 +198,7 @@ class Session:
             whole = {**to_plain(Config()), **change.value} if not change.path else {}
             parts = {change.path: change.value} if change.path else {(key,): item for key, item in whole.items()}
             for path, value in parts.items():
-                changed = put(changed, path, value)
+                changed = _with(changed, path, value)
         if not self._is_same(changed):
             self._push(changed, tuple(changes))
 
@@ -242,29 +228,16 @@ class Session:
         """
         self.set(path, {tag_of(path): name})
 
-    def fix(self, path: KeyPath, value: Any) -> None:
-        """Give a key the value that a finding names; of a stage's key it is the stage that says it.
-
-        Raises:
-            ConfigError: the value does not fit.
-        """
-        if path[0] != "stages" or len(path) < 3:
-            self.set(path, value)
-            return
-        stage = self.written(path[:2])
-        at = stage
-        for part in path[2:-1]:
-            at = at.setdefault(part, {})
-        at[path[-1]] = value
-        self.set(path[:2], stage)
-
     def reset(self, path: KeyPath) -> None:
-        """Give a key what the silence of the dialect means.
+        """Give a key what the silence of the dialect means; a key of a stage what the run says.
 
         Raises:
             ConfigError: it has no default there, as a key of a list's item.
         """
-        self.set(path, value_at(self.defaults, path))
+        if in_stage(path):
+            self.set(path[:2], without_at(self.written(path[:2]), path[2:]))
+        else:
+            self.set(path, value_at(self.defaults, path))
 
     def undo(self) -> tuple[Change, ...]:
         """Take back what was done last; what it was, nothing where there is no more."""
@@ -507,10 +480,74 @@ class Session:
         self._saved = self._now
 
 
+def in_stage(path: KeyPath) -> bool:
+    """Whether it is a key that a stage says, or could."""
+    return path[0] == "stages" and len(path) > 2
+
+
+def without_at(stage: Any, path: KeyPath) -> Any:
+    """A plain stage without one of its keys, and without sections that then hold nothing."""
+    key, rest = path[0], path[1:]
+    if not isinstance(stage, dict) or key not in stage:
+        return stage
+    left = without_at(stage[key], rest) if rest else {}
+    others = {name: item for name, item in stage.items() if name != key}
+    return {**others, key: left} if left else others
+
+
+def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
+    """A config with another value; of a stage's key it is the stage that says it.
+
+    Raises:
+        ConfigError: there is no such key, or the value does not fit.
+    """
+    if path[0] != "stages":
+        return put(loaded, path, value)
+    if in_stage(path):
+        stage = _written(loaded, path[:2])
+        at = stage
+        for number, part in enumerate(path[2:-1], start=3):
+            held = at.get(part)
+            if not isinstance(held, dict):  # nothing yet, or an option by its name alone
+                at[part] = {tag_of(path[:number]): held} if isinstance(held, str) else {}
+            at = at[part]
+        at[path[-1]] = value
+        path, value = path[:2], stage
+    changed = put(loaded, path, value)
+    before = {problem.message for problem in resolve_stages(loaded.config)[1]}
+    for problem in resolve_stages(changed.config)[1]:
+        if problem.message not in before:
+            raise ConfigError(problem.message, hint=problem.hint)
+    return changed
+
+
+def _written(loaded: Loaded, path: KeyPath) -> Any:
+    """A value as a file would say it.
+
+    Raises:
+        ConfigError: there is no such key.
+    """
+    value: Any = loaded.config
+    try:
+        for part in path:
+            declared: type = type(value)
+            is_section = is_dataclass(value)
+            value = getattr(value, fields_of(declared)[str(part)].attribute) if is_section else value[part]
+    except (LookupError, TypeError) as error:
+        raise ConfigError(f"there is no key {dotted(path)!r}") from error
+    links = {at[len(path) :]: text for at, text in loaded.expressions.items() if at[: len(path)] == path}
+    if () in links:
+        return links[()]
+    plain = to_plain(value, sparse=True)
+    for at, text in links.items():
+        put_at(plain, at, text)
+    return plain
+
+
 def tag_of(path: KeyPath) -> str:
     """The key that holds the name of a choice's option, as ``name`` or ``type``."""
     hint: Any = Config
-    for part in path:
+    for part in path[2:] if in_stage(path) else path:
         held = [cls for cls, _ in sections_in(hint)]
         fields = [fields_of(option).get(str(part)) for cls in held for option in _options(cls)]
         hint = next((info.type for info in fields if info is not None), hint)

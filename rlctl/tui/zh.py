@@ -558,6 +558,9 @@ ZH: dict[str, str] = {
     "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}": (
         "启动中，已 {seconds:.0f} 秒：进程 {pid}；离开后它继续运行。输出保存在 {output}"
     ),
+    "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more.": (
+        "正在启动：Ray 和各工作进程在启动，模型在加载，随后是第一步。5 和 6 有更多信息。"
+    ),
     # the plan's arithmetic
     "prompts of a step": "每步的 prompt",
     "responses of a prompt": "每个 prompt 的回答",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
+from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Static
 
@@ -74,6 +75,8 @@ class OverviewPane(Pane):
         self._last = (view, info)
         now = time.time() if info is not None and info.status == "running" else 0.0  # only what runs can stall
         self._tell("#advice", "\n".join(map(advice_text, view.advice(now))))
+        if view.stage is None or not len(view.stage.steps):
+            self.query_one("#nothing", Static).update(_before_steps(view, info))
         looked_at = (view, view.version, self.size.width)
         if view.stage is None or looked_at == self._shown or not self.size.width:
             return
@@ -118,3 +121,16 @@ class OverviewPane(Pane):
             self.query_one("#sparks").mount_all(known.values())
         for name, spark in known.items():
             spark.show(stage.table_of(name).series(name))
+
+
+def _before_steps(view: RunView, info: RunInfo | None) -> str:
+    """What stands where there is no step yet: that the run starts, and what it has told of that."""
+    if info is None or info.status != "running":
+        return say("nothing is known of this run yet")
+    told = [
+        str(event["message"]) for event in view.events if event["kind"] in ("advisory", "log") and event.get("message")
+    ]
+    starts = say(
+        "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more."
+    )
+    return "\n".join([starts, *(escape(f"  {message}") for message in told[-8:])])

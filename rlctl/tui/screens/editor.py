@@ -21,6 +21,7 @@ from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
 from rlctl.editing.naming import all_names
 from rlctl.editing.session import Change, Session
+from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
 from rlctl.errors import ConfigError, RlctlError
 from rlctl.report import Finding
@@ -114,7 +115,7 @@ class EditorScreen(EditorFiles):
 
     def __init__(self, session: Session, *, readonly: bool = False) -> None:
         super().__init__(session, readonly=readonly)
-        self.form = Form(session)
+        self.form, self.stage_form = Form(session), StageForm(session)
         self.views: list[FieldView] = []
         self.section: KeyPath = ("run",)
         self.full = True
@@ -142,7 +143,7 @@ class EditorScreen(EditorFiles):
 
     async def on_mount(self) -> None:
         self.query_one("#search").display = False
-        self.views = self.form.views()
+        self.views = [*self.form.views(), *self.stage_form.views()]
         self.query_one(SectionTree).show(self.views)
         await self._show_form()
         self.renew()
@@ -173,6 +174,8 @@ class EditorScreen(EditorFiles):
     def _belongs(self, view: FieldView) -> bool:
         if self.section in (view.path, view.section):
             return True
+        if len(self.section) == 2 and self.section[0] == "stages":  # of a stage as a whole, what it says otherwise
+            return view.path[:2] == self.section and view.changed
         above = self._by_path.get(view.section)
         return above is not None and above.kind == "choice" and above.section == self.section
 
@@ -203,6 +206,8 @@ class EditorScreen(EditorFiles):
                 await form.remove_children()
                 await form.mount_all(rows)
             form.scroll_home(animate=False)
+        if searching and wanted:  # what dialects call the best is seen before one goes there
+            self.query_one(HelpPane).show(wanted[0])
 
     def _inside(self) -> str:
         """What stands for the fields of a section that holds only sections."""
@@ -215,7 +220,7 @@ class EditorScreen(EditorFiles):
 
     def renew(self, *, anew: bool = False) -> None:
         """Show the config as it is now, and let it be checked; ``anew``: also over what is being typed."""
-        self.views = self.form.views()
+        self.views = [*self.form.views(), *self.stage_form.views()]
         by_path = self._by_path
         for row in self.rows:
             if row.view.path in by_path:
@@ -265,7 +270,9 @@ class EditorScreen(EditorFiles):
         pane.take(message.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
         count = f"{pane.errors}x" if pane.errors else len(pane.findings)
-        tab.label = f"2 {say('Findings')} {count}"
+        told = f"2 {say('Findings')} {count}"
+        if tab.label_text != told:  # a label that is set is laid out anew
+            tab.label = told
         if message.pane is not None and message.pane is not pane:
             message.pane.take(message.shown)
         self._show_title()
@@ -362,12 +369,15 @@ class EditorScreen(EditorFiles):
     async def jump(self, path: KeyPath) -> bool:
         """Show the field at a path, or the nearest above it; whether there is one."""
         known = self._by_path
+        if path not in known and any(view.section == path for view in self.views):
+            await self.show_section(path)
+            return True
         near = next((path[:size] for size in range(len(path), 0, -1) if path[:size] in known), None)
         if near is None:
             return False
         self.query_one("#search", Input).display = False
         self.remove_class("-beside", "-whole")
-        self.section, self.full = known[near].section, True
+        self.section, self.full = known[near].section or near, True
         self.unfolded = not known[near].applies
         self.query_one(SectionTree).pick(self.section)
         await self._show_form_around(near)
@@ -393,7 +403,7 @@ class EditorScreen(EditorFiles):
 
     def _apply(self, change: Change) -> None:
         try:
-            self.session.fix(change.path, change.value)
+            self.session.set(change.path, change.value)
         except ConfigError as error:
             self.notify(str(error), severity="error", markup=False)
             return
@@ -496,7 +506,7 @@ class EditorScreen(EditorFiles):
         self.remove_class("-beside", "-whole")
         typed = self.query_one("#search", Input)
         typed.display = True
-        typed.focus()
+        self.set_focus(typed)
 
     @on(Input.Changed, "#search")
     async def _search(self) -> None:

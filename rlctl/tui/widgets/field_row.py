@@ -250,7 +250,8 @@ class FieldRow(Vertical):
     @on(Input.Changed)
     def _typed(self, message: Input.Changed) -> None:
         message.stop()
-        self.post_message(self.Typed(self, message.value))
+        if self._taken is not None or message.value != self.view.text:  # that it is shown is no change
+            self.post_message(self.Typed(self, message.value))
 
     @property
     def untold(self) -> str | None:

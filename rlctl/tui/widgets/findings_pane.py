@@ -63,8 +63,8 @@ class FindingsPane(EditorPane):
         self.findings = found
         listed.clear_options()
         listed.add_options([Option(_text(item)) for item in found] or [Option(say("nothing is wrong"), disabled=True)])
-        if found and at is not None:
-            listed.highlighted = min(at, len(found) - 1)
+        if found and (at is not None or listed.has_focus):
+            listed.highlighted = min(at or 0, len(found) - 1)
 
     @property
     def errors(self) -> int:

@@ -40,12 +40,16 @@ class HelpPane(VerticalScroll):
         ]
         names = names_of(view.pattern)
         for dialect in ("verl", "trinity", "roll"):
-            lines.append(f"{dialect:<8} {', '.join(names.get(dialect, ())) or say('has nothing for it')}")
+            called = names.get(dialect, ())
+            lines.append(f"{dialect:<8} {say('has nothing for it')}" if not called else dialect)
+            lines += [f"  {name}" for name in called]
         if options := meanings(view):
             lines += ["", *(f"{'>' if name == view.now else ' '} {name}: {text}" for name, text in options.items())]
         if not view.applies:
             lines += ["", say("This run does not use it.")]
-        self.query_one("#help-text", Static).update("\n".join(lines))
+        told, text = "\n".join(lines), self.query_one("#help-text", Static)
+        if text.content != told:  # what is set is laid out anew
+            text.update(told)
 
 
 def hint(view: FieldView) -> str:

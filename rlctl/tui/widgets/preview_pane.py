@@ -103,8 +103,8 @@ class PreviewPane(EditorPane):
         at = listed.highlighted
         listed.clear_options()
         listed.add_options([Option(line.text) for line in found.lines])
-        if at is not None and found.lines:
-            listed.highlighted = min(at, len(found.lines) - 1)
+        if found.lines and (at is not None or listed.has_focus):
+            listed.highlighted = min(at or 0, len(found.lines) - 1)
 
     @on(OptionList.OptionSelected, "#account")
     def _to_field(self, message: OptionList.OptionSelected) -> None:

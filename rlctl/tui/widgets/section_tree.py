@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.markup import escape
 from textual.message import Message
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
@@ -32,13 +33,21 @@ class SectionTree(Tree[KeyPath]):
         self.guide_depth = 2
         self._by_path: dict[KeyPath, TreeNode[KeyPath]] = {}
         self._labels: dict[KeyPath, str] = {}
+        self._fields: list[FieldView] = []
 
     def show(self, fields: list[FieldView]) -> None:
         """Show the sections of these fields; the cursor stays where it is."""
+        known, self._fields = self._fields, fields
+        pairs = zip(fields, known, strict=False)
+        if len(known) == len(fields) and all(new is old or _seen(new) == _seen(old) for new, old in pairs):
+            return
         edited: dict[KeyPath, bool] = {}
         used: dict[KeyPath, bool] = {}
+        names = {
+            view.section: view.text for view in fields if view.section[:1] == ("stages",) and view.path[2:] == ("name",)
+        }
         for view in fields:
-            for size in range(1, len(view.path)):
+            for size in range(1, max(2, len(view.path))):  # a key of the top that holds nothing yet has its place too
                 path = view.path[:size]
                 edited[path] = edited.get(path, False) or view.edited
                 used[path] = used.get(path, False) or view.applies
@@ -50,7 +59,8 @@ class SectionTree(Tree[KeyPath]):
             if path not in self._by_path:
                 parent = self._by_path[path[:-1]] if len(path) > 1 else self.root
                 self._by_path[path] = parent.add(str(path[-1]), data=path, expand=False)
-            label = f"{path[-1]}{' *' if is_edited else ''}"
+            name = f"{int(path[-1]) + 1} {escape(names[path])}" if path in names else path[-1]
+            label = f"{name}{' *' if is_edited else ''}"
             label = label if used[path] else f"[dim]{label} {say('(off)')}[/dim]"
             if self._labels.get(path) != label:
                 self._labels[path] = label
@@ -75,3 +85,8 @@ class SectionTree(Tree[KeyPath]):
         message.stop()
         if message.node.data is not None:
             self.post_message(self.Picked(message.node.data))
+
+
+def _seen(view: FieldView) -> tuple[object, ...]:
+    """What of a field the tree shows: its place, its marks, and the name of a stage."""
+    return view.path, view.edited, view.applies, view.text if view.path[2:] == ("name",) else ""

@@ -1,0 +1,215 @@
+"""Taking a config to another dialect in the editor: what has to be stated for it, what is lost, and keys that come fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key
+from textual.widgets import Input, OptionList, Select, TextArea
+
+from rlctl.editing.session import Session
+from rlctl.errors import UsageError
+from rlctl.translate import FACTS
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.screens.ask import ChooseScreen
+from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.facts import MEANINGS, FactsScreen, asked_in
+from rlctl.tui.screens.save_as import SaveAsScreen
+from rlctl.tui.widgets.section_tree import SectionTree
+from tests.tui.conftest import drive, settled, text
+from tests.tui.test_editor import FILE, row
+
+EPOCHS = FILE + "schedule: {total_epochs: 2}\n"
+SCRIPT = """\
+#!/bin/bash
+python3 -m verl.trainer.main_ppo \\
+    algorithm.adv_estimator=grpo \\
+    data.train_batch_size=64 \\
+    actor_rollout_ref.model.path=model
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.yaml"
+    path.write_text(EPOCHS)
+    return path
+
+
+async def burst(screen: Any, pilot: Any, *keys: str) -> None:
+    """Keys that all wait in the terminal when the app comes to read it."""
+    for key in keys:
+        screen.app.post_message(Key(key, key if len(key) == 1 else None))
+    await settled(screen, pilot)
+
+
+def test_every_fact_can_be_stated() -> None:
+    assert MEANINGS.keys() == FACTS.keys()
+    assert [asked_in(f"give --assume {name}=N") for name in FACTS] == list(FACTS)
+    assert asked_in("it has no such key") == ""
+
+
+def test_a_fact_goes_into_plan_and_text_and_a_wrong_one_is_refused(file: Path) -> None:
+    from rlctl.editing.planning import planned
+
+    session = Session.open(file)
+    plan = planned(session).plan
+    assert plan is not None
+    assert plan.stages[0].schedule.total_steps is None
+    assert "max_steps" not in session.text_in("roll")
+    with pytest.raises(UsageError):
+        session.assume({"dataset_rows": "many"})
+    session.assume({"dataset_rows": " 80 ", "explorer_gpus": ""})
+    assert session.facts == {"dataset_rows": "80"}
+    plan = planned(session).plan
+    assert plan is not None
+    assert plan.stages[0].schedule.total_steps == 20
+    assert "max_steps: 20" in session.text_in("roll")
+
+
+def test_the_account_asks_for_a_fact_and_the_preview_goes_by_it(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.action_tab("preview")
+        screen.query_one("#preview-dialect", Select).value = "roll"
+        await settled(screen, pilot)
+        assert "max_steps" not in screen.query_one("#preview-text", TextArea).text
+        account = screen.query_one("#account", OptionList)
+        assert account.has_focus
+        assert "dataset_rows" in str(account.get_option_at_index(0).prompt)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, FactsScreen)
+        await pilot.press("8", "0", "enter")
+        await settled(screen, pilot)
+        assert screen.app.screen is screen
+        assert "max_steps: 20" in screen.query_one("#preview-text", TextArea).text
+        assert "dataset_rows=80" in text(screen, "#account-head")
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await burst(screen, pilot, "f12")
+        dialog = screen.app.screen
+        assert isinstance(dialog, SaveAsScreen)
+        dialog.query_one("#dialect", Select).value = "roll"
+        await settled(screen, pilot)
+        assert dialog.query_one("#name", Input).value == str(file.with_name("run.roll.yaml"))
+        assert "total_epochs" in text(dialog, "#lost")
+        await pilot.press("f10", "8", "0", "enter")
+        await settled(screen, pilot)
+        assert "total_epochs" not in text(dialog, "#lost")
+        dialog._save()
+        await settled(screen, pilot)
+        assert isinstance(screen.app.screen, ChooseScreen)  # what ROLL says otherwise
+        await pilot.press("t")
+        await settled(screen, pilot)
+        assert screen.session.config.schedule.total_steps == 20
+        assert not screen.session.is_changed
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == EPOCHS
+    saved = Session.open(file.with_name("run.roll.yaml"))
+    assert saved.dialect.startswith("roll")
+    assert saved.config.schedule.total_steps == 20
+
+
+def test_keys_that_come_at_once_go_where_they_are_meant_to(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "seed"))
+        await pilot.pause()
+        await burst(screen, pilot, "end", "backspace", "7", "7", "ctrl+s", "f12", "end", "ctrl+u", *"new.yaml", "enter")
+        await settled(screen, pilot)
+        assert screen.app.screen is screen
+        assert screen.session.config.run.seed == 77
+        assert row(screen, "run.seed").query_one(Input).value == "77"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == EPOCHS.replace("seed: 1", "seed: 77")
+    assert (file.parent / "new.yaml").read_text() == file.read_text()
+
+
+def test_a_search_typed_at_once_is_whole(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await burst(screen, pilot, "slash", *"seed")
+        assert screen.query_one("#search", Input).value == "seed"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "mini_batch_responses"), 5)
+        screen.renew()
+        await settled(screen, pilot)
+        await screen.jump(("run", "name"))
+        await pilot.press("alt+2")  # out of a field, where digits are text
+        await settled(screen, pilot)
+        assert screen.query_one("#finding-list", OptionList).highlighted == 0
+        assert screen.session.config.run.name == "demo"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_is_beside_the_form_can_have_the_whole_screen(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        for whole, form in ((True, False), (False, True), (False, True)):
+            await pilot.press("f5")
+            await pilot.pause()
+            assert (screen.query_one("#beside").region.width == 140, screen.query_one("#form").region.width > 0) == (
+                whole,
+                form,
+            )
+        assert screen.query_one("#beside").region.width > 0
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_script_is_saved_as_yaml_or_as_a_script_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(SCRIPT)
+    for name, start in (("other.sh", "#!/bin/bash"), ("other.yaml", "data:"), ("bare", "#!/bin/bash")):
+        session = Session.open(tmp_path / "train.sh")
+        session.save_as(tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(start)
+        assert session.config.batch.prompts_per_step == 64
+    session.export(tmp_path / "copy.sh", "verl")
+    assert (tmp_path / "copy.sh").stat().st_mode & 0o100
+    with pytest.raises(UsageError, match="roll cannot be written as sh"):
+        session.export(tmp_path / "roll.sh", "roll")
+
+
+def test_a_path_is_opened_from_the_start_page(file: Path) -> None:
+    (file.parent / "deep").mkdir()
+    file.rename(file.parent / "deep" / "run.yaml")
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await burst(screen, pilot, "slash", *"deep/run.yaml", "enter")
+        while not isinstance(screen.app.screen, EditorScreen):
+            await settled(screen.app.screen, pilot)
+        assert screen.app.screen.session.config.run.name == "demo"
+
+    drive(RlctlApp(), act)
+
+
+def test_the_keys_of_a_stage_are_fields(file: Path) -> None:
+    file.write_text(FILE + "stages:\n  - {name: warm, schedule: {total_epochs: 2}}   # first\n")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        labels = [str(node.label) for node in screen.query_one(SectionTree).root.children]
+        assert {"stages", "rewards", "critic"} <= {label.split()[0] for label in labels}
+        assert await screen.jump(("stages", 0))
+        await settled(screen, pilot)
+        shown = [".".join(map(str, field.view.path[2:])) for field in screen.rows]
+        assert shown[:2] == ["name", "schedule.total_epochs"]  # what it says; lists of the stage come after
+        assert "batch.prompts_per_step" not in shown
+        assert await screen.jump(("stages", 0, "schedule", "total_epochs"))
+        await settled(screen, pilot)
+        await pilot.press("end", "backspace", "3", "ctrl+s")
+        await settled(screen, pilot)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text().endswith("  - {name: warm, schedule: {total_epochs: 3}}   # first\n")
