@@ -8,7 +8,6 @@ other, from the start, and goes before the others, as what they measure is real 
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -59,12 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_turn)
     if items and getattr(config.option, "loadgroup", False) and _turn(items[0]) < 2 and "@" not in items[0].nodeid:
         raise pytest.UsageError("pytest-xdist does not group tests with this pytest: see pyproject.toml")
-
-
-def pytest_collection_finish() -> None:
-    """What was imported stays: looking for garbage in it, a million objects, takes half a second each time."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
