@@ -55,9 +55,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
     yield
-    items.sort(key=_turn)
-    if items and getattr(config.option, "loadgroup", False) and _turn(items[0]) < 2 and "@" not in items[0].nodeid:
-        raise pytest.UsageError("pytest-xdist does not group tests with this pytest: see pyproject.toml")
+    if items and getattr(config.option, "loadgroup", False):
+        items.sort(key=_turn)
+        if _turn(items[0]) < 2 and "@" not in items[0].nodeid:
+            raise pytest.UsageError("pytest-xdist does not group tests with this pytest: see pyproject.toml")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
