@@ -1,10 +1,18 @@
-"""``python -m rlctl``: the same as the ``rlctl`` command."""
+"""The ``rlctl`` command, and ``python -m rlctl``."""
 
 from __future__ import annotations
 
 import sys
 
-from rlctl.cli import main
+
+def main() -> int:
+    """Run the command; Ctrl-C while it is loaded ends it as later, without a traceback."""
+    try:
+        from rlctl.cli import main as command
+    except KeyboardInterrupt:
+        return 130
+    return command()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -233,6 +233,8 @@ def _death(name: str, error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text:
         return f"{name}: its process was ended because its machine ran low on memory"
+    if isinstance(error, ray.exceptions.ActorUnavailableError):
+        return f"{name}: its process died, or its machine is gone: the connection to it is closed"
     found = re.search(r"Worker exit detail: (.*?\.)( Some common causes| Ray| The actor|$)", text)
     if found is None:
         return f"{name}: its process died ({text[:300]})"

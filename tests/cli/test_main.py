@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from rlctl import cli
+from rlctl.__main__ import main as command_main
 from rlctl.cli import output
 from rlctl.config import explain as explain_module
 from rlctl.errors import Location, PlanError
@@ -135,3 +136,14 @@ def test_text_is_utf8_in_any_locale(process: Process, tmp_path: Path) -> None:
     shown = process("explain", "数学", environment={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert shown.returncode == 1
     assert "there is no key" in shown.stderr
+
+
+def test_an_interrupt_while_the_command_is_loaded_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupts:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "rlctl.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "rlctl.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+    assert command_main() == 130

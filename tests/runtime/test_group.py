@@ -17,7 +17,7 @@ import pytest
 import ray
 
 from rlctl.errors import Location, RunError
-from rlctl.runtime.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, together
+from rlctl.runtime.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.group import Again, Host, LocalGroup, RayGroup, spawn
 
 
@@ -231,3 +231,13 @@ def test_a_call_that_takes_too_long_is_given_up(workers: Callable[..., RayGroup]
 
 if __name__ == "__main__":
     sys.exit(not host_hands_errors_over(sys.argv[1]))
+
+
+def test_a_worker_that_is_out_of_reach_is_told_in_plain_words() -> None:
+    """What Ray says first of the workers of a machine that is gone."""
+    from ray.exceptions import ActorUnavailableError
+
+    gone = ActorUnavailableError("RpcError: RPC error: Socket closed rpc_code: 14", b"0" * 16)
+    assert (
+        _death("policy-1", gone) == "policy-1: its process died, or its machine is gone: the connection to it is closed"
+    )
