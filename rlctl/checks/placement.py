@@ -8,6 +8,7 @@ from functools import partial
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
+from rlctl.config.sections.train import TrainEngine
 from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
 from rlctl.memory import MemoryEstimate, known_gpu, memory_of
@@ -18,11 +19,14 @@ ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "
 
 def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """Devices divide into replicas of what is trained, and into rollout engines."""
-    tests: list[tuple[Callable[[Config], int], KeyPath]] = [(arithmetic.train_replicas, ("train", "engine"))]
+    roles = ["policy"]
     if arithmetic.needs_critic(config):
-        tests.append((partial(arithmetic.replicas_of, role="critic"), ("critic", "engine")))
+        roles.append("critic")
     if arithmetic.needs_reference(config) and config.reference.engine is not None:
-        tests.append((partial(arithmetic.replicas_of, role="reference"), ("reference", "engine")))
+        roles.append("reference")
+    tests: list[tuple[Callable[[Config], int], KeyPath]] = [
+        (partial(arithmetic.replicas_of, role=role), _sharing(*arithmetic.engine_of(config, role))) for role in roles
+    ]
     if arithmetic.needs_rollout(config):
         drawn = _generated(config, surroundings)
         tests.append((lambda _: arithmetic.rollout_engines(drawn), ("rollout", "parallel")))
@@ -31,6 +35,13 @@ def divisible(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             compute(config)
         except PlanError as error:
             yield Problem("devices-not-divisible", key, error.message, error.hint)
+
+
+def _sharing(section: str, engine: TrainEngine) -> KeyPath:
+    """The key of an engine that the most devices of a replica come from."""
+    sizes = {name: getattr(engine, name, 1) for name in ("tensor", "pipeline", "context", "sequence_parallel")}
+    counts = {name: size for name, size in sizes.items() if type(size) is int and size > 1}
+    return (section, "engine", max(counts, key=counts.__getitem__)) if counts else (section, "engine")
 
 
 def _generated(config: Config, surroundings: Surroundings) -> Config:

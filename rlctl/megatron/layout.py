@@ -107,7 +107,7 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
     if layers % (stages * chunks) == 0:
         return
     what = " + ".join((f"{shape.layers} layers", *further)) + (f" = {layers}" if further else "")
-    each = f"{stages} pipeline * {chunks} virtual_pipeline = {stages * chunks}" if chunks > 1 else f"{stages} pipeline"
+    each = f"pipeline {stages}" + (f" * virtual_pipeline {chunks} = {stages * chunks}" if chunks > 1 else "")
     by_stages = layers % stages == 0
     key, value, most = ("virtual_pipeline", chunks, layers) if by_stages else ("pipeline", stages, layers)
     other = stages if by_stages else chunks

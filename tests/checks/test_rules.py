@@ -156,7 +156,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "devices-not-divisible",
         {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 3}}},
-        "train.engine",
+        "train.engine.sequence_parallel",
         "replicas of 3 devices",
     ),
     (
@@ -180,7 +180,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "devices-not-divisible",
         {"train": {"engine": {"name": "megatron", "tensor": 2, "pipeline": 2, "context": 4}}},
-        "train.engine",
+        "train.engine.context",
         r"tensor 2 \* pipeline 2 \* context 4 = 16; 8 / 16 = 0.5",
     ),
     (
@@ -189,7 +189,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             "critic": {"engine": {"name": "megatron", "tensor": 3}},
             "algorithm": {"advantage": "gae"},
         },
-        "critic.engine",
+        "critic.engine.tensor",
         "8 devices of the critic",
     ),
     *[
@@ -214,8 +214,8 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, engine, words in (
             ("tensor", {"tensor": 8}, "policy: 4 heads do not divide by tensor 8"),
             ("context", {"tensor": 4, "context": 2}, "4 heads / tensor 4 = 1, .* context 2"),
-            ("pipeline", {"pipeline": 8}, "4 layers do not divide by 8 pipeline"),
-            ("virtual_pipeline", {"pipeline": 2, "virtual_pipeline": 4}, "2 pipeline . 4 virtual_pipeline = 8"),
+            ("pipeline", {"pipeline": 8}, "4 layers do not divide by pipeline 8"),
+            ("virtual_pipeline", {"pipeline": 2, "virtual_pipeline": 4}, "pipeline 2 . virtual_pipeline 4 = 8"),
             ("virtual_pipeline", {"virtual_pipeline": 2}, "2 chunks of layers .* one stage"),
             ("expert", {"expert": 8}, "8 devices, and the model has none"),
             ("expert", {"expert": 3}, r"expert 3 \* expert_tensor 1 \* pipeline 1 = 3, .* 8 devices"),

@@ -34,7 +34,7 @@ def config_of(path: str, engine: dict[str, Any], **sections: Any) -> Any:
 @pytest.mark.parametrize(
     ("engine", "sections", "message"),
     [
-        ({"pipeline": 2, "virtual_pipeline": 4}, {}, "4 layers do not divide by 2 pipeline"),
+        ({"pipeline": 2, "virtual_pipeline": 4}, {}, "4 layers do not divide by pipeline 2 . virtual_pipeline 4 = 8"),
         ({"tensor": 4, "context": 4}, {}, "4 heads / tensor 4 = 1"),
         ({"transformer": {"moe_z_los_coeff": 1.0}}, {}, "has no moe_z_los_coeff"),
         ({}, {"model": {"lora": {}}}, "model.lora on the Megatron engine"),
