@@ -78,7 +78,8 @@ def missing(
     if strategy == ONE_NODE and max(room) < count:
         return f"{asked} on one node, as placement.nodes says; the largest has room for {max(room)}"
     if strategy == OWN_NODES and sum(map(bool, room)) < count:
-        return f"{asked}, each on a node of its own, as placement.nodes says; {sum(map(bool, room))} nodes have room"
+        with_room = _nodes([node for node, each_has in zip(nodes, room, strict=True) if each_has])
+        return f"{asked}, each on a node of its own, as placement.nodes says; {with_room} room"
     taken = [
         f"{name} ({free.get(name, 0):g} of {total[name]:g} are free)"
         for name, amount in bundle.items()
