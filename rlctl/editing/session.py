@@ -503,6 +503,7 @@ def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
     """
     if path[0] != "stages":
         return put(loaded, path, value)
+    whole = path
     if in_stage(path):
         stage = _written(loaded, path[:2])
         at = stage
@@ -518,7 +519,16 @@ def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
     for problem in resolve_stages(changed.config)[1]:
         if problem.message not in before:
             raise ConfigError(problem.message, hint=problem.hint)
-    return changed
+    return changed if whole == path else _with_sources(changed, loaded, whole)
+
+
+def _with_sources(changed: Loaded, before: Loaded, path: KeyPath) -> Loaded:
+    """A changed stage, of whose other keys it is still known where they were written."""
+    stage = path[:2]
+    kept = {at: source for at, source in before.sources.items() if at[:2] == stage and at[: len(path)] != path}
+    edited = changed.sources.get(stage)
+    others = {at: source for at, source in changed.sources.items() if at[:2] != stage}
+    return replace(changed, sources={**others, **kept, **({path: edited} if edited is not None else {})})
 
 
 def _written(loaded: Loaded, path: KeyPath) -> Any:

@@ -55,6 +55,7 @@ def test_a_change_is_said_by_the_stage_and_keeps_the_files_look(session: Session
     session.set(("stages", 1, "batch", "prompts_per_step"), 16)
     session.set(("stages", 1, "batch", "responses_per_prompt"), 4)
     assert field(form, 1, "batch.prompts_per_step").edited
+    assert field(form, 1, "name").origin.endswith("run.yaml:7 (stages[1].name)")  # of the others it is still known
     assert not field(form, 0, "batch.prompts_per_step").edited
     session.save()
     assert session.file is not None

@@ -47,6 +47,8 @@ class SectionTree(Tree[KeyPath]):
             view.section: view.text for view in fields if view.section[:1] == ("stages",) and view.path[2:] == ("name",)
         }
         for view in fields:
+            if view.path == ("rlctl",):  # the form's version: nothing to set
+                continue
             for size in range(1, max(2, len(view.path))):  # a key of the top that holds nothing yet has its place too
                 path = view.path[:size]
                 edited[path] = edited.get(path, False) or view.edited
