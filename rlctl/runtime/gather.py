@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Protocol
 
 import torch
@@ -214,12 +214,15 @@ def shown_groups(
         samples: what training makes of the kept ones, group after group; empty where nothing is trained.
         trainer: whether they have log-probs that the trainer computed.
     """
-    groups, spans = explored.kept or explored.drawn, spans_by(tokenizer)
+    groups = explored.kept or explored.drawn
     ends = list(accumulate(len(group.responses) for group in groups))
+    places = chosen(groups)
+    told = [groups[place] for place in places]
+    spans = spans_by(tokenizer, told)
+    decoded = iter(texts_of([response for item in told for response in item.responses], tokenizer))
     shown = []
-    for place in chosen(groups):
-        item = groups[place]
-        texts = texts_of(item.responses, tokenizer)
+    for place, item in zip(places, told, strict=True):
+        texts = list(islice(decoded, len(item.responses)))
         group = shown_group(item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans)
         if samples:
             add_training(group["details"], samples[ends[place] - len(texts) : ends[place]], trainer=trainer)

@@ -66,6 +66,10 @@ class CustomRows:
         renamed = self._prompt_key not in row and RAW_PROMPT in row
         return {**row, self._prompt_key: _plain(row[RAW_PROMPT])} if renamed else dict(row)
 
+    def __getitems__(self, keys: list[int]) -> list[Any]:
+        """Rows by their numbers."""
+        return [self[number] for number in keys]
+
     def select(self, indices: Iterable[int]) -> CustomPart:
         """Some of the rows."""
         return CustomPart(self, [int(index) for index in indices])

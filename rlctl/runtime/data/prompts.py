@@ -138,13 +138,19 @@ class PromptSet(RowSet):
     def _where(self, row: int) -> str:
         return f"row {row} of {self.source.path}, {self.source.prompt_key}"
 
-    def _prompt(self, position: int) -> Prompt:
-        number = int(self._rows[position])
-        row = self._dataset[number]
-        images = self._images(row, number)
-        text = self._text(row, number, len(images))
+    def several(self, positions: Sequence[int]) -> list[Prompt]:
+        """The tasks at some positions; their texts are tokenized together."""
+        numbers = self._rows[positions].tolist()
+        rows = self._dataset.__getitems__(numbers)
+        images = [self._images(row, number) for row, number in zip(rows, numbers, strict=True)]
+        texts = [self._text(row, number, len(own)) for row, number, own in zip(rows, numbers, images, strict=True)]
+        encoded = self._chat.encode(texts, special=self._raw)
+        return list(map(self._prompt, positions, numbers, rows, images, texts, encoded))
+
+    def _prompt(
+        self, position: int, number: int, row: Mapping[str, Any], images: list[Any], text: str, ids: list[int]
+    ) -> Prompt:
         reader = self._chat.images
-        ids = self._chat.encode([text], special=self._raw)[0]
         ids = self._filled(ids, reader.counts(images) if reader else [], number)
         extra = self._extra(row)
         if len(ids) > self._limits.tokens:

@@ -30,6 +30,9 @@ class RecordedSet(RowSet):
             self._texts(value, number)
         self.report = SetReport(self._name, source.path, dataset.num_rows)
 
+    def several(self, positions: Sequence[int]) -> list[Prompt]:
+        return list(map(self._prompt, positions))
+
     def _prompt(self, position: int) -> Prompt:
         number = int(self._rows[position])
         row = self._dataset[number]

@@ -87,12 +87,12 @@ class RowSet(Sequence[Prompt]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._prompt(index if index >= 0 else len(self) + index)
+            return self.several(range(*index.indices(len(self))))
+        return self.several([index if index >= 0 else len(self) + index])[0]
 
     @abstractmethod
-    def _prompt(self, position: int) -> Prompt:
-        """The task at a position among the rows that are used."""
+    def several(self, positions: Sequence[int]) -> list[Prompt]:
+        """The tasks at some positions among the rows that are used."""
 
     def column(self, name: str) -> list[Any]:
         """The values of one column, in the order of the tasks.

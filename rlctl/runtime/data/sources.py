@@ -40,6 +40,10 @@ class Rows(Protocol):
         """A row as a mapping by its number, or a column by its name."""
         ...
 
+    def __getitems__(self, keys: list[int]) -> list[Any]:
+        """Rows by their numbers."""
+        ...
+
     def select(self, indices: Any) -> Any:
         """Some of the rows, as a table of rows that can be iterated."""
         ...

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -104,6 +104,18 @@ class Ordering:
     pacing: Pacing = EVENLY
 
 
+@runtime_checkable
+class MadeTogether(Protocol):
+    """A source for which several of what is drawn are less work than one after the other."""
+
+    def several(self, positions: Sequence[int]) -> list[Any]:
+        """Those at some positions."""
+
+
+def _several(source: Sequence[T], rows: Sequence[int]) -> list[T]:
+    return source.several(rows) if isinstance(source, MadeTogether) else [source[row] for row in rows]
+
+
 class Stream(Generic[T]):
     """Step batches drawn from one or more sources, without end.
 
@@ -163,15 +175,20 @@ class Stream(Generic[T]):
 
         Where sources are weighted, a count other than ``per_step`` is drawn by weight, not split exactly.
         """
-        batch = [self._made(source, row) for source, row in self._next_rows(count)]
+        batch = self._made(self._next_rows(count))
         self._drawn += count
         if self._threads is not None:
             self._prepare(count, self._threads)
         return batch
 
-    def _made(self, source: int, row: int) -> T:
-        ready = self._ready.get((source, row))
-        return self._sources[source][row] if ready is None else ready.result()
+    def _made(self, rows: Sequence[tuple[int, int]]) -> list[T]:
+        """What the rows say, in order; those that are not ready are made together."""
+        waiting: dict[int, list[int]] = {}
+        for source, row in rows:
+            if (source, row) not in self._ready:
+                waiting.setdefault(source, []).append(row)
+        made = {source: iter(_several(self._sources[source], own)) for source, own in waiting.items()}
+        return [self._ready[each].result() if each in self._ready else next(made[each[0]]) for each in rows]
 
     def _prepare(self, count: int, threads: ThreadPoolExecutor) -> None:
         """Begin to make what comes next, where as many are taken again; the position stays."""
