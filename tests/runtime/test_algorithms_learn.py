@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .learning import check_that_it_learns
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak]
 
@@ -60,26 +61,5 @@ CRITIC = {
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_it_learns(name: str, task: Any, run: Callable[..., Any], tmp_path: Path) -> None:
-    """24 steps of two mini-batches."""
-    shutil.copytree(task.folder / "model", tmp_path / "model")
-    done = run(
-        task.config(
-            tmp_path,
-            model={"path": str(tmp_path / "model")},
-            algorithm=ALGORITHMS[name],
-            critic=CRITIC if name.startswith("ppo") else None,
-            batch={
-                "prompts_per_step": 16,
-                "responses_per_prompt": 8,
-                "mini_batch_responses": 64,
-                "micro": {"by": "responses", "per_replica": 64},
-            },
-            schedule={"total_steps": 24, "evaluate_every": 100},
-            checkpoint={"every": None, "export": "never", "last": False},
-        )
-    )
-    assert done.result.status == "finished", done.result.cause
-    evaluated = done.result.stages["main"]["evaluated"]
-    before, after = (evaluated[when]["evaluation/addition/accuracy"] for when in ("first", "last"))
-    assert before < 0.2
-    assert after > 0.8
+    critic = CRITIC if name.startswith("ppo") else None
+    check_that_it_learns(task, run, tmp_path, algorithm=ALGORITHMS[name], critic=critic)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.conftest import Ran, Task
+from tests.runtime.learning import check_that_it_learns
 
 RATES = {"precision": {"compute": "float32"}, "optimizer": {"learning_rate": 1e-3, "epsilon": 1e-4}}
 TAKES = ("seconds", "time", "per_second", "memory", "mfu", "share")
@@ -52,30 +52,16 @@ def test_a_run_has_the_numbers_of_fsdp2(
 @pytest.mark.soak
 @LAYOUTS
 def test_it_learns(sizes: dict[str, Any], task: Task, run: Callable[..., Ran], tmp_path: Path) -> None:
-    """GRPO as ``test_algorithms_learn.py`` has it for FSDP2, to the same thresholds: 24 steps of two mini-batches."""
-    shutil.copytree(task.folder / "model", tmp_path / "model")
-    done = run(
-        task.config(
-            tmp_path,
-            model={"path": str(tmp_path / "model")},
-            placement={"devices_per_node": 2, "device": "cpu"},
-            train={
-                "engine": {"name": "megatron", **sizes},
-                "precision": {"compute": "float32"},
-                "optimizer": {"learning_rate": 1e-3},
-            },
-            batch={
-                "prompts_per_step": 16,
-                "responses_per_prompt": 8,
-                "mini_batch_responses": 64,
-                "micro": {"by": "responses", "per_replica": 32},
-            },
-            schedule={"total_steps": 24, "evaluate_every": 100},
-            checkpoint={"every": None, "export": "never", "last": False},
-        )
+    """GRPO, as ``test_algorithms_learn.py`` has it for FSDP2."""
+    check_that_it_learns(
+        task,
+        run,
+        tmp_path,
+        per_micro_batch=32,
+        placement={"devices_per_node": 2, "device": "cpu"},
+        train={
+            "engine": {"name": "megatron", **sizes},
+            "precision": {"compute": "float32"},
+            "optimizer": {"learning_rate": 1e-3},
+        },
     )
-    assert done.result.status == "finished", done.result.cause
-    evaluated = done.result.stages["main"]["evaluated"]
-    before, after = (evaluated[when]["evaluation/addition/accuracy"] for when in ("first", "last"))
-    assert before < 0.2
-    assert after > 0.8
