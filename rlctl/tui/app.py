@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Header, Input, Static, TextArea
 
 from rlctl.errors import RlctlError, UsageError
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
     from rlctl.editing.session import Session
 
+SWITCH_SECONDS = 0.0005
+"""How long a thread that reads or checks computes before the app gets a turn; by itself Python lets it have ten times that."""
+TIDY_SECONDS = 1.0
+"""So long after the last key a screen that was opened is set aside from the search for garbage, which would halt keys later."""
 HELD_SECONDS = 1.0
 """How long keys wait at most for what the key before them does."""
 Make = Callable[[], "Screen[Any]"]
@@ -104,6 +111,7 @@ class RlctlApp(App[RlctlError]):
         super().__init__()
         self.session, self.run_folder, self.runs_folder, self.readonly = session, run, runs_folder, readonly
         self._held: list[Key | Paste] = []
+        self._tidying: Timer | None = None
         self._waits_for: Key | None = None
         self._made: Screen[Any] | None = None
         """The screen that keys can go to: it has been made, and had the focus if it takes it."""
@@ -124,6 +132,7 @@ class RlctlApp(App[RlctlError]):
         yield Footer()
 
     def on_mount(self) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
         self.call_after_refresh(self.call_after_refresh, self._open_first)
 
@@ -144,6 +153,8 @@ class RlctlApp(App[RlctlError]):
         A key that the focused widget does not take climbs to the app and comes back as an action; what is typed meanwhile would
         go to where the focus was before, or be lost while a box is being opened. It waits until then.
         """
+        if self._tidying is not None and isinstance(event, Key):
+            self._tidying.reset()
         if not isinstance(event, (Key, Paste)):
             await super().on_event(event)
         elif event.is_forwarded:
@@ -262,6 +273,15 @@ class RlctlApp(App[RlctlError]):
             self.push_screen(message.make())
         elif self._back_to(message.shown):
             self.switch_screen(message.make())
+        if self._tidying is None:
+            self._tidying = self.set_timer(TIDY_SECONDS, self._tidy)
+
+    def _tidy(self) -> None:
+        """Let go of what screens that are gone held, and look no more at what is there."""
+        self._tidying = None
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
     @on(Refused)
     def _refused(self, message: Refused) -> None:

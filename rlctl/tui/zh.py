@@ -348,6 +348,8 @@ ZH: dict[str, str] = {
     "Follow prompt": "跟踪 prompt",
     "This prompt in all steps, and back": "看这个 prompt 在各步的回答；再按返回",
     "Evaluation": "评测",
+    "Stage": "阶段",
+    "The next stage of the run": "这次运行的下一个阶段",
     "Of evaluations, or of training": "看评测的，或看训练的",
     "Newest": "最新",
     "The newest step, and those that come": "最新一步，并跟随后续各步",

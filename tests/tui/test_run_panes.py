@@ -213,6 +213,26 @@ def test_evaluations_are_shown_too(run: Path) -> None:
     drive(RlctlApp(run=run), act)
 
 
+def test_the_responses_of_every_stage_can_be_picked(run: Path) -> None:
+    events = writer(run)
+    events.enter_stage("more")
+    events.emit("stage_started", total_steps=3, step=0, notes=[])
+    SampleFiles(run, "more", pytest.fail).write(STEP, 1, [shown(9, "of the other", ("seven seven", 0.5))])
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await press(screen, pilot, "3")
+        assert "stage more · step 1" in text(screen, "#sample-head")
+        await press(screen, pilot, "s")
+        assert "stage grpo · step 4" in text(screen, "#sample-head")
+        await press(screen, pilot, "left_square_bracket")
+        assert "stage grpo · step 3" in text(screen, "#sample-head")
+        await press(screen, pilot, "s")
+        assert "stage more · step 1" in text(screen, "#sample-head")
+        assert "of the other" in text(screen, "#sample-text")
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_a_run_without_responses_says_so(run: Path) -> None:
     for path in (run / "samples" / "grpo").iterdir():
         path.unlink()

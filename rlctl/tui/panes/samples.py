@@ -80,6 +80,7 @@ class SamplesPane(Pane):
         Binding("slash", "filter", say("Filter"), id="samples.filter", key_display="/", tooltip=say(FILTER)),
         Binding("f", "follow", say("Follow prompt"), id="samples.follow", tooltip=say("This prompt in all steps, and back")),
         Binding("e", "evaluation", say("Evaluation"), id="samples.evaluation", tooltip=say("Of evaluations, or of training")),
+        Binding("s", "stage", say("Stage"), id="samples.stage", tooltip=say("The next stage of the run")),
         Binding("n", "newest", say("Newest"), id="samples.newest", tooltip=say("The newest step, and those that come")),
         Binding("escape", "back", say("Back"), id="samples.back", show=False),
     ]  # fmt: skip
@@ -94,6 +95,8 @@ class SamplesPane(Pane):
     def __init__(self) -> None:
         super().__init__()
         self.kind, self.step, self.prompt = STEP, None, None  # type: str, int | None, tuple[str, int] | None
+        self.stage: str | None = None
+        """The one that was picked; None is the one that runs, or ran last."""
         self.sort: str | None = None
         self.found: Found | None = None
         self.entries: list[Group | Row] = []
@@ -122,10 +125,15 @@ class SamplesPane(Pane):
         if view.stage is None:
             self._say_nothing()
             return
-        wanted = Wanted(view.stage.name, self.kind, self.step, self.prompt)
+        wanted = Wanted(self._stage_of(view), self.kind, self.step, self.prompt)
         if self._asked != (wanted, view.version):
             self._asked = (wanted, view.version)
             self._read(view.samples, wanted)
+
+    def _stage_of(self, view: RunView) -> str:
+        """The stage whose samples are shown; a run begun anew may not have the one that was picked."""
+        newest = view.stage.name if view.stage is not None else ""
+        return self.stage if self.stage in view.stages else newest
 
     def _again(self) -> None:
         if self._view is not None:
@@ -145,7 +153,8 @@ class SamplesPane(Pane):
 
     @on(Loaded)
     def _loaded(self, message: Loaded) -> None:
-        if message.found.wanted != Wanted(message.found.wanted.stage, self.kind, self.step, self.prompt):
+        stage = message.found.wanted.stage if self._view is None else self._stage_of(self._view)
+        if message.found.wanted != Wanted(stage, self.kind, self.step, self.prompt):
             return  # another one is on its way
         same = self.found is not None and message.found.groups == self.found.groups
         self.found = message.found
@@ -181,6 +190,7 @@ class SamplesPane(Pane):
     def _tell_head(self) -> None:
         found = self.found
         if found is None or found.step is None:
+            self.query_one("#sample-head", Static).update("")
             return
         kind = say("evaluation after step {step}") if self.kind == EVALUATION else say("step {step}")
         parts = [kind.format(step=found.step)]
@@ -190,6 +200,8 @@ class SamplesPane(Pane):
             ]
         elif found.step != found.steps[-1]:
             parts.append(say("newest is {step}").format(step=found.steps[-1]))
+        if self._view is not None and len(self._view.stages) > 1:
+            parts.insert(0, say("stage {name}").format(name=found.wanted.stage))
         rows = sum(isinstance(entry, Row) for entry in self.entries)
         parts += [say("{count} responses").format(count=rows), say(SORT_NAMES[self.sort])]
         self.query_one("#sample-head", Static).update(" · ".join(parts) + "\n" + say(HEAD))
@@ -201,6 +213,8 @@ class SamplesPane(Pane):
             told = say("No response passes the filter.")
         elif self.kind == EVALUATION:
             told = say("No evaluation of this stage has shown responses yet; e goes back to training.")
+        if self._view is not None and len(self._view.stages) > 1:
+            told = say("stage {name}").format(name=self._stage_of(self._view)) + ". " + told
         self.query_one("#sample-text", Static).update(told)
 
     @on(OptionList.OptionHighlighted, "#sample-list")
@@ -270,13 +284,24 @@ class SamplesPane(Pane):
             self.prompt = (group.source, group.prompt_id)
         self._again()
 
+    def action_stage(self) -> None:
+        """The samples of the stage after the one that is shown; of the first after the last."""
+        names = list(self._view.stages) if self._view is not None else []
+        if self._view is None or not names:
+            return
+        self.stage = names[(names.index(self._stage_of(self._view)) + 1) % len(names)]
+        self.step = self.prompt = None
+        self._again()
+
     def action_evaluation(self) -> None:
         self.kind = STEP if self.kind == EVALUATION else EVALUATION
         self.step = self.prompt = None
         self._again()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is the screen's where there is nothing to leave here."""
+        """Escape is the screen's where there is nothing to leave here; stages are picked where there are several."""
+        if action == "stage":
+            return self._view is not None and len(self._view.stages) > 1
         return action != "back" or self.prompt is not None or self.query_one("#sample-filter").has_class("-open")
 
     def action_back(self) -> None:
