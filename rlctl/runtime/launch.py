@@ -302,6 +302,7 @@ def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
     before = _children()
     try:
         with stop.interrupted_by(1):
+            stop.spare_children()
             ray.init(**arguments)
     except BaseException as error:
         ray.shutdown()

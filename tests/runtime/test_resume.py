@@ -83,7 +83,7 @@ def test_a_run_that_is_stopped_then_killed_then_damaged_ends_as_the_one_that_was
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_from_the_terminal_leaves_nothing_behind(
     task: Any, session: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
