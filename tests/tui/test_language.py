@@ -17,11 +17,15 @@ from rich.cells import cell_len
 
 import rlctl
 from rlctl import presets
+from rlctl.checks.problem import CODES
 from rlctl.config import Config, chinese
 from rlctl.config.inspect import walk
+from rlctl.report import Finding, Level
 from rlctl.runtime.metrics import METRICS
 from rlctl.tui.screens.monitor import PANES
+from rlctl.tui.widgets import findings_pane
 from rlctl.tui.zh import ZH
+from rlctl.tui.zh_checks import CHECKS
 
 pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
 PACKAGE = Path(rlctl.__file__).parent
@@ -124,3 +128,16 @@ def test_layouts_hold_where_characters_take_two_cells(pages: dict[str, dict[str,
     for line in pages["start"]["list"].splitlines():
         if line.startswith("▊"):
             assert cell_len(line) == 78, "boxes close"
+
+
+def test_every_code_of_a_check_is_explained_in_chinese() -> None:
+    assert CHECKS.keys() == CODES.keys()
+
+
+def test_a_finding_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding("no-model", Level.ERROR, "no model is named", "model.path")
+    assert CHECKS["no-model"] not in findings_pane._text(finding)
+    monkeypatch.setattr(findings_pane, "LANGUAGE", "zh")
+    first, second = findings_pane._text(finding).splitlines()
+    assert CHECKS["no-model"] in first
+    assert "model.path: no model is named" in second

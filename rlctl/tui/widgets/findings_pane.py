@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
+from rlctl.language import LANGUAGE
 from rlctl.report import Finding, Level
 from rlctl.tui.language import say
 from rlctl.tui.screens.facts import asked_in
@@ -101,7 +102,16 @@ def _text(item: Finding) -> str:
     where = f" ({item.at})" if item.at is not None else ""
     hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
     told = f"{item.key}: {item.message}{where}" if item.key else f"{item.message}{where}"
-    return f"{MARKS[item.level]} {escape(told)}{hint}{_fixes(item)}"
+    return f"{MARKS[item.level]} {escape(_meaning(item) + told)}{hint}{_fixes(item)}"
+
+
+def _meaning(item: Finding) -> str:
+    """In Chinese what its code means, on a line of its own: a finding itself is in English. In English it says so itself."""
+    if LANGUAGE != "zh":
+        return ""
+    from rlctl.tui.zh_checks import CHECKS
+
+    return f"{CHECKS[item.code]}\n  " if item.code in CHECKS else ""
 
 
 def _fixes(item: Finding) -> str:
