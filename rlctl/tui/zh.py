@@ -552,9 +552,6 @@ ZH: dict[str, str] = {
     "; stated: {facts}": "；已说明：{facts}",
     "enter: state {fact}": "回车：说明 {fact}",
     "no single field here leads to this": "这里没有单独对应的字段",
-    "/ filters by words of a name, or takes the path of a config or run: enter opens it": (
-        "/ 按名称中的词筛选；也可输入配置或运行的路径，回车打开"
-    ),
     "as many as the data has": "由数据量决定",
     "F10: say how many rows the data has, and the steps are counted": "F10：说明数据有多少行，就能算出步数",
     "starting for {seconds:.0f} s: process {pid}; it goes on when you leave. Its output is kept in {output}": (
@@ -562,6 +559,12 @@ ZH: dict[str, str] = {
     ),
     "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more.": (
         "正在启动：Ray 和各工作进程在启动，模型在加载，随后是第一步。5 和 6 有更多信息。"
+    ),
+    "Read up": "向上翻",
+    "Read on": "向下翻",
+    "page up and page down read it": "用 PageUp、PageDown 翻看",
+    "/ filters by words of a name; a path of a file or run is opened by enter": (
+        "/ 按名称中的词筛选；输入文件或运行的路径，回车打开"
     ),
     # the plan's arithmetic
     "prompts of a step": "每步的 prompt",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.events import Key
 from textual.widgets import Input, OptionList, Select, TextArea
 
@@ -105,7 +106,11 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         assert "total_epochs" not in text(dialog, "#lost")
         dialog._save()
         await settled(screen, pilot)
-        assert isinstance(screen.app.screen, ChooseScreen)  # what ROLL says otherwise
+        asking = screen.app.screen
+        assert isinstance(asking, ChooseScreen)  # what ROLL says otherwise
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert asking.query_one(VerticalScroll).scroll_y > 0 or not asking.query_one(VerticalScroll).max_scroll_y
         await pilot.press("t")
         await settled(screen, pilot)
         assert screen.session.config.schedule.total_steps == 20

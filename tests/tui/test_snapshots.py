@@ -38,6 +38,17 @@ class Tour:
     stops: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+def two_runs() -> RlctlApp:
+    """With a run beside the first that had another seed."""
+    other = Path("runs/other")
+    shutil.copytree("runs/addition", other)
+    config = other / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 1\n", "seed: 2\n"))
+    for path in other.rglob("*"):
+        os.utime(path, (recorded.ended(), recorded.ended()))
+    return RlctlApp()
+
+
 TOURS = {
     "start": Tour(
         lambda: RlctlApp(),
@@ -64,6 +75,10 @@ TOURS = {
             ("logs", ("5",)),
             ("events", ("6",)),
         ),
+    ),
+    "compare": Tour(
+        two_runs,
+        (("runs", ("a",)), ("config", ("space", "down", "space", "c")), ("metrics", ("2",))),
     ),
 }
 

@@ -15,6 +15,9 @@ from textual.widgets import Button, Checkbox, Static, TextArea
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 
+LONG = 10
+"""Lines of a question that may be longer than its box."""
+
 
 class Tick(Checkbox):
     """A checkbox that says without colour whether it is on."""
@@ -59,8 +62,13 @@ class ChooseScreen(ModalScreen["str | None"]):
     ChooseScreen VerticalScroll { height: auto; max-height: 60vh; }
     ChooseScreen .answers { height: auto; margin-top: 1; }
     ChooseScreen Button { width: 100%; }
+    ChooseScreen .paged { color: $text-muted; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", say("Cancel"), id="choose.cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", say("Cancel"), id="choose.cancel"),
+        Binding("pageup", "read(-1)", say("Read up"), id="choose.up"),
+        Binding("pagedown", "read(1)", say("Read on"), id="choose.down"),
+    ]
 
     def __init__(self, question: str, answers: Sequence[tuple[str, str]]) -> None:
         """``answers``: a key and a text each; the key is what comes back."""
@@ -70,6 +78,8 @@ class ChooseScreen(ModalScreen["str | None"]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield VerticalScroll(Static(self.question, markup=False), can_focus=False)
+            if self.question.count("\n") > LONG:
+                yield Static(say("page up and page down read it"), classes="paged", markup=False)
             with Vertical(classes="answers"):
                 for number, (key, text) in enumerate(self.answers):
                     yield Button(f"{text} ({key})".replace("[", "\\["), name=key, id=f"answer-{number}", compact=True)
@@ -77,6 +87,11 @@ class ChooseScreen(ModalScreen["str | None"]):
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:
         self.dismiss(message.button.name)
+
+    def action_read(self, way: int) -> None:
+        """Scroll a question that is longer than its box."""
+        held = self.query_one(VerticalScroll)
+        held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
 
     def key_up(self) -> None:
         self.focus_previous()

@@ -206,8 +206,6 @@ class EditorScreen(EditorFiles):
                 await form.remove_children()
                 await form.mount_all(rows)
             form.scroll_home(animate=False)
-        if searching and wanted:  # what dialects call the best is seen before one goes there
-            self.query_one(HelpPane).show(wanted[0])
 
     def _inside(self) -> str:
         """What stands for the fields of a section that holds only sections."""

@@ -49,6 +49,8 @@ class SaveAsScreen(ModalScreen["Named | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", say("Cancel"), id="name.cancel"),
+        Binding("pageup", "read(-1)", say("Read up"), id="name.up"),
+        Binding("pagedown", "read(1)", say("Read on"), id="name.down"),
         Binding(
             "f10", "facts", say("Facts"), id="name.facts",
             tooltip=say("Say what no config says, as how many rows the data has"),
@@ -75,7 +77,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
             yield Line(self.file_name, id="name", suggester=PathSuggester())
             yield Select([(name, name) for name in self.dialects], value=self.own, allow_blank=False, id="dialect")
             yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
-            yield VerticalScroll(Static("", id="lost", markup=False), can_focus=False)
+            yield VerticalScroll(Static("", id="lost", markup=False), id="account", can_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button(say("Cancel"), id="cancel")
                 yield Button(say("Facts (F10)"), id="facts")
@@ -129,6 +131,11 @@ class SaveAsScreen(ModalScreen["Named | None"]):
             self._wanted = message.fact
             self.query_one("#lost", Static).update(message.text)
             self.query_one("#facts").display = bool(message.fact)
+
+    def action_read(self, way: int) -> None:
+        """Scroll what is lost, where it is longer than its box."""
+        held = self.query_one("#account", VerticalScroll)
+        held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
 
     @on(Button.Pressed, "#facts")
     def action_facts(self) -> None:

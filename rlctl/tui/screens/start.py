@@ -75,7 +75,7 @@ class StartScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        told = say("/ filters by words of a name, or takes the path of a config or run: enter opens it")
+        told = say("/ filters by words of a name; a path of a file or run is opened by enter")
         yield Line(placeholder=told, id="start-filter", suggester=PathSuggester(), compact=True)
         yield OptionList(id="choices")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
