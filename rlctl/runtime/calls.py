@@ -137,15 +137,13 @@ class Calls:
             WorkerFailed: a call failed; of several failures, the one that explains the others.
             StopRequested: the run was asked to end.
         """
-        import ray
-
         own, every = len(self.calls), self if self.beside is None else together([self, self.beside])
         values: list[Any] = [None] * len(every.calls)
         pending = {call: index for index, call in enumerate(every.calls)}
         failed: WorkerFailed | None = None
         deadline, began = 0.0, dict.fromkeys(every.calls, time.monotonic())
         while any(index < own for index in pending.values()):
-            done, _ = ray.wait(list(pending), timeout=0.5 if failed is None else max(0.0, deadline - time.monotonic()))
+            done = _next(list(pending), 0.5 if failed is None else max(0.0, deadline - time.monotonic()))
             lost: dict[Any, WorkerLost] = {} if done else every._silent(pending, began)
             for call in done:
                 try:
@@ -203,6 +201,14 @@ def together(parts: Sequence[Calls]) -> Calls:
         limit=tightest.limit,
         overdue=tightest.overdue,
     )
+
+
+def _next(calls: list[Any], timeout: float) -> list[Any]:
+    """All calls that are over once one of them is: asking for each anew would look at all of them each time."""
+    import ray
+
+    first, _ = ray.wait(calls, timeout=timeout)
+    return first and ray.wait(calls, num_returns=len(calls), timeout=0)[0]
 
 
 def _noted_later(worker: str, usage: Usage | None) -> None:
