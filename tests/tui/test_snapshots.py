@@ -106,7 +106,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],  # half the time, and seldom wrong where the small one is right
     ids=["small", "large"],
 )
-@pytest.mark.parametrize("tour", TOURS)
+@pytest.mark.parametrize(
+    "tour", [pytest.param(name, marks=pytest.mark.soak if name == "compare" else ()) for name in TOURS]
+)  # it reads two whole runs
 def test_the_screens_look_as_they_did(work: Path, tour: str, size: tuple[int, int]) -> None:
     async def act(_: Any, pilot: Any) -> None:
         for name, keys in TOURS[tour].stops:
