@@ -114,7 +114,8 @@ def spans_by(tokenizer: Any, groups: Iterable[Answered] = ()) -> Callable[[Respo
     The tokens of ``groups`` are decoded at once, which takes hardly longer than those of one response.
     """
     marked = [group for group in groups if _tokens(group) <= MOST_TOKENS]
-    _known(tokenizer, [token for group in marked for response in group.responses for token in response.token_ids])
+    if tokens_at_once := [token for group in marked for response in group.responses for token in response.token_ids]:
+        _known(tokenizer, tokens_at_once)
 
     def spans(response: Response, text: str) -> list[int] | None:
         tokens = list(map(int, response.token_ids))

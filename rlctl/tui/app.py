@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 from textual import on, work
 from textual.app import App, ComposeResult, SystemCommand
@@ -15,7 +15,7 @@ from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Header, Input, Static, TextArea
+from textual.widgets import Header, Input, Static
 
 from rlctl.errors import RlctlError, UsageError
 from rlctl.language import LANGUAGE, LANGUAGES
@@ -25,6 +25,7 @@ from rlctl.tui.widgets.footer import Footer
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.widget import Widget
 
     from rlctl.editing.session import Session
 
@@ -175,7 +176,7 @@ class RlctlApp(App[RlctlError]):
         if isinstance(event, Key):
             if await self._check_bindings(event.key, priority=True):
                 return
-            if not isinstance(focused, (Input, TextArea)):
+            if not _is_written_in(focused):
                 taken = focused is not None and focused.check_consume_key(event.key, event.character)
                 if not taken and await self._check_bindings(event.key):
                     return
@@ -373,6 +374,13 @@ class RlctlApp(App[RlctlError]):
             raise self._exception
         if refused is not None:
             raise refused
+
+
+def _is_written_in(widget: Widget | None) -> TypeGuard[Widget]:
+    """Whether keys are letters there."""
+    from textual.widgets import TextArea
+
+    return isinstance(widget, (Input, TextArea))
 
 
 def _is_unsaved(screen: Screen[Any]) -> bool:

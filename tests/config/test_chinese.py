@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,6 +22,16 @@ TABLE = chinese.lines()
 CODE = re.compile(r"``.+?``")
 NUMBER = re.compile(r"(?<![\w.^-])\d+(?:\.\d+)?(?![\w.])")
 HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known_of_another_language() -> Iterator[None]:
+    """A process has one language, but for these tests."""
+    for known in (fields._help, fields._nature):
+        known.cache_clear()
+    yield
+    for known in (fields._help, fields._nature):
+        known.cache_clear()
 
 
 def test_every_key_and_option_is_there_as_the_english_is_now() -> None:

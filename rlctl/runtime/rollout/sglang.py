@@ -13,7 +13,6 @@ after penalties (``sglang_arguments.check_sglang``).
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import math
 import os
 import queue
@@ -51,7 +50,14 @@ START_SECONDS = 1800.0
 WEIGHTS_SECONDS = 1800.0
 SHARD_BYTES = 4 << 30
 """Of one file of weights."""
-_DIE_WITH_PARENT = 1
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes the program that its arguments name, which is killed when the worker ends, however it ends (PR_SET_PDEATHSIG). A
+function between fork and exec would do without it, but may wait forever for a lock of one of the worker's threads."""
 
 
 class SglangServer:
@@ -71,9 +77,8 @@ class SglangServer:
         self.url = f"http://127.0.0.1:{port}"
         line = [*(program or (sys.executable, "-m", "sglang.launch_server"))]
         line += command_line({**arguments, "host": "127.0.0.1", "port": port})
-        self._process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_with_parent
-        )
+        with_parent = [sys.executable, "-I", "-S", "-c", _WITH_PARENT]
+        self._process = subprocess.Popen([*with_parent, *line], stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             self._wait()
         except BaseException:
@@ -445,9 +450,3 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-def _with_parent() -> None:
-    """In the child: be killed when the worker ends, however it ends."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -86,15 +85,11 @@ def completion(text: str) -> dict[str, Any]:
 def run_code(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """What Sandbox Fusion's ``/run_code`` does for Python, in a process with limits."""
     started = time.monotonic()
-    limit = body["memory_limit_MB"] * 2**20
-
-    def confine() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
+    confined = ["sh", "-c", f'ulimit -v {body["memory_limit_MB"] * 1024}; exec "$@"', "sh"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "main.py")
         file.write_text(body["code"])
-        command = [sys.executable, "-I", "-S", str(file)]
+        command = [*confined, sys.executable, "-I", "-S", str(file)]
         try:
             ran = subprocess.run(
                 command,
@@ -102,7 +97,6 @@ def run_code(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
                 capture_output=True,
                 text=True,
                 timeout=body["run_timeout"],
-                preexec_fn=confine,
                 cwd=folder,
             )
         except subprocess.TimeoutExpired:
