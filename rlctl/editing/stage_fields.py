@@ -16,8 +16,6 @@ from rlctl.editing.session import Session, tag_of
 
 LEFT_OUT = ("rlctl", "stages")
 """Top keys that no stage has."""
-NAME = ("run", "name")
-"""The field whose kind a stage's name has."""
 
 
 class StageForm:

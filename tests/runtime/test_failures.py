@@ -134,13 +134,18 @@ def test_a_reward_that_hangs(task: Any, run: Callable[..., Any], tmp_path: Path)
     assert "took longer than 1 s" in failed.failure["message"]
 
 
+def a_process_of_rays() -> subprocess.Popen[bytes]:
+    """What is known for one by its arguments, and does not end by itself."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "/ray/gcs_server"])
+
+
 def test_a_ray_that_does_not_come_up_leaves_no_process(
     task: Any, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     def comes_up_half(**arguments: Any) -> None:
-        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "/ray/gcs_server"]))
+        started.append(a_process_of_rays())
         raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "init", comes_up_half)
@@ -155,7 +160,7 @@ def test_ctrl_c_while_ray_comes_up_leaves_no_process(
     started: list[subprocess.Popen[bytes]] = []
 
     def is_slow(**arguments: Any) -> None:
-        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "/ray/gcs_server"]))
+        started.append(a_process_of_rays())
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(600)
 

@@ -70,3 +70,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not saved, and what a person chose, is kept in the test's own folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The config of a test's module, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.yaml"
+    path.write_text(request.module.FILE)
+    return path

@@ -33,14 +33,6 @@ from tests.tui.conftest import drive, settled, text_of
 FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 
 
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run.yaml"
-    path.write_text(FILE)
-    return path
-
-
 def test_help_names_every_key_of_the_screen_with_its_meaning(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("f1")

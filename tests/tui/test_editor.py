@@ -27,13 +27,6 @@ batch:
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "run.yaml"
-    path.write_text(FILE)
-    return path
-
-
 def row(screen: EditorScreen, key: str) -> FieldRow:
     [found] = [row for row in screen.query(FieldRow) if ".".join(map(str, row.view.path)) == key]
     return found

@@ -24,14 +24,6 @@ from tests.tui.conftest import drive, settled
 from tests.tui.test_editor import FILE, row
 
 
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run.yaml"
-    path.write_text(FILE)
-    return path
-
-
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *commands: str) -> None:
     """An editor that changes the file with one sed command after the other, one each time it is started."""
     script = tmp_path / "editor"

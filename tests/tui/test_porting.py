@@ -22,7 +22,7 @@ from rlctl.tui.widgets.section_tree import SectionTree
 from tests.tui.conftest import drive, settled, text
 from tests.tui.test_editor import FILE, row
 
-EPOCHS = FILE + "schedule: {total_epochs: 2}\n"
+FILE = FILE + "schedule: {total_epochs: 2}\n"
 SCRIPT = """\
 #!/bin/bash
 python3 -m verl.trainer.main_ppo \\
@@ -30,14 +30,6 @@ python3 -m verl.trainer.main_ppo \\
     data.train_batch_size=64 \\
     actor_rollout_ref.model.path=model
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run.yaml"
-    path.write_text(EPOCHS)
-    return path
 
 
 async def burst(screen: Any, pilot: Any, *keys: str) -> None:
@@ -117,7 +109,7 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         assert not screen.session.is_changed
 
     drive(RlctlApp(session=Session.open(file)), act)
-    assert file.read_text() == EPOCHS
+    assert file.read_text() == FILE
     saved = Session.open(file.with_name("run.roll.yaml"))
     assert saved.dialect.startswith("roll")
     assert saved.config.schedule.total_steps == 20
@@ -134,7 +126,7 @@ def test_keys_that_come_at_once_go_where_they_are_meant_to(file: Path) -> None:
         assert row(screen, "run.seed").query_one(Input).value == "77"
 
     drive(RlctlApp(session=Session.open(file)), act)
-    assert file.read_text() == EPOCHS.replace("seed: 1", "seed: 77")
+    assert file.read_text() == FILE.replace("seed: 1", "seed: 77")
     assert (file.parent / "new.yaml").read_text() == file.read_text()
 
 
