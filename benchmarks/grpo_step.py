@@ -2,16 +2,19 @@
 
     python benchmarks/grpo_step.py                                   # 32 prompts x 8 responses of the quickstart's 4 tokens
     python benchmarks/grpo_step.py --response-tokens 64 --full-length
+    python benchmarks/grpo_step.py --response-tokens 112 --spread-lengths
     python benchmarks/grpo_step.py --trl-processes 2                 # TRL as two processes of accelerate
     python benchmarks/grpo_step.py --processor-time                  # where the cores are busy with other things too
     python benchmarks/grpo_step.py --prefix-grouping                 # train.fused_kernels.prefix_grouping on our side
 
 Both sides start from the quickstart's model after some steps of SFT, take one optimizer step on each step's responses, and
-are warm before anything is measured. Then they take turns of ``--steps`` steps, one waiting while the other works. A turn's
-time is the wall time of all that happens in it. The ratio is the median of the rounds' ratios, over the quiet rounds where
-there are any: those in which the cores did nothing else. What else is busy slows both sides, but not alike: threads that
-meet at a barrier suffer more, and Linux shares its cores out by session, of which a Ray cluster has several. With
-``--processor-time`` the ratio is of the processor time of each side's processes, whatever the cores do beside. Needs
+are warm before anything is measured. With ``--spread-lengths`` it is the model before SFT, which ends a response after any
+token with the same chance of 1 in 75: most are short, and some as long as they may be, as where models reason. Both sides take
+turns of ``--steps`` steps, one waiting while the other works. A turn's time is the wall time of all that happens in it. The
+ratio is the median of the rounds' ratios, over the quiet rounds where there are any: those in which the cores did nothing else.
+What else is busy slows both sides, but not alike: threads that meet at a barrier suffer more, and Linux shares its cores out by
+session, of which a Ray cluster has several. With ``--processor-time`` the ratio is of the processor time of each side's
+processes, whatever the cores do beside. Needs
 ``rlctl[dev]`` and no network.
 """
 
@@ -44,6 +47,10 @@ REWARD = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return float(solution_str.strip()[:len(ground_truth)] == ground_truth)
 """
+REWARD_BEFORE_SFT = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return sum(character.isdigit() for character in solution_str) / max(1, len(solution_str))
+"""
 PHASES = ("rollout", "reward", "advantages", "train", "sync")
 
 
@@ -56,6 +63,7 @@ class Settings:
     group: int
     response_tokens: int
     full_length: bool
+    spread_lengths: bool
     cores: int
     trl_processes: int
     trl_micro: int
@@ -150,14 +158,15 @@ def train_config(learning_rate: float) -> dict[str, Any]:
 
 
 def make_start(settings: Settings) -> None:
-    """Write the quickstart's data and its model after SFT, where they are not there yet."""
+    """Write the quickstart's data and the model that both sides start from, where they are not there yet, and the reward."""
     from rlctl.runtime.quickstart import make_quickstart
 
     folder = settings.folder
-    if sft_model(settings).exists():
+    (folder / "reward.py").write_text(REWARD_BEFORE_SFT if settings.spread_lengths else REWARD)
+    if not (folder / "quickstart").exists():
+        make_quickstart(folder / "quickstart", seed=0)
+    if start_model(settings).exists():
         return
-    make_quickstart(folder / "quickstart", seed=0)
-    (folder / "reward.py").write_text(REWARD)
     data = {
         "train": [{"path": str(folder / "quickstart/sft.parquet"), "messages_key": "messages"}],
         "max_sequence_tokens": 32,
@@ -174,8 +183,8 @@ def make_start(settings: Settings) -> None:
     run_ours(config, lambda event: None)
 
 
-def sft_model(settings: Settings) -> Path:
-    return settings.folder / "runs/sft/checkpoints/main/hf"
+def start_model(settings: Settings) -> Path:
+    return settings.folder / ("quickstart/model" if settings.spread_lengths else "runs/sft/checkpoints/main/hf")
 
 
 def run_ours(config: dict[str, Any], observer: Callable[[dict[str, Any]], None]) -> None:
@@ -201,7 +210,7 @@ def ours(settings: Settings, connection: Connection) -> None:
         player.step_over(Step(phases, metrics["reward/mean"], metrics["response/length_mean"], metrics["policy/loss"]))
 
     config = {
-        **common_config(settings, "grpo", sft_model(settings)),
+        **common_config(settings, "grpo", start_model(settings)),
         "data": {"train": [{"path": str(folder / "quickstart/train.parquet")}], "max_prompt_tokens": 16},
         "batch": {"prompts_per_step": settings.prompts, "responses_per_prompt": settings.group},
         "schedule": {"total_steps": settings.total_steps},
@@ -258,11 +267,11 @@ def trl(settings: Settings, connection: Connection | None, rank: int, port: int)
         seed=SEED,
     )
     trainer = trainer_class(
-        model=str(sft_model(settings)),
+        model=str(start_model(settings)),
         args=arguments,
         reward_funcs=trl_reward(settings.folder / "reward.py"),
         train_dataset=Dataset.from_parquet(str(settings.folder / "quickstart/train.parquet")),
-        processing_class=AutoTokenizer.from_pretrained(sft_model(settings)),
+        processing_class=AutoTokenizer.from_pretrained(start_model(settings)),
     )
     player = Player(settings, connection, torch.distributed.barrier if world > 1 else None)
 
@@ -457,6 +466,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--group", type=int, default=8, help="responses a prompt")
     parser.add_argument("--response-tokens", type=int, default=8, help="at most")
     parser.add_argument("--full-length", action="store_true", help="no end token before --response-tokens")
+    parser.add_argument("--spread-lengths", action="store_true", help="responses of any length up to --response-tokens")
     parser.add_argument("--steps", type=int, default=10, help="a turn")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--warm-up", type=int, default=10, help="steps before the first turn")
@@ -467,7 +477,7 @@ def arguments() -> argparse.Namespace:
         "--processor-time", action="store_true", help="compare processor time, on cores that others use"
     )
     parser.add_argument("--prefix-grouping", action="store_true", help="compute the prompt of a group once in training")
-    parser.add_argument("--folder", type=Path, help="keep the SFT model here for further calls")
+    parser.add_argument("--folder", type=Path, help="keep data and models here for further calls")
     return parser.parse_args()
 
 
