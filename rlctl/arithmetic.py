@@ -15,6 +15,7 @@ from typing import Literal
 from rlctl.config.fields import Interval
 from rlctl.config.root import Config
 from rlctl.config.sections.algorithm import MixObjective
+from rlctl.config.sections.algorithm import Other as OtherAdvantage
 from rlctl.config.sections.batch import Batch
 from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.execution import MemoryBuffer
@@ -456,7 +457,7 @@ def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollo
     """Whose log-probs stand for the old policy's; auto is rollout's where a step is one optimizer step and engines agree.
 
     They agree where the built-in engine draws in the number type that training computes in, from the distribution that is
-    trained on.
+    trained on. An advantage of ``MEASURED`` needs the pass.
     """
     chosen, rollout = config.algorithm.old_log_probs, config.rollout
     if chosen != "auto":
@@ -466,7 +467,18 @@ def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollo
     drawn_in = rollout.precision if rollout.precision != "auto" else "float32" if device == "cpu" else trained_in
     same = config.algorithm.train_temperature == "sampling" or rollout.sampling.temperature == 1
     agree = built_in and drawn_in == trained_in and same
-    return "rollout" if agree and optimizer_steps_per_step(config) == 1 else "recompute"
+    alone = optimizer_steps_per_step(config) == 1 and not measures_old(config)
+    return "rollout" if agree and alone else "recompute"
+
+
+MEASURED = ("clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline")
+"""Kinds of the advantage ``other`` that read entropies or squared probabilities, which the pass for old log-probs tells."""
+
+
+def measures_old(config: Config) -> bool:
+    """Whether the advantage reads more of the old policy than the rollout engine tells."""
+    chosen = config.algorithm.advantage
+    return isinstance(chosen, OtherAdvantage) and chosen.kind in MEASURED
 
 
 @dataclass(frozen=True, slots=True)

@@ -479,15 +479,6 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
     "algorithm.advantage<other>.kind": {
         **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
-        **dict.fromkeys(
-            ("clipb", "clipv"),
-            "it leaves out tokens by their entropy, which no pass before the update computes (Trinity-RFT's neither: its example "
-            "patches the trainer)",
-        ),
-        **dict.fromkeys(
-            ("optimal_token_baseline", "tir_optimal_token_baseline"),
-            "it takes the sum of squared probabilities at every token, which no pass computes",
-        ),
         "jsd": "set algorithm.distillation: teacher, loss js_divergence, args {policy_gradient: true, with_rewards: false}",
         "on_policy_distill": "set algorithm.distillation: teacher, loss reverse_kl, args {policy_gradient: true, "
         "with_rewards: false}",
@@ -568,7 +559,10 @@ ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "this divergence is not computed",
     ),
     "algorithm.advantage<other>.kind": (
-        ("asymre", "asymre_verl", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl", "rec", "reward"),
+        (
+            *("asymre", "asymre_verl", "clipb", "clipv", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl"),
+            *("optimal_token_baseline", "rec", "reward", "tir_optimal_token_baseline"),
+        ),
         "no such estimator is computed",
     ),
     "algorithm.policy_loss<other>.kind": (

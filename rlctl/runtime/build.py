@@ -33,7 +33,7 @@ from rlctl.runtime.sample_files import SampleFiles
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.selection import corrects
+from rlctl.runtime.selection import corrects, reads_old
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.skipping import with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
@@ -366,5 +366,5 @@ def old_is_current(config: Config, plan: StagePlan) -> bool:
     single = plan.batch.optimizer_steps_per_step == 1
     teaching = Teaching.of(config)
     taught = teaching is not None and teaching.policy_gradient
-    read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught
+    read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
     return algorithm.old_log_probs == "recompute" and single and not read_before

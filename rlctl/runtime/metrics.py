@@ -36,6 +36,7 @@ METRICS: dict[str, Metric] = {
     "reward/kl_coefficient": Metric("", "What it was multiplied by; an adaptive one moves."),
     "advantage/mean": Metric("", "Mean advantage of a trained token."),
     "advantage/std": Metric("", "Standard deviation of the advantages of trained tokens."),
+    "advantage/left_out_share": Metric("share", "Tokens that the estimator leaves out of training (clipb, clipv)."),
     "filter/kept_groups_share": Metric(
         "share", "Groups drawn that the filters let pass, those beyond a full step left out."
     ),

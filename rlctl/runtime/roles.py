@@ -17,6 +17,8 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
+from rlctl.runtime.algorithms.advantages import measured_column
+from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.crossing import Values, shared_out
 from rlctl.runtime.group import Again, Group
@@ -26,6 +28,7 @@ from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
+from rlctl.runtime.selection import measured_by
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
@@ -58,8 +61,13 @@ class Policy:
         self._linear = linear_tokens(config.model.path)
 
     def add_old_log_probs(self, samples: Sequence[Sample]) -> None:
-        """Write the column ``old_log_probs``: the log-probs under the weights of now."""
-        add_column(self._group, Trainer.log_probs, samples, "old_log_probs")
+        """Write the column ``old_log_probs``, the log-probs under the weights of now, and what the estimator reads beside it."""
+        measured = measured_by(self._config.algorithm)
+        split, found = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS, *measured))
+        for column, parts in zip(
+            ("old_log_probs", *map(measured_column, measured)), zip(*found, strict=True), strict=True
+        ):
+            _write(column, samples, split, parts)
 
     def add_teacher_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``teacher_log_probs``: those of the teacher that the policy's workers hold."""
@@ -137,9 +145,20 @@ class ReferencePolicy:
 
 def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
     """Write a column of every sample that ``method`` of the workers gives, a tensor [T] a sample."""
+    split, found = _asked(group, method, samples)
+    _write(column, samples, split, found)
+
+
+def _asked(
+    group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any
+) -> tuple[Sequence[Sequence[int]], list[Any]]:
+    """The share of each worker, as indices, and what ``method`` says of it."""
     split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
-    found = Values.joined(group.each(method, [(share,) for share in shared_out(samples, split)]))
-    for index, values in zip(itertools.chain.from_iterable(split), found, strict=True):
+    return split, group.each(method, [(share, *further) for share in shared_out(samples, split)])
+
+
+def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], parts: Sequence[Values]) -> None:
+    for index, values in zip(itertools.chain.from_iterable(split), Values.joined(parts), strict=True):
         samples[index].columns[column] = values
 
 

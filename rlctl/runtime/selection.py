@@ -15,7 +15,10 @@ from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 
-FURTHER_ESTIMATORS = ("asymre", "gdpo", "gpg", "none", "rec", "reward")
+FURTHER_ESTIMATORS = (
+    *("asymre", "clipb", "clipv", "gdpo", "gpg", "none"),
+    *("optimal_token_baseline", "rec", "reward", "tir_optimal_token_baseline"),
+)
 """Kinds of the advantage ``other`` that are computed."""
 
 TWINS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -70,6 +73,17 @@ def reward_parts(algorithm: Algorithm) -> tuple[str, ...]:
     if not isinstance(chosen, OtherAdvantage) or chosen.kind != "gdpo":
         return ()
     return tuple(chosen.args.get(PARTS) or ())
+
+
+def measured_by(algorithm: Algorithm) -> tuple[str, ...]:
+    """What of ``algorithms.distributions`` the estimator reads, which the pass for the old policy's log-probs tells too."""
+    return ADVANTAGES[estimator_of(algorithm)[0]].measures
+
+
+def reads_old(algorithm: Algorithm) -> bool:
+    """Whether the estimator reads something of the pass for the old policy's log-probs."""
+    estimator = ADVANTAGES[estimator_of(algorithm)[0]]
+    return bool(estimator.measures) or "old_log_probs" in estimator.reads
 
 
 def measures_whole(algorithm: Algorithm) -> bool:

@@ -65,6 +65,11 @@ class Shaping:
                 f"{name} needs a critic, and with algorithm.objective {algorithm.objective.choice} none is trained",
                 hint="set algorithm.advantage to grpo",
             )
+        if ADVANTAGES[name].measures and algorithm.old_log_probs == "rollout":
+            raise PlanError(
+                f"{name} reads what the pass for old log-probs measures, and algorithm.old_log_probs rollout leaves it out",
+                hint="set algorithm.old_log_probs to recompute",
+            )
         chosen = algorithm.rollout_correction
         if chosen is not None:
             correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
@@ -171,12 +176,18 @@ class Shaping:
         kept = self._kept_responses(answered)
         trained = passed & torch.repeat_interleave(kept, packed.lengths)
         advantages, returns = torch.zeros(2, len(trained))
+        sifted = torch.ones_like(trained)
+        corrected = {"correction_weights": weights, "passed": passed}
         for indices in self._domains(answered):
             tokens = packed.tokens_of(indices)
-            found = self._advantages(packed, answered, indices, trained, metrics)
+            found = self._advantages(packed, answered, indices, trained, corrected, metrics)
             advantages[tokens] = found.tokens
+            if found.kept is not None:
+                sifted[tokens] = found.kept
+                metrics["advantage/left_out_share"] = 1 - _mean(sifted.float())
             if found.returns is not None:
                 returns[tokens] = found.returns
+        trained = trained & sifted
         weights = self._weighted(weights, packed, answered)
         if self._has_critic:
             metrics["critic/return_mean"] = _mean(returns[passed])
@@ -261,6 +272,7 @@ class Shaping:
         answered: Sequence[Answered],
         indices: list[int],
         trained: Tensor,
+        corrected: Mapping[str, Tensor],
         metrics: dict[str, float],
     ) -> Advantages:
         """Of the tokens of one domain; moves what lasts. [N of the domain]."""
@@ -278,6 +290,10 @@ class Shaping:
             values=packed.read("old_values")[tokens] if self._has_critic else None,
             baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
             parts=self._parts(answered, indices),
+            columns={
+                **{column: packed.read(column)[tokens] for column in ADVANTAGES[name].columns},
+                **{column: values[tokens] for column, values in corrected.items()},
+            },
             token_penalties=self._reward_kl(packed, tokens, lengths, metrics),
             penalties_last=self._normalises_first,
             token_clip=shaping.clip,

@@ -323,7 +323,7 @@ def test_a_step_without_samples_is_nothing() -> None:
         (
             {"advantage": {"name": "other", "kind": "gigpo"}},
             PlanError,
-            "kind 'gigpo'; expected one of asymre, gdpo, gpg, none, rec",
+            "kind 'gigpo'; expected one of asymre, clipb, clipv, gdpo",
         ),
         ({"advantage": {"name": "other", "kind": "gpg", "args": {"alpha": 1}}}, PlanError, "no argument alpha"),
         ({"rollout_correction": {"rejection": ["token_k9"]}}, ConfigError, "rules have 0 bounds"),
@@ -419,3 +419,37 @@ def test_a_response_without_counted_tokens_has_no_return() -> None:
 def test_a_mix_trains_no_critic() -> None:
     with pytest.raises(PlanError, match="gae needs a critic"):
         Shaping.of(config(objective="mix", advantage=GAE))
+
+
+def test_tokens_that_the_estimator_leaves_out_are_not_trained_on() -> None:
+    """Of bad responses' tokens those below the mean signal go; a signal is p (H + log p), with the log-probs of the rollout."""
+    chosen = {"name": "other", "kind": "clipb", "args": {"mu": 0.0, "epsilon": 1e-9}}
+    samples, metrics = shape(
+        config(advantage=chosen), group([1.0, 0.0], [2, 2]), old_entropy=[0.1, 0.9, 0.2, 0.8], old_log_probs=[-9.0] * 4
+    )
+    assert of(samples) == pytest.approx([0.5**0.5] * 2 + [-(0.5**0.5)] * 2)
+    assert trained(samples) == [True, True, False, True]
+    assert metrics["advantage/left_out_share"] == 0.25
+    assert metrics["advantage/mean"] == pytest.approx(0.5**0.5 / 3)
+
+
+@pytest.mark.parametrize("kind", ["optimal_token_baseline", "tir_optimal_token_baseline"])
+def test_token_baselines_weigh_by_the_correction(kind: str) -> None:
+    """Energies 1 - 2 p + squares of 1/4 and 1/2; the second response weighs 2, and so 4 times as much in the baseline."""
+    old = {"old_log_probs": [math.log(0.5), math.log(0.5)], "old_squared_probabilities": [0.25, 0.5]}
+    answered = group([1.0, 0.0])
+    answered.responses[:] = [response(1, log_probs=[math.log(0.5)]), response(1, log_probs=[math.log(0.25)])]
+    advantage = {"name": "other", "kind": kind}
+    samples, _ = shape(config(advantage=advantage), answered, **old)
+    assert of(samples) == pytest.approx([1 - 1 / 3, -1 / 3])
+    correction = {"weight": "token", "weight_upper": 9.0}
+    samples, _ = shape(config(advantage=advantage, rollout_correction=correction), answered, **old)
+    assert of(samples) == pytest.approx([1 - 1 / 9, -1 / 9])
+
+
+@pytest.mark.parametrize("kind", ["clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline"])
+def test_what_the_rollout_engine_does_not_tell_is_not_left_to_it(kind: str) -> None:
+    chosen = config(advantage={"name": "other", "kind": kind}, old_log_probs="rollout")
+    with pytest.raises(PlanError, match=f"{kind} reads what the pass for old log-probs measures") as refused:
+        Shaping.of(chosen)
+    assert refused.value.hint == "set algorithm.old_log_probs to recompute"

@@ -11,16 +11,18 @@ To add one: see ``rlctl.runtime.algorithms``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlctl.errors import ConfigError
+from rlctl.runtime.algorithms.distributions import STATISTICS
 from rlctl.runtime.algorithms.packed import discounted_sum, last_tokens, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm, lookup
+from rlctl.runtime.algorithms.token_baseline import optimal_token_baseline, tir_optimal_token_baseline
 
 
 def grpo(rewards: Tensor, groups: Tensor, *, normalize_by_std: bool = True, epsilon: float = 1e-6) -> Tensor:
@@ -225,6 +227,86 @@ def gae(token_rewards: Tensor, values: Tensor, lengths: Tensor, *, gamma: float 
     return discounted_sum(token_rewards + gamma * next_values - values, lengths, gamma * lambda_)
 
 
+class Sifted(NamedTuple):
+    """What an estimator gives that leaves tokens out of training."""
+
+    advantages: Tensor
+    """[B] or [N], as of the others."""
+    kept: Tensor
+    """bool [N]."""
+
+
+def clipb(
+    rewards: Tensor,
+    groups: Tensor,
+    lengths: Tensor,
+    rollout_log_probs: Tensor,
+    old_entropy: Tensor,
+    *,
+    epsilon: float = 1e-6,
+    mu: float = 2.5,
+) -> Sifted:
+    """Return GRPO's advantages, and leave out tokens of bad responses with S < mean of S - mu * std of S.
+
+    S = p (H + log p), the entropy signal of a token, with p as the rollout engine drew it and H the entropy under the trainer's
+    weights; mean and std (over n) are of all tokens.
+
+    Source: Clip-B, arXiv:2602.03392; Trinity-RFT's clipb_advantage.py, with the entropies that examples/entropy there puts into
+    the batch.
+    """
+    advantages = grpo(rewards, groups, epsilon=epsilon)
+    signal = _signal(rollout_log_probs, old_entropy)
+    deviation = _deviation(signal)
+    low = signal - signal.mean() < -mu * deviation
+    left_out = low & (spread(advantages, lengths) < 0) & (deviation >= LEAST_DEVIATION)
+    return Sifted(advantages, ~left_out)
+
+
+def clipv(
+    rewards: Tensor,
+    groups: Tensor,
+    lengths: Tensor,
+    old_log_probs: Tensor,
+    old_entropy: Tensor,
+    old_expected_signal: Tensor,
+    *,
+    epsilon: float = 1e-6,
+    mu: float = 8.5,
+    max_frac: float = 1e-4,
+) -> Sifted:
+    """Return GRPO's advantages, and leave out tokens with E[S] - S > mu * its std, of at most ``max_frac`` of all tokens.
+
+    S as for ``clipb``, under the trainer's weights, and E[S] over all tokens that might have been drawn. Tokens of good responses
+    stay. Where there are too many, of bad responses those with the most are left out, one at least; such tokens of responses with
+    an advantage of 0 are left out in any case.
+
+    Source: Clip-V, arXiv:2602.03392; Trinity-RFT's clipv_advantage.py, with the numbers of examples/entropy/clipv_dp_actor.py.
+    """
+    advantages = grpo(rewards, groups, epsilon=epsilon)
+    excess = (old_expected_signal - _signal(old_log_probs, old_entropy)).float()
+    deviation, sign = _deviation(excess), spread(advantages, lengths).sign()
+    left_out = (excess > mu * deviation) & (sign <= 0) & (deviation >= LEAST_DEVIATION)
+    bad = left_out & (sign < 0)
+    most = max(int(max_frac * len(excess)), 1)
+    if int(left_out.sum()) > max_frac * len(excess) and int(bad.sum()) > most:
+        worst = excess.masked_fill(~bad, -torch.inf).topk(most).indices
+        left_out = (left_out & ~bad).index_fill(0, worst, True)
+    return Sifted(advantages, ~left_out)
+
+
+LEAST_DEVIATION = 1e-12
+"""Of a signal whose deviation is below this no token is left out."""
+
+
+def _signal(log_probs: Tensor, entropy: Tensor) -> Tensor:
+    return log_probs.exp() * (entropy + log_probs)
+
+
+def _deviation(values: Tensor) -> Tensor:
+    """The standard deviation over n; 0 of no value."""
+    return values.std(correction=0) if len(values) else values.new_zeros(())
+
+
 @dataclass(frozen=True)
 class Estimator(Algorithm):
     """An advantage estimator of the table."""
@@ -252,9 +334,27 @@ class Estimator(Algorithm):
         """Whether it compares the responses of a prompt."""
         return "groups" in self.reads
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What of ``distributions`` it reads."""
+        return tuple(name for name in STATISTICS if measured_column(name) in self.reads)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of samples that it reads."""
+        known = ("old_log_probs", "rollout_log_probs", *map(measured_column, STATISTICS))
+        return tuple(name for name in known if name in self.reads)
+
+
+def measured_column(statistic: str) -> str:
+    """The column that holds a statistic of the old policy."""
+    return f"old_{statistic}"
+
 
 ADVANTAGES: dict[str, Estimator] = {
     "asymre": Estimator(asymre),
+    "clipb": Estimator(clipb),
+    "clipv": Estimator(clipv),
     "gae": Estimator(gae, whiten=True),
     "gdpo": Estimator(gdpo, whiten=True),
     "gpg": Estimator(gpg),
@@ -263,6 +363,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "none": Estimator(no_estimate),
     "opmd": Estimator(opmd),
     "opo": Estimator(opo),
+    "optimal_token_baseline": Estimator(optimal_token_baseline),
     "rec": Estimator(rec),
     "reinforce": Estimator(reinforce),
     "reinforce_plus_plus": Estimator(reinforce, whiten=True),
@@ -270,6 +371,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "remax": Estimator(remax),
     "reward": Estimator(reward_alone),
     "rloo": Estimator(rloo),
+    "tir_optimal_token_baseline": Estimator(tir_optimal_token_baseline),
 }
 
 
@@ -281,6 +383,8 @@ class Advantages:
     """[N], as the policy loss takes them."""
     returns: Tensor | None
     """[N], what the critic learns: advantages before whitening, plus values. None where there is no critic."""
+    kept: Tensor | None = None
+    """bool [N], the tokens that the estimator leaves in; None is all."""
 
 
 @torch.no_grad()
@@ -293,6 +397,7 @@ def estimate(
     values: Tensor | None = None,
     baselines: Tensor | None = None,
     parts: Tensor | None = None,
+    columns: Mapping[str, Tensor] | None = None,
     token_penalties: Tensor | None = None,
     penalties_last: bool = False,
     token_clip: float | None = None,
@@ -311,6 +416,8 @@ def estimate(
         values: [N], the critic's.
         baselines: [B], the reward of the greedy response to the same prompt.
         parts: [K, B], the rewards that a response's reward is made of.
+        columns: [N] each, what else it reads of tokens, by name: columns of samples, ``correction_weights``, and ``passed``
+            (bool), the tokens that the correction does not reject.
         token_penalties: [N], what each token costs (the KL in the reward): subtracted before any statistic.
         penalties_last: the estimator looks at ``rewards`` alone and its result [B] is the reward that penalties are taken
             off, that is cut, whitened, and summed from each token to the end (ROLL's grpo).
@@ -333,13 +440,14 @@ def estimate(
         return whitened(result, trained) if whiten_rewards else result
 
     tensors = {"rewards": rewards, "lengths": lengths, "groups": groups, "values": values, "baselines": baselines}
-    tensors["parts"] = parts
+    tensors |= {"parts": parts, **(columns or {})}
     if not penalties_last:
         tokens, responses = per_token(rewards), rewards - sequence_sum(penalties, lengths)
         if token_clip is not None or whiten_rewards:
             responses = torch.where(lengths > 0, sequence_sum(tokens, lengths), responses)
         tensors |= {"token_rewards": tokens, "rewards": responses}
-    result = estimator(tensors, **options)
+    found = estimator(tensors, **options)
+    result, kept = found if isinstance(found, Sifted) else (found, None)
     if penalties_last:
         clipped = result if token_clip is None else result.clamp(-token_clip, token_clip)
         advantages = discounted_sum(per_token(clipped), lengths, 1.0)
@@ -348,7 +456,7 @@ def estimate(
     returns = advantages + values if estimator.needs_values and values is not None else None
     if estimator.whiten if whiten is None else whiten:
         advantages = whitened(advantages, trained)
-    return Advantages(advantages, returns)
+    return Advantages(advantages, returns, kept)
 
 
 def token_rewards(rewards: Tensor, token_penalties: Tensor, lengths: Tensor) -> Tensor:

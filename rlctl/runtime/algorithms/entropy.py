@@ -67,8 +67,7 @@ def log_probs_of_hidden(
     hidden: [N, H]; head: [V, H]; bias: [V] or None. Without ``with_entropy`` the entropy is 0. The gradients of head and bias
     are added up in at least float32.
     """
-    elements = CPU_PRODUCT_ELEMENTS if hidden.device.type == "cpu" else PRODUCT_ELEMENTS
-    rows = chunk or max(LEAST_ROWS, elements // max(1, len(head)))
+    rows = rows_of_head(head, chunk)
     log_probs, entropy = _HeadLogProbs.apply(hidden, head, bias, targets, temperature, rows, with_entropy)
     return log_probs, entropy
 
@@ -84,6 +83,12 @@ def rows_at_once(logits: Tensor, chunk: int | None = None) -> int:
     """Rows of [N, V] that are worked on at a time: ``chunk``, or as many as suit the device."""
     elements = CPU_CHUNK_ELEMENTS if logits.device.type == "cpu" else CHUNK_ELEMENTS
     return chunk or max(1, elements // max(1, logits.shape[-1]))
+
+
+def rows_of_head(head: Tensor, chunk: int | None = None) -> int:
+    """Rows of a product with a head [V, H] that are worked on at a time: ``chunk``, or as many as suit the device."""
+    elements = CPU_PRODUCT_ELEMENTS if head.device.type == "cpu" else PRODUCT_ELEMENTS
+    return chunk or max(LEAST_ROWS, elements // max(1, len(head)))
 
 
 def _scaled(logits: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:

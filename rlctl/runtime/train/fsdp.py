@@ -31,6 +31,7 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
 from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.distributions import LOG_PROBS, statistics_of_logits
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export
@@ -143,29 +144,41 @@ class FsdpEngine:
         self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
     ) -> list[Tensor]:
         """See ``TrainEngine``."""
+        found = self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro, adapters=adapters)
+        return found[LOG_PROBS]
+
+    def statistics(
+        self,
+        samples: Sequence[Sample],
+        names: Sequence[str],
+        *,
+        temperature: float,
+        micro: Micro,
+        adapters: bool = True,
+    ) -> dict[str, list[Tensor]]:
+        """See ``TrainEngine``."""
         with nullcontext() if adapters or self.adapters is None else self.adapters.switched_off():
-            return self._each_token(
-                samples, micro, lambda batch: self._drawn(batch, temperature, with_entropy=False)[0]
-            )
+            return self._each_token(samples, micro, lambda batch: self._told(batch, names, temperature), names)
 
     def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
-        return self._each_token(samples, micro, self._values)
+        return self._each_token(samples, micro, lambda batch: self._values(batch)[None], ("values",))["values"]
 
     def _each_token(
-        self, samples: Sequence[Sample], micro: Micro, read: Callable[[MicroBatch], Tensor]
-    ) -> list[Tensor]:
-        """One number a counted token, which ``read`` says of a micro-batch."""
+        self, samples: Sequence[Sample], micro: Micro, read: Callable[[MicroBatch], Tensor], names: Sequence[str]
+    ) -> dict[str, list[Tensor]]:
+        """Under each name one number a counted token, which ``read`` says of a micro-batch, [K, N]."""
         self._bring(optimizer=False)
-        results = [torch.zeros(len(sample)) for sample in samples]
+        results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         self.model.eval()
         with torch.no_grad():
             for members in self._micro_batches(samples, micro):
                 batch = self._collate(samples, members, ())
-                found = read(batch).float().cpu()
-                for index, part in zip(members, found.split(batch.lengths.tolist()), strict=True):
-                    results[index].masked_scatter_(samples[index].mask, part)
+                lengths = batch.lengths.tolist()
+                for name, found in zip(names, read(batch).float().cpu(), strict=True):
+                    for index, part in zip(members, found.split(lengths), strict=True):
+                        results[name][index].masked_scatter_(samples[index].mask, part)
         self.offload()
         return results
 
@@ -234,7 +247,7 @@ class FsdpEngine:
 
     def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
         """Log-probs of the counted tokens, and entropy, [N]; without gradient logits are never whole."""
-        part, counts = (batch, None) if self._sequence is None else self._sequence.part_of(batch)
+        part, counts = self._part_of(batch)
         fused = self._train.fused_kernels.enabled
         found = None
         if fused or not torch.is_grad_enabled():
@@ -253,16 +266,32 @@ class FsdpEngine:
                 found = log_probs_and_entropy(logits, part.targets, temperature=temperature)
             else:
                 found = (drawn := log_probs(logits, part.targets, temperature=temperature)), drawn
-        if self._sequence is None or counts is None:
-            return found
-        return self._sequence.gather(found[0], counts), self._sequence.gather(found[1], counts)
+        return self._whole(found[0], counts), self._whole(found[1], counts)
+
+    def _told(self, batch: MicroBatch, names: Sequence[str], temperature: float) -> Tensor:
+        """Statistics of the counted tokens, [K, N], without gradient."""
+        if tuple(names) == (LOG_PROBS,):
+            return self._drawn(batch, temperature, with_entropy=False)[0][None]
+        part, counts = self._part_of(batch)
+        found = self._head.statistics(part.inputs, part.select, part.targets, names, temperature=temperature)
+        if found is None:
+            logits = self._head.logits(part.inputs, part.select)
+            found = statistics_of_logits(logits, part.targets, names, temperature=temperature)
+        return torch.stack([self._whole(each, counts) for each in found])
+
+    def _part_of(self, batch: MicroBatch) -> tuple[MicroBatch, list[int] | None]:
+        """This worker's slice of a micro-batch and the counted tokens of every slice; all of it where none is shared."""
+        return (batch, None) if self._sequence is None else self._sequence.part_of(batch)
+
+    def _whole(self, values: Tensor, counts: list[int] | None) -> Tensor:
+        """Numbers of all counted tokens of a micro-batch, [N], from those of this worker's slice."""
+        return values if self._sequence is None or counts is None else self._sequence.gather(values, counts)
 
     def _values(self, batch: MicroBatch) -> Tensor:
         """What a value head says, [N], in float32 at least."""
-        part, counts = (batch, None) if self._sequence is None else self._sequence.part_of(batch)
+        part, counts = self._part_of(batch)
         logits = self._head.logits(part.inputs, part.select).squeeze(-1)
-        values = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return values if self._sequence is None or counts is None else self._sequence.gather(values, counts)
+        return self._whole(logits.to(torch.promote_types(logits.dtype, torch.float32)), counts)
 
     def _kept(self) -> AbstractContextManager[object]:
         """Where activations wait for the backward pass; on CPU there is nowhere to move them."""

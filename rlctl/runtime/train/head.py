@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlctl.runtime.algorithms.distributions import statistics_of_hidden
 from rlctl.runtime.algorithms.entropy import log_probs_of_hidden
 
 
@@ -40,27 +41,44 @@ class Head:
 
         Return None, now and from now on, where the model changes its logits after this layer (``chunks``).
         """
-        if not self.chunks:
-            return None
 
-        def read(hidden: Tensor) -> Tensor:
-            weight, bias = self._layer.weight, self._layer.bias
+        def read(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return torch.stack(
                 log_probs_of_hidden(hidden, weight, bias, targets, temperature=temperature, with_entropy=with_entropy),
                 -1,
             )
 
-        self._read = read
+        found = self._read_through(inputs, select, read)
+        if found is None:
+            return None
+        drawn, entropy = found.unbind(-1)
+        return drawn, entropy
+
+    def statistics(
+        self, inputs: dict[str, Any], select: Tensor, targets: Tensor, names: Sequence[str], *, temperature: float
+    ) -> Tensor | None:
+        """Return what ``algorithms.distributions`` says at the places ``select``, [K, N]; None as for ``log_probs``."""
+
+        def read(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            return statistics_of_hidden(hidden, weight, bias, targets, names, temperature=temperature).T.clone()
+
+        found = self._read_through(inputs, select, read)
+        return None if found is None else found.T
+
+    def _read_through(
+        self, inputs: dict[str, Any], select: Tensor, read: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    ) -> Tensor | None:
+        """What ``read`` makes of hidden states and the last layer in place of logits, [N, K]; None where it cannot be had."""
+        if not self.chunks:
+            return None
+        self._read = lambda hidden: read(hidden, self._layer.weight, self._layer.bias)
         try:
             found = self.logits(inputs, select)
         finally:
             self._read = None
         made, self._made = self._made, None
         self.chunks = found is made and found._version == 0
-        if not self.chunks:
-            return None
-        drawn, entropy = found.unbind(-1)
-        return drawn, entropy
+        return found if self.chunks else None
 
     def _forward(self, hidden: Tensor) -> Tensor:
         assert self._select is not None, "the model runs through this object only"

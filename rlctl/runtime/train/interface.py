@@ -83,6 +83,18 @@ class TrainEngine(Protocol):
         """
         ...
 
+    def statistics(
+        self,
+        samples: Sequence[Sample],
+        names: Sequence[str],
+        *,
+        temperature: float,
+        micro: Micro,
+        adapters: bool = True,
+    ) -> dict[str, list[Tensor]]:
+        """Return under each name what ``algorithms.distributions`` calls so, in one pass; ``log_probs`` are one of them."""
+        ...
+
     def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
         """Return a critic's V(tokens before t) at every counted token t: float32 [T] a sample, on CPU, 0 elsewhere.
 

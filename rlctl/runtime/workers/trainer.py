@@ -138,10 +138,12 @@ class Trainer(EngineWorker):
         self._engine = make_engine(config, model_path, place.device, total_ticks)
         self._teacher, self._compare = _compared(config, model_path, place.device)
 
-    def log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
-        """Log-probs of the counted tokens under the weights of now: float32 [T] a sample."""
+    def statistics(self, samples: Sequence[Sample], names: Sequence[str]) -> list[Values]:
+        """What ``algorithms.distributions`` calls by these names, log-probs among them, under the weights of now: for each
+        name float32 [T] a sample, 0 where no token is counted."""
         micro = self._config.batch.log_prob_micro or self._config.batch.micro
-        return Values.of(self._engine.log_probs(samples, temperature=self._temperature, micro=micro))
+        found = self._engine.statistics(samples, names, temperature=self._temperature, micro=micro)
+        return [Values.of(found[name]) for name in names]
 
     def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""

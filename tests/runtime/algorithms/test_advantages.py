@@ -18,11 +18,13 @@ from rlctl.runtime.algorithms.advantages import (
     estimate,
     gae,
     grpo,
+    measured_column,
     reinforce,
     rloo,
     token_rewards,
     whitened,
 )
+from rlctl.runtime.algorithms.distributions import STATISTICS
 
 GROUPS = torch.tensor([7, 3, 7, 3, 9, 7])
 REWARDS = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 8.0], dtype=torch.float64)
@@ -199,6 +201,12 @@ def test_every_estimator_gives_each_token_a_finite_float32_advantage(name: str) 
         values=torch.linspace(0, 1, 6),
         baselines=torch.tensor([0.5, 0.5, 0.0, 1.0]),
         parts=torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.5]]),
+        columns={
+            **{name: -torch.linspace(0.1, 2, 6) for name in ("old_log_probs", "rollout_log_probs")},
+            **{name: torch.linspace(0.1, 1, 6) for name in map(measured_column, STATISTICS)},
+            "correction_weights": torch.ones(6),
+            "passed": torch.ones(6, dtype=torch.bool),
+        },
     )
     assert result.tokens.shape == (6,)
     assert result.tokens.dtype == torch.float32
@@ -323,3 +331,55 @@ def test_the_reward_alone_and_no_estimate_at_all() -> None:
     assert_close(alone.tokens, tensor(2.25, 2.25, -1))
     own = estimate("none", tensor(3, -1), lengths, token_penalties=penalties)
     assert_close(own.tokens, tensor(-0.5, 2.75, -1))
+
+
+def clipped(name: str, rewards: Tensor, signal: list[float], **options: float) -> tuple[list[float], list[bool]]:
+    """Advantages and what is kept of five tokens of four responses, whose signal p (H + log p) is this.
+
+    Log-probs are 0, so that the entropy is the signal; the expected signal is 0.
+    """
+    zero = torch.zeros(5, dtype=torch.float64)
+    found = estimate(
+        name,
+        rewards,
+        torch.tensor([2, 1, 1, 1]),
+        groups=torch.tensor([0, 0, 1, 1]),
+        columns={
+            **dict.fromkeys(("old_log_probs", "rollout_log_probs", "old_expected_signal"), zero),
+            "old_entropy": tensor(*signal),
+        },
+        **options,
+    )
+    assert found.kept is not None
+    return found.tokens.tolist(), found.kept.tolist()
+
+
+def test_clipb_leaves_out_bad_tokens_of_low_signal() -> None:
+    """Signals of mean 0 and standard deviation 2 (over n): below -1 is low at a mu of 1/2, at -1 it is not."""
+    rewards, signal = tensor(0, 1, 1, 0), [-2.0, -1.0, 4.0, -2.0, 1.0]
+    deviation = math.sqrt((4 + 1 + 16 + 4 + 1) / 5)
+    tokens, kept = clipped("clipb", rewards, signal, mu=1.5 / deviation)
+    assert tokens == pytest.approx([-math.sqrt(0.5)] * 2 + [math.sqrt(0.5)] * 2 + [-math.sqrt(0.5)], rel=1e-5)
+    assert kept == [False, True, True, True, True], "the fourth is of a good response"
+    assert clipped("clipb", tensor(1, 1, 0, 0), signal, mu=0.1)[1] == [True] * 5, "no response is bad"
+    assert clipped("clipb", rewards, [3.0] * 5, mu=0.0)[1] == [True] * 5, "the signal says nothing"
+
+
+def test_clipv_leaves_out_the_worst_of_bad_tokens() -> None:
+    """The signal is below what is expected by 8, 2, 5, -1 and 4: above mu deviations of it, from 0, is 3 here."""
+    rewards, signal = tensor(0, 1, 1, 0), [-8.0, -2.0, -5.0, 1.0, -4.0]
+    mean = (8 + 2 + 5 - 1 + 4) / 5
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in (8, 2, 5, -1, 4)) / 5)
+    assert clipped("clipv", rewards, signal, mu=3 / deviation, max_frac=1.0)[1] == [False, True, True, True, False]
+    one = [False, True, True, True, True]
+    assert clipped("clipv", rewards, signal, mu=3 / deviation, max_frac=0.2)[1] == one
+    assert clipped("clipv", rewards, signal, mu=3 / deviation)[1] == one, "one at least"
+    assert clipped("clipv", tensor(0, 1, 1, 1), signal, mu=3 / deviation)[1] == [False, True, True, True, False]
+    assert clipped("clipv", tensor(1, 0, 1, 0), signal, mu=3 / deviation, max_frac=1.0)[1] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert clipped("clipv", rewards, [3.0] * 5, mu=-1.0)[1] == [True] * 5, "the signal says nothing"

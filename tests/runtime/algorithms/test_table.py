@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rlctl.arithmetic import MEASURED
 from rlctl.errors import ConfigError
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
@@ -21,6 +22,8 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
     needs = {name: (e.per_token, e.needs_values, e.needs_groups, e.needs_greedy) for name, e in ADVANTAGES.items()}
     assert needs == {
         "asymre": (False, False, True, False),
+        "clipb": (False, False, True, False),
+        "clipv": (False, False, True, False),
         "gae": (True, True, False, False),
         "gdpo": (False, False, True, False),
         "gpg": (False, False, True, False),
@@ -30,13 +33,23 @@ def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
         "grpo_passk": (False, False, True, False),
         "opmd": (False, False, True, False),
         "opo": (False, False, True, False),
+        "optimal_token_baseline": (True, False, True, False),
         "rec": (False, False, True, False),
         "reinforce": (True, False, False, False),
         "reinforce_plus_plus": (True, False, False, False),
         "reinforce_plus_plus_baseline": (False, False, True, False),
         "remax": (True, False, False, True),
         "rloo": (False, False, True, False),
+        "tir_optimal_token_baseline": (True, False, True, False),
     }
+    old, squared, entropy = "old_log_probs", "squared_probabilities", "entropy"
+    assert {name: (each.measures, each.columns) for name, each in ADVANTAGES.items() if each.columns} == {
+        "clipb": ((entropy,), ("rollout_log_probs", "old_entropy")),
+        "clipv": ((entropy, "expected_signal"), (old, "old_entropy", "old_expected_signal")),
+        "optimal_token_baseline": ((squared,), (old, "old_squared_probabilities")),
+        "tir_optimal_token_baseline": ((squared,), (old, "old_squared_probabilities")),
+    }
+    assert {name for name, each in ADVANTAGES.items() if each.measures} == set(MEASURED)
 
 
 def test_a_missing_tensor_is_named() -> None:

@@ -18,6 +18,7 @@ from rlctl.config.sections.algorithm import Algorithm, KlInLoss
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.distillation import Teaching
@@ -96,6 +97,14 @@ def log_probs(
 ) -> list[Tensor]:
     engine = engine_of(folder, dataclasses.replace(settings(), memory=memory), attention=attention)
     return engine.log_probs(share(samples), temperature=temperature, micro=micro)
+
+
+def statistics(
+    folder: Path, samples: Sequence[Sample], micro: Micro, temperature: float, memory: MemorySettings
+) -> dict[str, list[Tensor]]:
+    """Every statistic, and log-probs."""
+    engine = engine_of(folder, dataclasses.replace(settings(), memory=memory))
+    return engine.statistics(share(samples), (LOG_PROBS, *STATISTICS), temperature=temperature, micro=micro)
 
 
 def values(folder: Path, samples: Sequence[Sample], micro: Micro, attention: str) -> list[Tensor]:
@@ -329,11 +338,12 @@ def shared_updates(
 
 
 def all_tokens(folder: Path, train: Train, samples: Sequence[Sample], role: Role) -> list[Tensor]:
-    """Log-probs, or values, of all samples."""
+    """Log-probs and statistics, or values, of all samples."""
     engine = engine_of(folder, train, role)
     if role == "critic":
         return engine.values(samples, micro=ALL_AT_ONCE)
-    return engine.log_probs(samples, temperature=0.7, micro=ALL_AT_ONCE)
+    found = engine.statistics(samples, (LOG_PROBS, *STATISTICS), temperature=0.7, micro=ALL_AT_ONCE)
+    return [each for of_name in found.values() for each in of_name]
 
 
 RL_LOSS = PolicyLoss.of(
@@ -354,9 +364,11 @@ def updates_of_model(
 
 
 def scaled_logits(folder: Path, samples: Sequence[Sample]) -> tuple[list[Tensor], list[Tensor]]:
-    """Log-probs of a model that halves its logits after its head, and those at twice the temperature of one that does not."""
+    """Log-probs and entropies of a model that halves its logits after its head, and those at twice the temperature of one that
+    does not."""
     engine = engine_of(folder, settings())
-    expected = engine.log_probs(samples, temperature=2.0, micro=ALL_AT_ONCE)
+    names = (LOG_PROBS, STATISTICS[0])
+    expected = engine.statistics(samples, names, temperature=2.0, micro=ALL_AT_ONCE)
     whole_logits = engine.model.forward
 
     def halved(*args: Any, **kwargs: Any) -> Any:
@@ -369,7 +381,8 @@ def scaled_logits(folder: Path, samples: Sequence[Sample]) -> tuple[list[Tensor]
     assert not engine._head.chunks
     again = engine.log_probs(samples, temperature=1.0, micro=ALL_AT_ONCE)
     assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
-    return found, expected
+    further = engine.statistics(samples, names, temperature=1.0, micro=ALL_AT_ONCE)
+    return [*found, *further[names[1]]], [*expected[names[0]], *expected[names[1]]]
 
 
 def offloaded_activations(

@@ -104,6 +104,29 @@ def test_log_probs_do_not_depend_on_the_number_of_workers(one: Workers, two: Wor
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "padded"), [("qwen2", False), ("gpt2", True)])
+def test_statistics_are_those_of_transformers_logits(
+    one: Workers, models: dict[str, Path], kind: str, padded: bool
+) -> None:
+    samples, micro = make_samples(7), Micro(by="tokens", per_replica=60)
+    model = AutoModelForCausalLM.from_pretrained(models[kind], attn_implementation="eager")
+    [found] = one.run(jobs.statistics, models[kind], samples, micro, 0.7, MemorySettings(remove_padding=not padded))
+    for index, sample in enumerate(samples):
+        with torch.no_grad():
+            p = (model(sample.token_ids[None]).logits[0, :-1].double() / 0.7).softmax(-1)
+        entropy = -(p * p.log()).sum(-1)
+        expected = {
+            "log_probs": p.gather(-1, sample.token_ids[1:, None]).squeeze(-1).log(),
+            "entropy": entropy,
+            "squared_probabilities": (p**2).sum(-1),
+            "expected_signal": (p**2 * (entropy[:, None] + p.log())).sum(-1),
+        }
+        assert found.keys() == expected.keys()
+        for name, theirs in expected.items():
+            whole = torch.cat((torch.zeros(1), theirs.float())) * sample.mask
+            torch.testing.assert_close(found[name][index], whole, rtol=1e-5, atol=1e-5)
+
+
 def plain_step(folder: Path, samples: list[Sample], *, clip: float | None) -> tuple[dict[str, Tensor], float, float]:
     """One AdamW step on the whole batch at once in float64, every formula written out.
 

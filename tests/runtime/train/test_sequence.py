@@ -35,7 +35,9 @@ def test_two_workers_on_one_sequence_take_the_step_of_one_in_float64(
             torch.testing.assert_close(tensor, whole[name], rtol=0, atol=1e-12)
 
 
-def test_log_probs_and_values_are_those_of_one_worker(one: Workers, two: Workers, models: dict[str, Path]) -> None:
+def test_log_probs_statistics_and_values_are_those_of_one_worker(
+    one: Workers, two: Workers, models: dict[str, Path]
+) -> None:
     samples = make_samples(5)
     shared = dataclasses.replace(settings(), engine=SHARED)
     for role in ("policy", "critic"):

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from rlctl.config import Config
+from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import Critic
@@ -56,10 +57,11 @@ def policy_and_reference(
     """Log-probs of the reference, of the policy before training, and after it."""
     trainer = Trainer(config, str(model), _place(), total_ticks=8)
     reference = Reference(config, str(model), _place())
-    before = trainer.log_probs(samples)
+    [before] = trainer.statistics(samples, (LOG_PROBS,))
     for shares in steps:
         trainer.train_step(shares[dist.get_rank()], True)
-    return reference.log_probs(samples), before, trainer.log_probs(samples)
+    [after] = trainer.statistics(samples, (LOG_PROBS,))
+    return reference.log_probs(samples), before, after
 
 
 @dataclass

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from torch import Tensor
+
 from rlctl.config import Config
 from rlctl.plan import make_plan
 from rlctl.runtime.checkpoint import Checkpoints
@@ -24,7 +26,7 @@ from rlctl.runtime.roles import Policy
 from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
-from rlctl.runtime.types import Prompt, Response
+from rlctl.runtime.types import Prompt, Response, Sample
 from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.trainer import Place, Trainer
@@ -133,3 +135,10 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 def steps(events: Sequence[dict[str, Any]]) -> dict[int, dict[str, float]]:
     """The metrics of each step."""
     return {event["step"]: event["metrics"] for event in events if event["kind"] == "step"}
+
+
+def old_columns(config: Config, model: Path, samples: Sequence[Sample]) -> list[dict[str, Tensor]]:
+    """What the pass for old log-probs writes of samples."""
+    place = Place(0, 1, "unused: the process is in its group already", 0)
+    Policy(LocalGroup("policy-0", Trainer(config, str(model), place, 8)), config).add_old_log_probs(samples)
+    return [sample.columns for sample in samples]

@@ -40,6 +40,7 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron, Train
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.model_config import changed_config, import_modules
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
@@ -156,34 +157,52 @@ class MegatronEngine:
     def log_probs(
         self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
     ) -> list[Tensor]:
+        """See ``TrainEngine``."""
+        return self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro)[LOG_PROBS]
+
+    def statistics(
+        self,
+        samples: Sequence[Sample],
+        names: Sequence[str],
+        *,
+        temperature: float,
+        micro: Micro,
+        adapters: bool = True,
+    ) -> dict[str, list[Tensor]]:
         """See ``TrainEngine``. There are no adapters."""
-        return self._each_token(samples, micro, temperature)
+        return self._each_token(samples, micro, tuple(names), temperature)
 
     def values(self, samples: Sequence[Sample], *, micro: Micro) -> list[Tensor]:
         """See ``TrainEngine``."""
         assert self.role == "critic", f"a {self.role} has no values"
-        return self._each_token(samples, micro, 1.0)
+        return self._each_token(samples, micro, ("values",), 1.0)["values"]
 
-    def _each_token(self, samples: Sequence[Sample], micro: Micro, temperature: float) -> list[Tensor]:
-        """One number a counted token, which the last stage says."""
-        results = [torch.zeros(len(sample)) for sample in samples]
+    def _each_token(
+        self, samples: Sequence[Sample], micro: Micro, names: tuple[str, ...], temperature: float
+    ) -> dict[str, list[Tensor]]:
+        """Under each name one number a counted token, which the last stage says."""
+        results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         parts = self._micro_batches(samples, micro)
         fed = [self._feed(samples, members, ()) for members in parts]
         for chunk in self.chunks:
             chunk.eval()
 
         def keep(each: Fed, output: Any) -> tuple[Tensor, Tensor, Tensor]:
-            found = self._whole(each, output if self.role == "critic" else output[0])
+            told = [output] if self.role == "critic" else output[: len(names)]
+            found = torch.stack([self._whole(each, part) for part in told])
             return found.sum(), NONE, found.float()
 
+        asked = () if names == (LOG_PROBS,) else names
         with torch.no_grad():
-            found = self._run(fed, keep, temperature, with_entropy=False, forward_only=True)
-        told = torch.cat(found) if found else torch.empty(sum(int(each.batch.lengths.sum()) for each in fed))
+            found = self._run(fed, keep, temperature, with_entropy=False, statistics=asked, forward_only=True)
+        total = sum(int(each.batch.lengths.sum()) for each in fed)
+        told = torch.cat(found, 1) if found else torch.empty(len(names), total)
         numbers = self._from_last_stage(told.to(self.device)).cpu()
         lengths = torch.cat([each.batch.lengths for each in fed]).tolist()
         places = [index for members in parts for index in members]
-        for index, found_here in zip(places, numbers.split(lengths), strict=True):
-            results[index].masked_scatter_(samples[index].mask, found_here)
+        for name, of_name in zip(names, numbers, strict=True):
+            for index, found_here in zip(places, of_name.split(lengths), strict=True):
+                results[name][index].masked_scatter_(samples[index].mask, found_here)
         self.offload()
         return results
 
@@ -240,6 +259,7 @@ class MegatronEngine:
         *,
         with_entropy: bool,
         forward_only: bool,
+        statistics: tuple[str, ...] = (),
     ) -> list[Any]:
         """Send micro-batches through all stages; on the last one, what ``finish`` keeps of each, elsewhere nothing.
 
@@ -249,7 +269,7 @@ class MegatronEngine:
         def forward(batches: Iterator[Fed], chunk: Any) -> tuple[Any, Callable[[Any], tuple[Tensor, Tensor, Any]]]:
             each = next(batches)
             laid = each.laid
-            read = Read(laid.select, laid.targets, self.hf_config.vocab_size, temperature, with_entropy)
+            read = Read(laid.select, laid.targets, self.hf_config.vocab_size, temperature, with_entropy, statistics)
             return chunk(laid.input_ids, laid.packed, read), partial(finish, each)
 
         feeds = [iter(fed) for _ in self.chunks]

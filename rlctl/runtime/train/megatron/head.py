@@ -25,6 +25,7 @@ from megatron.core.transformer import TransformerConfig
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rlctl.runtime.algorithms.distributions import LOG_PROBS, joined, moments
 from rlctl.runtime.algorithms.entropy import CPU_PRODUCT_ELEMENTS, LEAST_ROWS, PRODUCT_ELEMENTS
 
 NEVER = -1e30
@@ -43,12 +44,15 @@ class Read:
     """Tokens that there are; the rows of the last layer behind them fill it up."""
     temperature: float = 1.0
     with_entropy: bool = True
+    statistics: tuple[str, ...] = ()
+    """What of ``algorithms.distributions`` is told in place of log-probs and entropy, without gradient; none where empty."""
 
 
 def read_logits(
     layer: Any, config: TransformerConfig, hidden: Tensor, read: Read, shared: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropy [n] of what ``read`` selects of hidden states [tokens, 1, hidden].
+) -> tuple[Tensor, ...]:
+    """Log-probs and entropy, or the statistics that ``read`` asks, [n] each, of what it selects of hidden states
+    [tokens, 1, hidden].
 
     ``shared``: the embedding, where it is the last layer too.
     """
@@ -59,10 +63,31 @@ def read_logits(
     if not config.sequence_parallel:
         chosen = copy_to_tensor_model_parallel_region(chosen)
     first = parallel_state.get_tensor_model_parallel_rank() * len(weight)
-    log_probs, entropy = _SharedLogProbs.apply(
-        chosen, weight, read, first, parallel_state.get_tensor_model_parallel_group()
-    )
+    group = parallel_state.get_tensor_model_parallel_group()
+    if read.statistics:
+        return shared_statistics(chosen, weight, read, first, group)
+    log_probs, entropy = _SharedLogProbs.apply(chosen, weight, read, first, group)
     return log_probs, entropy
+
+
+@torch.no_grad()
+def shared_statistics(
+    hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
+) -> tuple[Tensor, ...]:
+    """The statistics that ``read`` asks of hidden states [n, hidden], [n] each: one gather of five numbers a token."""
+    rows, found = _rows(weight), []
+    for start in range(0, len(hidden), rows):
+        part = slice(start, start + rows)
+        log_q, lse = _part(hidden[part], weight, read, first)
+        drawn = log_q.gather(-1, _places(read.targets[part], first, weight)[:, None]).squeeze(-1)
+        found.append(torch.cat((torch.stack((lse, drawn + lse)), moments(log_q))))
+    mine = torch.cat(found, 1) if found else _scaled(hidden, weight, read).new_zeros(5, 0)
+    every = _gather(mine, group)  # [parts, 5, n]
+    lse, drawn = every[:, 0], every[:, 1]
+    normalizers = lse.logsumexp(0)
+    log_probs = drawn.gather(0, (read.targets // len(weight))[None]).squeeze(0) - normalizers
+    told = {LOG_PROBS: log_probs, **joined(every[:, 2:], lse - normalizers)}
+    return tuple(told[name] for name in read.statistics)
 
 
 class ValueHead(torch.nn.Module):
@@ -164,7 +189,7 @@ def _is_here(targets: Tensor, first: int, weight: Tensor) -> Tensor:
 
 
 def _gather(mine: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """[3, n] of every part, [parts, 3, n]."""
+    """[k, n] of every part, [parts, k, n]."""
     parts = [torch.empty_like(mine) for _ in range(group.size())]
     dist.all_gather(parts, mine.contiguous(), group=group)
     return torch.stack(parts)

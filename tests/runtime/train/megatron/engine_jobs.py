@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from torch import Tensor
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
+from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
 from rlctl.runtime.train.losses import totals_of
@@ -36,6 +38,7 @@ class Told:
 
     replica: int
     before: list[Tensor]
+    """Log-probs, and the statistics that a policy's pass tells; or values."""
     metrics: list[dict[str, float]]
     weights: dict[str, Tensor]
     after: list[Tensor]
@@ -55,7 +58,7 @@ def make(folder: Path, engine: Any, role: Role = "policy") -> TrainEngine:
 
 
 def train(folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss: LossFunction, micro: Micro) -> Told:
-    """Log-probs or values, ``STEPS`` updates, weights, and log-probs or values again."""
+    """Log-probs and statistics, or values, ``STEPS`` updates, weights, and log-probs or values again."""
     made = make(folder, engine, role)
     replica, replicas = replica_of(engine)
     mine = samples[replica::replicas]
@@ -63,9 +66,11 @@ def train(folder: Path, engine: Any, role: Role, samples: Sequence[Sample], loss
     def say() -> list[Tensor]:
         if role == "critic":
             return made.values(mine, micro=micro)
-        return made.log_probs(mine, temperature=0.7, micro=micro)
+        found = made.statistics(mine, names, temperature=0.7, micro=micro)
+        return [each for name in names for each in found[name]]
 
-    before, metrics = say(), []
+    names: tuple[str, ...] = (LOG_PROBS, *STATISTICS)
+    before, metrics, names = say(), [], (LOG_PROBS,)
     for _ in range(STEPS):
         metrics.append(made.update(mine, loss, micro=micro, temperature=0.7, totals=totals_of(samples)))
         made.step_schedule()
@@ -135,3 +140,18 @@ def shared_head(
     assert mine.grad is not None
     dist.all_reduce(mine.grad)
     return found[0].detach(), found[1].detach(), mine.grad, part.grad
+
+
+def shared_statistics(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int) -> Tensor:
+    """Every statistic, with log-probs, of this worker's part of the head and all others'; of so many rows at a time."""
+    from rlctl.runtime.train.megatron import head
+    from rlctl.runtime.train.megatron.layout import enter_layout
+
+    enter_layout(Megatron(tensor=2))
+    rank = dist.get_rank()
+    padded = torch.cat((weight, weight.new_full((-len(weight) % 2, weight.shape[1]), 7.0)))
+    part = padded.chunk(2)[rank]
+    names = (LOG_PROBS, *STATISTICS)
+    read = head.Read(torch.arange(len(hidden)), targets, len(weight), temperature, statistics=names)
+    with mock.patch.multiple(head, LEAST_ROWS=rows, CPU_PRODUCT_ELEMENTS=1):
+        return torch.stack(head.shared_statistics(hidden, part, read, rank * len(part), dist.group.WORLD))

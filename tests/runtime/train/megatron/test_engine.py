@@ -85,11 +85,18 @@ def expected(one: Workers, families: dict[str, Path]) -> Callable[[str, Role], T
 def check(told: list[Told], expected: Told) -> None:
     """Float32: log-probs within 2e-5, after the steps within 1e-4, metrics within 1e-4 of their size, weights within 1e-5."""
     replicas = 1 + max(each.replica for each in told)
+    count = len(expected.after)
     for each in told:
         pairs = ((each.before, expected.before, 2e-5), (each.after, expected.after, 1e-4))
-        for mine, theirs, tolerance in pairs:
-            assert len(mine) == len(theirs[each.replica :: replicas])
-            for one, other in zip(mine, theirs[each.replica :: replicas], strict=True):
+        for mine, whole, tolerance in pairs:
+            # as many numbers a token as there are names, under each name those of the replica's samples
+            theirs = [
+                of
+                for start in range(0, len(whole), count)
+                for of in whole[start : start + count][each.replica :: replicas]
+            ]
+            assert len(mine) == len(theirs)
+            for one, other in zip(mine, theirs, strict=True):
                 torch.testing.assert_close(one, other, rtol=1e-5, atol=tolerance)
         for mine, theirs in zip(each.metrics, expected.metrics, strict=True):
             assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
