@@ -18,10 +18,6 @@ def chosen() -> str:
     return "en"
 
 
-LANGUAGE = chosen()
-"""Read once: the app's key bindings are made when its screens are imported."""
-
-
 def later(text: str) -> str:
     """A text of data that is said in the reader's language where it is shown; so marked, a test finds it."""
     return text

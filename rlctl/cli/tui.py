@@ -13,14 +13,12 @@ import typer
 from rlctl.cli import arguments
 from rlctl.cli.runs import RUNS
 from rlctl.errors import UsageError
+from rlctl.language import LANGUAGES, VARIABLE
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
 
 LOOPBACK = "127.0.0.1"
-LANGUAGES = ("en", "zh")
-LANGUAGE_VARIABLE = "RLCTL_LANGUAGE"
-"""As in `rlctl.language`, which chooses when it is imported."""
 SERVED = "TEXTUAL_DRIVER"
 """Set by the server for the apps that it starts: they talk to a browser, and have no terminal."""
 
@@ -37,6 +35,7 @@ def tui(
     *,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    variables: arguments.Variables = [],  # noqa: B006 - as above
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder that holds run folders.")] = RUNS,
     readonly: Annotated[bool, typer.Option("--readonly", help="Write no file, and stop no run.")] = False,
     theme: Annotated[
@@ -66,6 +65,7 @@ def tui(
     [cyan]rlctl tui runs/gsm8k-grpo[/cyan]
     """
     _speak(language)
+    os.environ.update(arguments.pairs(variables, "--env"))  # every reading of the script, and a launch, sees them
     if web:
         words = [f"--from={dialect}"] if dialect is not None else []
         words += [f"--set={assignment}" for assignment in assignments]
@@ -106,9 +106,9 @@ def _speak(language: str | None) -> None:
 
     if language is not None and language not in LANGUAGES:
         raise UsageError(f"there is no language {language!r}", hint=f"one of {', '.join(LANGUAGES)}")
-    wanted = language or (settings.read().get("language") if LANGUAGE_VARIABLE not in os.environ else None)
+    wanted = language or (settings.read().get("language") if VARIABLE not in os.environ else None)
     if wanted is not None:
-        os.environ[LANGUAGE_VARIABLE] = wanted
+        os.environ[VARIABLE] = wanted
 
 
 def _serve(words: list[str], host: str, port: int) -> None:

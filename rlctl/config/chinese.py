@@ -18,8 +18,10 @@ from pathlib import Path
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import Key, sections_in, summary_of, walk
 from rlctl.config.root import Config
-from rlctl.language import LANGUAGE
+from rlctl.language import chosen
 
+LANGUAGE = chosen()
+"""Read once."""
 TABLE = Path(__file__).with_name("chinese.tsv")
 
 FRAME = {"list of": "列表，每项为", "mapping of": "映射，值为", "or null": "或 null"}

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class Kept:
     pid: int
     process_began: str | float | None
     """When the editor's process began, as its number may be another's by now."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """What the person said of the run that no config says."""
 
     @property
     def is_of_a_dead_editor(self) -> bool:
@@ -65,7 +67,8 @@ def keep(session: Session) -> None:
 
 def contents(session: Session) -> tuple[Path, str]:
     """Where, and what is to be kept, nothing where all is saved: for ``write``, which another thread may do."""
-    return place_of(session), json.dumps(_content(session)) if is_at_stake(session) else ""
+    stated = session.file is not None and session.facts
+    return place_of(session), json.dumps(_content(session)) if stated or is_at_stake(session) else ""
 
 
 def is_at_stake(session: Session) -> bool:
@@ -110,7 +113,7 @@ def recover(session: Session, item: Kept) -> bool:
     Where it is not, the changes are made to it all the same, and a person should look at the differences.
 
     Raises:
-        ConfigError: a value does not fit any more.
+        RlctlError: a value does not fit any more.
     """
     same = item.digest == _digest(session)
     if session.file is None:
@@ -118,6 +121,7 @@ def recover(session: Session, item: Kept) -> bool:
     if item.text:
         session.take_text(item.text)
     session.apply(item.changes)
+    session.assume({**session.facts, **item.facts})
     forget_kept(item)
     return same
 
@@ -140,6 +144,7 @@ def _content(session: Session) -> dict[str, Any]:
         "time": time.time(),
         "pid": os.getpid(),
         "process_began": began(os.getpid()),
+        "facts": session.facts,
     }
 
 

@@ -6,9 +6,9 @@ import gc
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
-from textual import on, work
+from textual import _ansi_sequences, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
@@ -18,9 +18,9 @@ from textual.timer import Timer
 from textual.widgets import Header, Input, Static
 
 from rlctl.errors import RlctlError, UsageError
-from rlctl.language import LANGUAGE, LANGUAGES
+from rlctl.language import LANGUAGES
 from rlctl.tui import settings, themes
-from rlctl.tui.language import say
+from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.widgets.footer import Footer
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ SWITCH_SECONDS = 0.0005
 """How long a thread that reads or checks computes before the app gets a turn; by itself Python lets it have ten times that."""
 TIDY_SECONDS = 1.0
 """So long after the last key a screen that was opened is set aside from the search for garbage, which would halt keys later."""
-HELD_SECONDS = 1.0
+YOUNG = 10_000
+"""New objects after which garbage is looked for: reading a long run makes many, none of which is garbage of that kind."""
+HELD_SECONDS = 3.0
 """How long keys wait at most for what the key before them does."""
+TAKEN_FOR_LETTERS = [f"\x1b{digit}" for digit in range(10)]
+"""What terminals send for alt and a digit, where Textual writes what a Mac's keyboard would: ``™`` over the text of a field."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
 
@@ -133,7 +137,10 @@ class RlctlApp(App[RlctlError]):
         yield Footer()
 
     def on_mount(self) -> None:
+        for sequence in TAKEN_FOR_LETTERS:
+            cast("dict[str, Any]", _ansi_sequences.ANSI_SEQUENCES_KEYS).pop(sequence, None)
         sys.setswitchinterval(SWITCH_SECONDS)
+        gc.set_threshold(YOUNG)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
         self.call_after_refresh(self.call_after_refresh, self._open_first)
 
@@ -186,11 +193,11 @@ class RlctlApp(App[RlctlError]):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a key is on its way still, or a screen is being made that will have the focus."""
+        """Whether a key or the cursor is on its way still, or a screen is being made that will have the focus."""
         shown = self.screen
         if shown is not self._made and shown.is_mounted and (shown.focused is not None or not shown.focus_chain):
             self._made = shown
-        return self._waits_for is not None or shown is not self._made
+        return self._waits_for is not None or shown is not self._made or getattr(shown, "is_moving", False)
 
     async def _release(self, *, at_once: bool = False) -> None:
         """Take what waited, as far as it need not wait any more."""

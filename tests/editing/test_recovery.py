@@ -78,6 +78,28 @@ def test_nothing_is_kept_of_what_is_saved_or_undone(file: Path) -> None:
     assert list(recovery.folder().iterdir()) == []
 
 
+def test_what_was_stated_of_the_run_is_kept_also_where_all_is_saved(file: Path) -> None:
+    session = Session.open(file)
+    session.assume({"dataset_rows": "80"})
+    recovery.keep(session)
+    [item] = recovery.kept(file)
+    again = Session.open(file)
+    again.assume({"explorer_gpus": "4"})
+    assert recovery.recover(again, item)
+    assert again.facts == {"dataset_rows": "80", "explorer_gpus": "4"}
+    assert not again.is_changed
+
+
+def test_what_an_rlctl_without_facts_left_is_taken_up(file: Path) -> None:
+    killed(file)
+    [place] = recovery.folder().iterdir()
+    data = json.loads(place.read_text())
+    del data["facts"]
+    place.write_text(json.dumps(data))
+    [item] = recovery.kept(file)
+    assert len(item.changes) == 2
+
+
 def test_an_editor_that_lives_keeps_its_own(file: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

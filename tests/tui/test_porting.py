@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual._xterm_parser import XTermParser
 from textual.containers import VerticalScroll
 from textual.events import Key
-from textual.widgets import Input, OptionList, Select, TextArea
+from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 
 from rlctl.editing.session import Session
 from rlctl.errors import UsageError
@@ -138,6 +139,26 @@ def test_a_search_typed_at_once_is_whole(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_enter_goes_to_what_was_typed_however_fast_and_so_do_the_keys_after_it(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await burst(screen, pilot, "slash", *"run.seed", "enter", "end", "backspace", "7")
+        assert screen.query_one("#search", Input).value == "run.seed"
+        assert next(field.view.path for field in screen.rows) == ("run", "seed")
+        assert screen.session.config.run.seed == 7
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_keys_after_a_page_was_asked_for_are_the_pages(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await burst(screen, pilot, "alt+4", "n", "n", "n")
+        assert screen.query_one("#preview-dialect", Select).value == "roll"
+        assert screen.session.config.run.name == "demo"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)
@@ -147,6 +168,19 @@ def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
         await pilot.press("alt+2")  # out of a field, where digits are text
         await settled(screen, pilot)
         assert screen.query_one("#finding-list", OptionList).highlighted == 0
+        assert screen.session.config.run.name == "demo"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_alt_and_a_digit_lead_to_a_page_in_terminals_that_send_an_escape_before_the_digit(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        terminal = XTermParser()
+        for event in [*terminal.feed("\x1b3"), *terminal.feed("")]:  # nothing comes after it
+            screen.app.post_message(event)
+        await settled(screen, pilot)
+        assert screen.query_one("#beside", TabbedContent).active == "plan"
         assert screen.session.config.run.name == "demo"
 
     drive(RlctlApp(session=Session.open(file)), act)

@@ -52,6 +52,15 @@ TABS = (
 """What stands beside the form: its name, title, pane and meaning. A key from 1 on leads to each; with alt also out of a field."""
 
 
+class SearchLine(Line):
+    """Enter leads to the first field that fits what is typed; what is typed after it waits until the cursor is there."""
+
+    async def action_submit(self) -> None:
+        if isinstance(self.screen, EditorScreen):
+            self.screen.is_moving = True
+        await super().action_submit()
+
+
 class EditorScreen(EditorFiles):
     """Edits one config."""
 
@@ -100,7 +109,14 @@ class EditorScreen(EditorFiles):
             tooltip=say("The items of a list or mapping; the whole text of any other field"),
         ),
         *(
-            Binding(f"{number},alt+{number}", f"tab('{name}')", title, id=f"edit.tab_{name}", show=False, tooltip=told)
+            Binding(str(number), f"tab('{name}')", title, id=f"edit.tab_{name}", show=False, tooltip=told)
+            for number, (name, title, _, told) in enumerate(TABS, start=1)
+        ),
+        *(
+            Binding(
+                f"alt+{number}", f"tab('{name}')", title, id=f"edit.alt_tab_{name}", show=False, priority=True,
+                tooltip=told,
+            )
             for number, (name, title, _, told) in enumerate(TABS, start=1)
         ),
         Binding("escape", "leave", say("Back"), id="edit.leave", tooltip=say("Leave the search, the field, the file")),
@@ -126,13 +142,16 @@ class EditorScreen(EditorFiles):
         self._picking: Timer | None = None
         self._soon: Timer | None = None
         self._state = 0
+        self.is_moving = False
+        """Whether the cursor is on its way elsewhere: the app lets keys wait for it."""
 
     def compose(self) -> ComposeResult:
         yield Header()
         with Horizontal(id="body"):
             yield SectionTree()
             with Vertical(id="middle"):
-                yield Line(placeholder=say("search: key, help, or what a dialect calls it"), id="search", compact=True)
+                told = say("search: key, help, or what a dialect calls it")
+                yield SearchLine(placeholder=told, id="search", compact=True)
                 yield VerticalScroll(id="form", can_focus=False)
                 yield Static("", id="hint", markup=False)
             with TabbedContent(id="beside"):
@@ -471,10 +490,12 @@ class EditorScreen(EditorFiles):
     def action_tab(self, name: str) -> None:
         self.query_one("#beside", TabbedContent).active = name
         self.add_class("-beside").remove_class("-alone")
+        self.is_moving = True
         self.call_after_refresh(self._go_beside, name)
 
     def _go_beside(self, name: str) -> None:
         """Put the cursor into a pane."""
+        self.app.call_later(self._arrived)
         for kind in (OptionList, TextArea, VerticalScroll):
             found = next((pane for pane in self.query(f"#{name} {kind.__name__}") if type(pane) is kind), None)
             if found is None:  # a choice's own list is none of the pane's
@@ -483,6 +504,9 @@ class EditorScreen(EditorFiles):
             if isinstance(found, OptionList) and found.highlighted is None:
                 found.action_first()
             return
+
+    def _arrived(self) -> None:
+        self.is_moving = False
 
     def action_beside(self) -> None:
         """What is beside the form: on a wide terminal beside it, alone, away; on a narrow one alone, away."""
@@ -514,9 +538,13 @@ class EditorScreen(EditorFiles):
 
     @on(Input.Submitted, "#search")
     async def _enter_results(self) -> None:
+        """Go to the first field that fits what is typed now, whatever the list showed."""
+        if self._picking is not None:
+            self._picking.stop()
         await self._show_form()
         if rows := self.rows:
             rows[0].focus_field()
+        self.app.call_later(self._arrived)
 
     async def action_leave(self) -> None:
         typed = self.query_one("#search", Input)

@@ -15,7 +15,7 @@ from rlctl.documents import dotted, read_text
 from rlctl.editing import items, recovery
 from rlctl.editing.fields import FieldView
 from rlctl.editing.session import FileChangedError, Session
-from rlctl.errors import ConfigError, DocumentError, RlctlError
+from rlctl.errors import DocumentError, RlctlError
 from rlctl.filenames import YAML_ENDINGS
 from rlctl.runs import redacted
 from rlctl.tui.external import edited
@@ -144,7 +144,7 @@ class EditorFiles(Screen[None]):
             self.app.exit()
 
     def on_unmount(self) -> None:
-        if self._given_up:
+        if self._given_up or not recovery.is_at_stake(self.session):
             recovery.forget(self.session)
         elif not self.readonly:
             recovery.keep(self.session)
@@ -389,7 +389,8 @@ class EditorFiles(Screen[None]):
         item = next((item for item in kept if item.place != recovery.place_of(self.session)), None)
         if item is None:
             return
-        told = "\n".join(f"  {change.label}" for change in item.changes[-8:])
+        facts = [f"{name} = {value}" for name, value in item.facts.items()]
+        told = "\n".join(f"  {line}" for line in [*facts, *(change.label for change in item.changes[-8:])])
         what = say("changes that were not saved") if file is not None else say("a config that was never saved")
         question = say("An editor that ended unexpectedly left {what}:\n{told}").format(what=what, told=told)
         answers = [("t", say("Take it up")), ("l", say("Later")), ("d", say("Throw it away"))]
@@ -402,7 +403,7 @@ class EditorFiles(Screen[None]):
             return
         try:
             same = recovery.recover(self.session, item)
-        except ConfigError as error:
+        except RlctlError as error:
             self.notify(str(error), title=say("not taken up"), severity="error", markup=False)
             return
         if not same and self.session.file is not None:

@@ -15,9 +15,8 @@ from textual.widgets.option_list import Option
 from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
-from rlctl.language import LANGUAGE
 from rlctl.report import Finding, Level
-from rlctl.tui.language import say
+from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
@@ -101,8 +100,8 @@ class FindingsPane(EditorPane):
 def _text(item: Finding) -> str:
     where = f" ({item.at})" if item.at is not None else ""
     hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
-    told = f"{item.key}: {item.message}{where}" if item.key else f"{item.message}{where}"
-    return f"{MARKS[item.level]} {escape(_meaning(item) + told)}{hint}{_fixes(item)}"
+    told = f"{item.key}: {item.message}" if item.key and item.key not in item.message else item.message
+    return f"{MARKS[item.level]} {escape(_meaning(item) + told + where)}{hint}{_fixes(item)}"
 
 
 def _meaning(item: Finding) -> str:

@@ -119,8 +119,8 @@ class PreviewPane(EditorPane):
 
     def action_next(self) -> None:
         """Show the run in the next dialect."""
-        at = DIALECTS.index(self.dialect)
-        self.query_one("#preview-dialect", Select).value = DIALECTS[(at + 1) % len(DIALECTS)]
+        shown = self.query_one("#preview-dialect", Select)
+        shown.value = DIALECTS[(DIALECTS.index(str(shown.value)) + 1) % len(DIALECTS)]
 
     @on(Select.Changed)
     def _chosen(self, message: Select.Changed) -> None:
@@ -223,8 +223,8 @@ class DiffPane(EditorPane):
         listed.add_options([Option(text) for _, text in found] or [Option(say("nothing differs"), disabled=True)])
 
     def action_next(self) -> None:
-        names = list(VIEWS)
-        self.query_one("#diff-view", Select).value = names[(names.index(self.view) + 1) % len(names)]
+        names, shown = list(VIEWS), self.query_one("#diff-view", Select)
+        shown.value = names[(names.index(str(shown.value)) + 1) % len(names)]
 
     @on(Select.Changed)
     def _chosen(self, message: Select.Changed) -> None:
