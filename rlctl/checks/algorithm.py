@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
-from rlctl.config.sections.algorithm import Cispo, Gspo, PpoClip
+from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
 
-GROUP_BASELINES = ("grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline", "opo", "opmd")
+GROUP_BASELINES = (
+    *("grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline", "opo", "opmd"),
+    *arithmetic.MEASURED,
+)
 """Advantages that compare the responses of one prompt."""
 
 HIGHEST_LEARNING_RATE = 1e-3
@@ -22,7 +25,16 @@ def _is_rl(config: Config) -> bool:
 
 def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """The advantage has what it compares with."""
-    name = config.algorithm.advantage.choice
+    chosen = config.algorithm.advantage
+    name = chosen.kind if isinstance(chosen, Other) else chosen.choice
+    if _is_rl(config) and arithmetic.measures_old(config) and config.algorithm.old_log_probs == "rollout":
+        yield Problem(
+            "old-pass-left-out",
+            ("algorithm", "old_log_probs"),
+            f"{name} reads what the pass for old log-probs measures, and with rollout there is none",
+            "set algorithm.old_log_probs to recompute",
+            ((("algorithm", "old_log_probs"), "recompute"),),
+        )
     if _is_rl(config) and name in GROUP_BASELINES and config.batch.responses_per_prompt == 1:
         yield Problem(
             "group-of-one",

@@ -82,6 +82,7 @@ CODES: Mapping[str, Code] = {
     "cluster-too-small": Code(_E, "The cluster has fewer devices than the config asks for."),
     "memory": Code(_W, "The estimate of memory is above what a device has."),
     "group-of-one": Code(_W, "A baseline of the group, in groups of one response."),
+    "old-pass-left-out": Code(_E, "The advantage reads what the pass for old log-probs measures, which is left out."),
     "gae-without-critic": Code(_E, "gae needs a critic, and there is none."),
     "critic-unused": Code(_W, "There is a critic that nothing asks."),
     "warmup-without-critic": Code(_W, "Steps in which only the critic is trained, and there is none."),

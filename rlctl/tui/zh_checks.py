@@ -30,6 +30,7 @@ CHECKS: dict[str, str] = {
     "cluster-too-small": "集群的设备少于配置所需。",
     "memory": "估计的显存超过设备所有。",
     "group-of-one": "使用组内基线，但每组只有一条回答。",
+    "old-pass-left-out": "优势需要读取计算旧 log-probs 那一遍的统计量，但这一遍被省略了。",
     "gae-without-critic": "gae 需要 critic，但没有配置。",
     "critic-unused": "配置了 critic，但没有地方用到。",
     "warmup-without-critic": "设置了只训练 critic 的步数，但没有 critic。",

@@ -14,6 +14,7 @@ METRICS: dict[str, str] = {
     "What it was multiplied by; an adaptive one moves.": "上述 KL 所乘的系数；自适应时会变化。",
     "Mean advantage of a trained token.": "参与训练的 token 的优势平均。",
     "Standard deviation of the advantages of trained tokens.": "参与训练的 token 的优势标准差。",
+    "Tokens that the estimator leaves out of training (clipb, clipv).": "优势估计器不让参与训练的 token（clipb、clipv）。",
     "Groups drawn that the filters let pass, those beyond a full step left out.": (
         "生成的组中通过过滤的比例，填满一步之后多出的不算。"
     ),

@@ -13,11 +13,9 @@ from tests.later import is_later, is_never
 from .corpus import ROWS, examples
 
 VALUES = {
-    "trinity/examples/entropy/clipv": "algorithm.advantage.kind",
     "trinity/examples/opd_gsm8k/opd_gsm8k_jsd": "algorithm.advantage.kind",
-    "verl/overrides/otb_trainer_run_qwen3_8b_fsdp": "algorithm.advantage.kind",
 }
-"""Estimators of no document that are not computed, in the examples that show them."""
+"""Estimators that are not computed under their own name, in the examples that show them."""
 OF_OTHERS = (AGENTS, OTHER, ONE_DEVICE, "Megatron", "SGLang", "a class of one framework's")
 """In the message of what is of later parts, of one framework only, or beyond what Megatron-core and SGLang do here."""
 

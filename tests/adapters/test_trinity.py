@@ -72,6 +72,14 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         "other",
     ),
     ("0.6", {"algorithm.advantage_fn_args": {"std_cal_level": "batch"}}, "algorithm.advantage.name", "other"),
+    # Where no arguments are given mu is 8.5, which is canonical; beside others it is 2.
+    ("0.6", {"algorithm.advantage_fn": "clipv"}, "algorithm.advantage.args", {}),
+    (
+        "0.6",
+        {"algorithm.advantage_fn": "clipv", "algorithm.advantage_fn_args": {"max_frac": 0.1}},
+        "algorithm.advantage.args",
+        {"mu": 2.0, "max_frac": 0.1},
+    ),
     ("0.6", {"algorithm.algorithm_type": "on_policy_distill"}, "algorithm.policy_loss.name", "ppo_clip"),
     ("0.6", {"algorithm.algorithm_type": "dapo"}, "algorithm.kl_in_loss", None),
     ("0.6", {}, "algorithm.kl_in_loss.estimator", "k2"),
@@ -206,6 +214,12 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
 @pytest.mark.parametrize(
     ("release", "changes", "key", "expected"),
     [
+        (
+            "0.6",
+            {"algorithm.advantage": {"name": "other", "kind": "clipv", "args": {"max_frac": 0.1}}},
+            "algorithm.advantage_fn_args.mu",
+            8.5,
+        ),
         # 0 would leave nothing of any gradient.
         ("0.6", {"train.optimizer.max_grad_norm": None}, "algorithm.optimizer.clip_grad", 1e9),
         ("0.5", {"train.optimizer.max_grad_norm": 0.5}, "trainer.grad_clip", 0.5),

@@ -237,6 +237,29 @@ def test_an_estimator_registered_with_verl_keeps_its_name() -> None:
     assert values["algorithm"]["adv_estimator"] == "my_own"
 
 
+@pytest.mark.parametrize("kind", ["optimal_token_baseline", "tir_optimal_token_baseline"])
+def test_a_token_baseline_is_written_with_what_verl_needs_for_it(kind: str) -> None:
+    """verl asserts that squared probabilities are there, and 0.9's newer trainer never computes them; 0.6 has no such name."""
+    loaded, report = read(f"algorithm.adv_estimator={kind}", base=BASE[:-1])
+    assert loaded.config.algorithm.old_log_probs == "recompute"
+    for version, switch, trainer in (("0.9", True, False), ("0.7", True, None)):
+        values, _ = written(loaded, report, f"verl@{version}")
+        assert values["algorithm"]["adv_estimator"] == kind
+        assert values["actor_rollout_ref"]["actor"]["calculate_sum_pi_squared"] is switch
+        assert values["trainer"].get("use_v1") is trainer
+    values, report = written(loaded, report, "verl@0.6")
+    assert (values["algorithm"]["adv_estimator"], values["algorithm"]["norm_adv_by_std_in_grpo"]) == ("grpo", False)
+    assert "calculate_sum_pi_squared" not in values["actor_rollout_ref"]["actor"]
+    assert bucket(report, "algorithm.adv_estimator") is Bucket.UNSUPPORTED
+
+
+def test_what_the_file_says_of_a_token_baseline_stays() -> None:
+    said = (f"{A}.calculate_sum_pi_squared=true", "trainer.use_v1=false")
+    values, _ = written(*read("algorithm.adv_estimator=optimal_token_baseline", *said, base=BASE[:-1]), "verl@0.9")
+    assert values["actor_rollout_ref"]["actor"]["calculate_sum_pi_squared"] is True
+    assert values["trainer"]["use_v1"] is False
+
+
 PLAIN = """
 buffer:
   explorer_input:

@@ -304,6 +304,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "batch.responses_per_prompt",
         "reward itself",
     ),
+    (
+        "old-pass-left-out",
+        {"algorithm": {"advantage": {"name": "other", "kind": "clipv"}, "old_log_probs": "rollout"}},
+        "algorithm.old_log_probs",
+        "clipv reads what the pass",
+    ),
     ("gae-without-critic", {"algorithm": {"advantage": "gae"}}, "algorithm.advantage", "critic is null"),
     ("critic-unused", {"critic": {}}, "critic", "grpo asks no critic"),
     (

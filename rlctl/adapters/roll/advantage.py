@@ -157,7 +157,10 @@ class _Shaped(Estimate):
 
 UNGROUPED = ("remax", "jsd", "on_policy_distill")
 """Estimators of others that compare with no group; those without a division by its deviation come next."""
-UNDIVIDED = ("opmd", "opmd_reweight_adv", "asymre", "gpg", "optimal_token_baseline")
+UNDIVIDED = (
+    *("opmd", "opmd_reweight_adv", "asymre", "gpg"),
+    *("optimal_token_baseline", "tir_optimal_token_baseline"),
+)
 
 
 def _written(view: Writing) -> tuple[str, str, Any, Any, bool, Iterator[Lost]]:

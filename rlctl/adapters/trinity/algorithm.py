@@ -168,9 +168,13 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
         return
     yield Flow((*to, "name"), "other", keys)
     yield Flow((*to, "kind"), name, keys)
-    yield Flow((*to, "args"), dict(args), (args_key,))
+    given = isinstance(view.get(f"{X}advantage_fn_args"), Mapping)
+    unsaid = {key: beside for key, (_, beside) in UNSAID.get(name, {}).items()} if given else {}
+    yield Flow((*to, "args"), {**unsaid, **args}, (args_key,))
 
 
+UNSAID: Mapping[str, Mapping[str, tuple[Any, Any]]] = {"clipv": {"mu": (8.5, 2.0)}}
+"""Arguments with two defaults: where no arguments are given, and where others are."""
 ARGS = {
     "ppo": {"gamma": "gamma", "lam": "lambda"},
     "grpo": {"epsilon": "epsilon"},
@@ -212,13 +216,17 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         )
         return
     if name != kind.advantage:
-        yield Flow(view.path(f"{X}advantage_fn"), name, used, always=True)
+        note = (
+            "Trinity computes it where its trainer is patched, as its examples/entropy says" if name in PATCHED else ""
+        )
+        yield Flow(view.path(f"{X}advantage_fn"), name, used, "mapped", note, always=True)
     else:
         yield Flow((), None, used)
     yield from _write_advantage_args(view, name, advantage)
 
 
-EXTRA = ("clipb", "clipv", "duplicate_grpo", "step_wise_grpo", "grpo_grouped")
+PATCHED = ("clipb", "clipv")
+EXTRA = (*PATCHED, "duplicate_grpo", "step_wise_grpo", "grpo_grouped")
 
 
 def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]) -> Iterator[Out]:
@@ -227,6 +235,9 @@ def _write_advantage_args(view: Writing, name: str, advantage: Mapping[str, Any]
     if advantage["name"] == "other":
         for key, value in advantage["args"].items():
             yield Flow((*place, key), value, (view.to("algorithm.advantage.args"),))
+        for key, (alone, _) in UNSAID.get(name, {}).items() if advantage["args"] else ():
+            if key not in advantage["args"]:
+                yield Flow((*place, key), alone, (view.to("algorithm.advantage.args"),), "derived", always=True)
         return
     usual = {
         "whiten": advantage["name"] == "gae",

@@ -217,6 +217,7 @@ RULES: list[Rule] = [
         always=True,
         missing=NO_ESTIMATOR,
         nearest=nearest.ESTIMATORS,
+        needs=nearest.NEEDS,
     ),
     Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0),
     Key("algorithm.lam", "algorithm.advantage.lambda", 1.0),

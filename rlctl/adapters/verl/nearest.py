@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rlctl.adapters.rules import Chosen, Flow, K, Lost, Out, Writing
+from rlctl.adapters.rules import Chosen, Flow, K, Lost, Out, Version, Writing, version_of
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,12 @@ class Nearest:
     raw: str
     differs: str
     settings: tuple[K, ...] = ()
+    until: str = ""
+    """The last version that has no such name; empty where none has it."""
+
+    def stands_in(self, version: Version) -> bool:
+        """Whether it is written for this version."""
+        return not self.until or version <= version_of(self.until)
 
 
 @dataclass(frozen=True)
@@ -23,20 +29,32 @@ class ChosenOrNearest(Chosen):
 
     nearest: Mapping[str, Nearest] = field(default_factory=dict)
     """By option, or by kind where the option is ``other``."""
+    needs: Mapping[str, tuple[K, ...]] = field(default_factory=dict)
+    """By kind: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
 
     def write(self, view: Writing) -> Iterator[Out]:
         option = view.get(f"{self.to}.name")
         kind = view.get(f"{self.to}.kind") if option == self.other else option
         found = self.nearest.get(str(kind))
-        if found is None or not self.keys[0].exists(view.version):
+        if found is None or not found.stands_in(view.version) or not self.keys[0].exists(view.version):
             yield from super().write(view)
+            yield from self._needed(str(kind), view)
             return
         used = (view.to(f"{self.to}.name"), *((view.to(f"{self.to}.kind"),) if option == self.other else ()))
         yield Flow(view.path(self.key), found.raw, used, "derived", always=True)
         for key in found.settings:
             if key.exists(view.version):
                 yield Flow(view.path(key.name), key.default, used, "derived", always=True)
-        yield Lost(used, f"verl has no {kind}; {found.raw} is the nearest: {found.differs}")
+        yield Lost(
+            used,
+            f"{'this version of ' if found.until else ''}verl has no {kind}; {found.raw} is the nearest: {found.differs}",
+        )
+
+    def _needed(self, kind: str, view: Writing) -> Iterator[Out]:
+        said = view.config.extensions.verl
+        for key in self.needs.get(kind, ()):
+            if key.exists(view.version) and key.name not in said:
+                yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.kind"),), "derived", always=True)
 
 
 UNSCALED = (K("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)
@@ -48,6 +66,10 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "rec": Nearest("grpo", "the reward less the group's mean; no response is left out", UNSCALED),
     "clipb": Nearest("grpo", "no token is left out by its entropy"),
     "clipv": Nearest("grpo", "no token is left out by its entropy"),
+    **dict.fromkeys(
+        ("optimal_token_baseline", "tir_optimal_token_baseline"),
+        Nearest("grpo", "the reward less the group's mean, at every token the same", UNSCALED, until="0.6"),
+    ),
     "step_wise_grpo": Nearest("grpo", STEPS),
     "gigpo": Nearest("grpo", STEPS),
     "reinforce": Nearest("reinforce_plus_plus", "it whitens advantages over the batch"),
@@ -56,6 +78,9 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "on_policy_distill": Nearest("grpo", DISTILS),
     "jsd": Nearest("grpo", DISTILS),
 }
+MEASURED = (K("actor_rollout_ref.actor.calculate_sum_pi_squared", True, "0.7"), K("trainer.use_v1", False, "0.9"))
+"""What switches the sum of squared probabilities on, and the trainer of 0.9 that computes it: its newer one stops without."""
+NEEDS: Mapping[str, tuple[K, ...]] = dict.fromkeys(("optimal_token_baseline", "tir_optimal_token_baseline"), MEASURED)
 CLIPS = "it clips the ratio, by clip_ratio_low and clip_ratio_high"
 LOSSES: Mapping[str, Nearest] = {
     "opmd": Nearest("gpg", "the same without the factor 1 / (1 + tau), so that KL and entropy weigh less against it"),
