@@ -73,6 +73,15 @@ def token_advantage(ask: dict[str, Any]) -> Any:
     return found.batch["advantages"].tolist()
 
 
+def sifted(ask: dict[str, Any]) -> Any:
+    """Advantages by token and the mask that is left, of functions that leave tokens out."""
+    names = ("old_log_probs", "rollout_log_probs", "entropys", "necs")
+    batch = {name: wide(ask[name]) for name in names}
+    batch |= {"response_mask": wide(ask["mask"]), "token_level_rewards": wide(ask["at_tokens"])}
+    found, _ = made(registry.ADVANTAGE_FN, ask)(SimpleNamespace(batch=batch, non_tensor_batch={"uid": ask["groups"]}))
+    return [found.batch["advantages"].tolist(), found.batch["response_mask"].tolist()]
+
+
 def kl(ask: dict[str, Any]) -> Any:
     """An estimate of the KL at every token, and the gradient of their sum."""
     log_probs = wide(ask["log_probs"]).requires_grad_()
@@ -101,6 +110,7 @@ def main() -> None:
         "loss": loss,
         "advantage": advantage,
         "token_advantage": token_advantage,
+        "sifted": sifted,
         "kl": kl,
         "registered": registered,
     }

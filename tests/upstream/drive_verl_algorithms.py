@@ -12,6 +12,7 @@ import torch
 from verl import DataProto
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo import core_algos, rollout_corr_helper
+from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.workers.config import ActorConfig
 
 
@@ -31,6 +32,24 @@ def advantage(ask: dict[str, Any]) -> Any:
     function = core_algos.get_adv_estimator_fn(ask["name"])
     wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
     return function(**{name: value for name, value in known.items() if name in wanted})[0].tolist()
+
+
+def token_baseline(ask: dict[str, Any]) -> Any:
+    """Advantages of an optimal token baseline, [batch, width], told as the trainer tells them; squared probabilities of logits."""
+    from verl.utils.torch_functional import calculate_sum_pi_squared_from_logits
+
+    mask, squared = wide(ask["mask"]), calculate_sum_pi_squared_from_logits(wide(ask["logits"]))
+    batch = {
+        "token_level_rewards": wide(ask["rewards"]),
+        "response_mask": mask,
+        "old_log_probs": wide(ask["old_log_probs"]),
+        "sum_pi_squared": squared,
+    }
+    if ask.get("weights"):
+        batch["rollout_is_weights"] = wide(ask["weights"])
+    data = DataProto.from_dict(tensors=batch, non_tensors={"uid": np.array(ask["groups"])})
+    found = compute_advantage(data, adv_estimator=ask["name"], config=AlgoConfig(adv_estimator=ask["name"]))
+    return [found.batch["advantages"].tolist(), squared.tolist()]
 
 
 def loss(ask: dict[str, Any]) -> Any:
@@ -176,6 +195,7 @@ def main() -> None:
         "loss": loss,
         "registered": registered,
         "gdpo": gdpo,
+        "token_baseline": token_baseline,
         "distillation": distillation,
         "value_loss": value_loss,
         "feedback": feedback,

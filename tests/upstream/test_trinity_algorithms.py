@@ -15,6 +15,7 @@ from rlctl.documents import read_yaml
 from rlctl.errors import RlctlError
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.distributions import STATISTICS, statistics_of_logits
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
 from rlctl.runtime.selection import estimator_of
 from rlctl.runtime.train.distillation import Teaching, into_advantages
@@ -152,6 +153,48 @@ def test_advantages_that_trinity_computes_in_the_trainer(name: str, args: dict[s
 
 
 @pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("clipb", {}),
+        ("clipb", {"mu": 0.5}),
+        ("clipb", {"mu": 0.0, "epsilon": 0.1}),
+        ("clipv", {}),
+        ("clipv", {"mu": 0.3, "max_frac": 1.0}),
+        ("clipv", {"mu": 0.3, "max_frac": 0.1}),
+        ("clipv", {"mu": 0.3, "max_frac": 1e-4}),
+        ("clipv", {"mu": -1.0, "max_frac": 0.2}),
+    ],
+)
+def test_tokens_that_are_left_out(name: str, args: dict[str, Any]) -> None:
+    """Of logits, from which the pass before the advantages has entropies and the expected signal; one group is all alike.
+
+    The expected signal is written out as the example's ``compute_N_from_logits`` is.
+    """
+    logits, drawn = 2 * randn(8, WIDTH, 11, seed=15), torch.arange(8 * WIDTH).view(8, WIDTH) % 11
+    rewards = randn(8, seed=1)
+    rewards[3:6] = 1.0
+    log_p = logits.log_softmax(-1)
+    p = log_p.exp()
+    old, entropy = log_p.gather(-1, drawn[..., None]).squeeze(-1), -(p * log_p).sum(-1)
+    rollout = old + 0.1 * randn(8, WIDTH, seed=17)
+    at_tokens = torch.zeros(8, WIDTH, dtype=torch.float64)
+    at_tokens[torch.arange(8), LENGTHS - 1] += rewards
+    ask = {"old_log_probs": old, "rollout_log_probs": rollout, "entropys": entropy}
+    ask["necs"] = entropy * (p * p).sum(-1) + (p * p * log_p).sum(-1)
+    told = trinity("sifted", name=name, args=args, at_tokens=at_tokens, groups=GROUPS, mask=MASK.double(), **ask)
+    expected, mask = (torch.tensor(each, dtype=torch.float64)[MASK] for each in told)
+    kind, options = estimator_of(config_of(advantage_fn=name, advantage_fn_args=args or None).algorithm)
+    names = ("log_probs", *STATISTICS)
+    measured = dict(zip(names, statistics_of_logits(logits[MASK], drawn[MASK], names), strict=True))
+    columns = {f"old_{of}": values for of, values in measured.items()} | {"rollout_log_probs": rollout[MASK]}
+    found = estimate(kind, rewards, LENGTHS, groups=torch.tensor(GROUPS), columns=columns, **options)
+    assert found.kept is not None
+    assert_close(found.tokens, expected, rtol=2e-6, atol=2e-6)
+    assert found.kept.tolist() == (mask > 0).tolist()
+    assert not args or 0 < int(found.kept.sum()) < len(found.kept)
+
+
+@pytest.mark.parametrize(
     ("name", "args", "loss", "ours"),
     [
         ("on_policy_distill", {"kl_coef": 0.3}, "reverse_kl", {}),
@@ -199,7 +242,7 @@ def test_kl(name: str) -> None:
 
 NOT_COMPUTED = {
     "losses": {"dpo", "mix", "mix_chord"},
-    "advantages": {"clipb", "clipv", "gigpo", "jsd", "on_policy_distill", "step_wise_grpo"},
+    "advantages": {"gigpo", "jsd", "on_policy_distill", "step_wise_grpo"},
     "kl": set(),
     "entropy": set(),
     "strategies": set(),

@@ -15,6 +15,7 @@ from rlctl.documents import read_yaml
 from rlctl.runtime.algorithms import correction
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
+from rlctl.runtime.algorithms.distributions import statistics_of_logits
 from rlctl.runtime.algorithms.feedback import feedback_weights
 from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, covers_for_clip, covers_for_kl
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
@@ -66,6 +67,44 @@ def test_advantages(name: str) -> None:
         **({"gamma": gamma} if name == "reinforce_plus_plus" else {}),
     ).tokens
     assert_close(found, torch.tensor(expected, dtype=torch.float64)[MASK], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rejects", [False, True])
+@pytest.mark.parametrize("name", ["optimal_token_baseline", "tir_optimal_token_baseline"])
+def test_token_baselines(name: str, rejects: bool, weighted: bool) -> None:
+    """Of squared probabilities, which are compared too; with tokens rejected, a group of which one response is left, and
+    importance weights."""
+    logits, drawn = 2 * randn(8, WIDTH, 11, seed=15), torch.arange(8 * WIDTH).view(8, WIDTH) % 11
+    old = logits.log_softmax(-1).gather(-1, drawn[..., None]).squeeze(-1)
+    weights, passed = randn(8, WIDTH, seed=7).abs(), MASK.clone()
+    if rejects:
+        passed &= randn(8, WIDTH, seed=16) < 0.7
+        passed[4] = False
+    rewards, penalties = randn(8, seed=1), 0.1 * randn(8, WIDTH, seed=2) * MASK
+    at_tokens = -penalties
+    at_tokens[torch.arange(8), LENGTHS - 1] += rewards
+    ask = {"mask": passed.double().tolist(), "rewards": at_tokens.tolist(), "old_log_probs": old.tolist()}
+    expected, squared = framework("verl-0.9.1", "drive_verl_algorithms.py").ask(
+        of="token_baseline", name=name, logits=logits.tolist(), groups=GROUPS.tolist(), **ask,
+        weights=weights.tolist() if weighted else None,
+    )["value"]  # fmt: skip
+    [ours] = statistics_of_logits(logits[MASK], drawn[MASK], ("squared_probabilities",))
+    assert_close(ours, torch.tensor(squared, dtype=torch.float64)[MASK], rtol=1e-6, atol=1e-7)
+    found = estimate(
+        name,
+        rewards,
+        LENGTHS,
+        groups=GROUPS,
+        token_penalties=penalties[MASK],
+        columns={
+            "old_log_probs": old[MASK],
+            "old_squared_probabilities": ours,
+            "correction_weights": weights[MASK] if weighted else torch.ones_like(ours),
+            "passed": passed[MASK],
+        },
+    ).tokens
+    assert_close(found, torch.tensor(expected, dtype=torch.float64)[MASK], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 0.25]])
@@ -241,7 +280,7 @@ def test_the_forward_kl_of_a_teachers_likeliest_tokens(top_k: int) -> None:
 
 
 NOT_COMPUTED = {
-    "estimators": {"optimal_token_baseline", "tir_optimal_token_baseline"},
+    "estimators": set(),
     "losses": set(),
     "distillation": set(),
 }
