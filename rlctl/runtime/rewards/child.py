@@ -51,7 +51,9 @@ def _die_with_parent(parent: int) -> None:
     """End the process and what it started once its parent is gone, also while the user's code runs."""
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_SECONDS)
-    os.killpg(0, signal.SIGKILL)
+    if os.getpgrp() == os.getpid():  # the group is its own, as the pool starts it
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from typing import Self
 import psutil
 
 from rlctl.errors import RlctlError, RunError
+from rlctl.runtime.process_group import end_group, status_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Ready, Scorer
 
 LOAD_SECONDS = 300.0
@@ -242,9 +243,8 @@ def _start(scorer: Scorer, log: Path | None) -> _Child:
 
 def _ending(child: _Child) -> str:
     """How a child that is gone ended."""
-    try:
-        status = child.process.wait(timeout=1.0)
-    except subprocess.TimeoutExpired:
+    status = status_of(child.process, within=1.0)
+    if status is None:
         return "closed its connection"
     if status < 0:
         return f"ended its process by signal {signal.Signals(-status).name}"
@@ -257,9 +257,7 @@ def _kill(child: _Child) -> None:
         for process in psutil.Process(child.process.pid).children(recursive=True):
             with suppress(psutil.Error):
                 process.kill()
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.process.pid, signal.SIGKILL)
-    child.process.wait()
+    end_group(child.process)
     child.connection.close()
 
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import queue
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -38,6 +36,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from rlctl.errors import RunError
+from rlctl.runtime.process_group import end_group, status_of
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys
@@ -103,7 +102,7 @@ class SglangServer:
         Raises:
             RunError: it has.
         """
-        status = self._process.poll()
+        status = status_of(self._process)
         if status is not None:
             raise RunError(
                 f"SGLang's server ended with status {status}", hint="the log of the rollout worker has its output"
@@ -111,9 +110,7 @@ class SglangServer:
 
     def close(self) -> None:
         """End it and its processes."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        end_group(self._process)
 
 
 @dataclass(frozen=True, slots=True)

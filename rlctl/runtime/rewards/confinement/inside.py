@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import resource
 import secrets
 import shutil
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from rlctl.runtime.process_group import end_group, status_of
 from rlctl.tracing.inside import LIBC, RefusedError, mount, read_only_root
 
 _BIND, _REC, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2
@@ -37,11 +39,9 @@ _SYSTEM = (
     "/etc/localtime",
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_SETTINGS = {
-    "/proc/sys/user/max_user_namespaces": "0",  # or a program would have privileges in one of its own
-    "/proc/sys/kernel/pid_max": "364",  # for root, whom RLIMIT_NPROC does not hold (from Linux 6.14)
-}
-"""Of the namespaces, where the kernel lets them be set."""
+_USER_NAMESPACES = "/proc/sys/user/max_user_namespaces"
+_MOST_PROCESSES, _PROCESSES_BY_NAMESPACE = "/proc/sys/kernel/pid_max", (6, 14)
+"""How many there may be, and the Linux from which on that is of the namespace: before it, it is the whole machine's."""
 _FILE_BYTES = 64 << 20
 """Of one file that a program writes, its output among them; the folder holds four of them."""
 _SHOWN_BYTES = 16 << 20
@@ -70,13 +70,22 @@ def _isolate(python: list[str]) -> Path:
     Path("/old", *root.parts[1:]).rmdir()
     if LIBC.umount2(b"/old", _DETACH):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "umount")
-    for path, value in _SETTINGS.items():
+    for path, value in _settings(os.uname().release).items():
         with contextlib.suppress(OSError):
             Path(path).write_text(value)
     read_only_root()
     mount("tmpfs", "/box", "tmpfs", 0, f"size={4 * _FILE_BYTES},mode=0777")
     _check()
     return Path("/box")
+
+
+def _settings(release: str) -> dict[str, str]:
+    """Of the namespaces of a Linux, never of the machine, where the kernel lets them be set."""
+    settings = {_USER_NAMESPACES: "0"}  # or a program would have privileges in one of its own
+    found = re.match(r"(\d+)\.(\d+)", release)
+    if found and (int(found[1]), int(found[2])) >= _PROCESSES_BY_NAMESPACE:
+        settings[_MOST_PROCESSES] = "364"  # for root, whom RLIMIT_NPROC does not hold
+    return settings
 
 
 def _show(root: Path, path: str) -> None:
@@ -149,11 +158,7 @@ def _run(program: dict[str, Any], order: dict[str, Any], place: Path, seconds: f
             start_new_session=True,
             preexec_fn=lambda: _limit(order),
         )
-        try:
-            process.wait(seconds)
-            late = False
-        except subprocess.TimeoutExpired:
-            late = True
+        late = status_of(process, within=seconds) is None
         _end(process, isolated=order["isolated"])
         report = _report(told, nonce)
         stdout.seek(0)
@@ -178,12 +183,10 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _end(process: subprocess.Popen[bytes], *, isolated: bool) -> None:
     """End a program and what it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    end_group(process)
     if isolated and os.getpid() == 1:  # the first process of a namespace of its own: all others are the program's
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
-    process.wait()
     if isolated:
         with contextlib.suppress(ChildProcessError):
             while True:
