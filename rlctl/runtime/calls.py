@@ -144,6 +144,8 @@ class Calls:
         deadline, began = 0.0, dict.fromkeys(every.calls, time.monotonic())
         while any(index < own for index in pending.values()):
             done = _next(list(pending), 0.5 if failed is None else max(0.0, deadline - time.monotonic()))
+            if self.stop_requested():  # before what fails: the signal may have reached the workers too
+                raise StopRequested
             lost: dict[Any, WorkerLost] = {} if done else every._silent(pending, began)
             for call in done:
                 try:
@@ -165,8 +167,6 @@ class Calls:
                 pending[again], began[again] = index, time.monotonic()
             if failed is not None and time.monotonic() >= deadline:
                 break
-            if self.stop_requested():
-                raise StopRequested
         if failed is not None:
             # nobody told why the connection is gone: most likely a process or a machine is
             raise WorkerLost(failed.message, actor=failed.actor, trace=failed.trace, hint=failed.hint)

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -140,6 +141,7 @@ def _run_stages(
         stop_requested=stop.now,
         limit=settings.rpc_timeout,
         tell=lambda message: events.emit("advisory", message=message, hint=""),
+        gives_back=settings.address is not None,
     ) as placement:
         for index, (stage, stage_plan) in enumerate(zip(stages, plan.stages, strict=True)):
             place = place_of(stage, folder)
@@ -301,17 +303,34 @@ def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
 
     before = _children()
     try:
-        with stop.interrupted_by(1):
-            stop.spare_children()
+        with stop.interrupted_by(1), _in_groups_of_their_own():
             ray.init(**arguments)
     except BaseException as error:
+        new = _children() - before  # before Ray ends some of them, whose children would be nobody's
         ray.shutdown()
-        _end_half_started(_children() - before)
+        _end_half_started(new)
         if isinstance(error, SystemExit):  # what Ray makes of SIGTERM meanwhile
             raise KeyboardInterrupt from None
         raise
     finally:
         stop.take_signals()
+
+
+@contextmanager
+def _in_groups_of_their_own() -> Iterator[None]:
+    """What Ray starts meanwhile gets no signal that is sent to the group of this process, which puts it away itself.
+
+    `timeout`, shells and schedulers send SIGTERM to a whole group. Calls to a Ray whose head has ended wait a minute for it, and
+    then end this process without a word. There is no option for it; the release of Ray is fixed.
+    """
+    from ray._private import services
+
+    popen = services.ConsolePopen
+    services.ConsolePopen = partial(popen, process_group=0)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = popen
 
 
 def _children() -> set[Any]:
@@ -327,7 +346,8 @@ def _end_half_started(new: set[Any]) -> None:
 
     for process in new:
         with suppress(psutil.Error):
-            if "/ray/" in " ".join(process.cmdline()):
+            command = " ".join(process.cmdline())
+            if "/ray/" in command or command.startswith("ray::"):
                 process.kill()
 
 

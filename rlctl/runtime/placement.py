@@ -11,6 +11,7 @@ torch in it takes longer than many a step; rollout engines take memory that only
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,9 @@ QUICKER_SECONDS = 10.0
 NODE_LOST_SECONDS = 60.0
 """Within which Ray has noticed that a node is gone; its own health checks take up to about 20."""
 
+GIVEN_BACK_SECONDS = 5.0
+"""Within which a cluster takes devices back; it does so too once it notices that the run is over."""
+
 
 @dataclass(frozen=True)
 class _Hosts:
@@ -80,6 +84,8 @@ class Placement:
     """Is told what is missing while devices are waited for."""
     order: Sequence[int]
     """The bundle of each device: neighbours among devices share a node where they can."""
+    gives_back: bool
+    """Whether Ray goes on after the run; one of the run's own ends with it, and may have ended before."""
     _hosts: dict[str, _Hosts] = field(default_factory=dict)
 
     @contextmanager
@@ -125,7 +131,8 @@ class Placement:
         """End every process and give the devices back."""
         for name in list(self._hosts):
             self._end(name)
-        remove_placement_group(self.bundles)
+        if self.gives_back:
+            _give_back(self.bundles)
 
     def _end(self, name: str) -> None:
         hosts = self._hosts.pop(name, None)
@@ -172,6 +179,7 @@ def reserve(
     stop_requested: Callable[[], bool],
     limit: float = math.inf,
     tell: Tell = lambda message: None,
+    gives_back: bool = True,
 ) -> Iterator[Placement]:
     """Reserve the devices of a run, and give them back.
 
@@ -182,6 +190,7 @@ def reserve(
         stop_requested: whether the run was asked to end.
         limit: seconds that a call of a worker may take.
         tell: is told what is missing while devices are waited for.
+        gives_back: whether Ray goes on after the run.
 
     Raises:
         RunError: the cluster does not have the devices, now or within ``timeout`` seconds.
@@ -189,13 +198,20 @@ def reserve(
     """
     count = 1 + max((device for stage in plan.stages for role in stage.roles for device in role.devices), default=0)
     bundles = _reserve(plan, count, timeout, stop_requested, tell)
-    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell, _order(bundles))
+    placement = Placement(plan, bundles, logs, stop_requested, timeout, limit, tell, _order(bundles), gives_back)
     if told := other_layout(_nodes_of(bundles), plan.nodes, plan.devices_per_node):
         tell(told)
     try:
         yield placement
     finally:
         placement.close()
+
+
+def _give_back(bundles: PlacementGroup) -> None:
+    """Do not wait long for a cluster whose head is gone: it has nothing to be given back, and Ray waits a minute for it."""
+    asking = threading.Thread(target=remove_placement_group, args=(bundles,), daemon=True)
+    asking.start()
+    asking.join(GIVEN_BACK_SECONDS)
 
 
 def _cpus_of(plan: Plan) -> int:

@@ -110,11 +110,6 @@ class StopSwitch:
         for number in self._before:
             signal.signal(number, self._take)
 
-    def spare_children(self) -> None:
-        """Until ``take_signals``: processes that are started do not end with the terminal, as this one puts them away."""
-        if signal.SIGHUP in self._before:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
     def _take(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
         if self._raising is not None and self._signals >= self._raising:

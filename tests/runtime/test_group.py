@@ -108,6 +108,13 @@ def test_a_failure_crosses_processes_whole() -> None:
     )
 
 
+def is_over(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
@@ -186,6 +193,16 @@ def test_waiting_ends_when_the_run_is_asked_to(workers: Callable[..., RayGroup])
 
 
 @pytest.mark.ray
+def test_a_worker_that_ends_when_the_run_is_asked_to_is_not_lost(workers: Callable[..., RayGroup]) -> None:
+    processes: list[int] = []
+    group = workers("policy-0", "policy-1", stop=lambda: any(map(is_over, processes)))
+    group.build(Worker, [(0,), (1,)]).wait()
+    processes += group.processes()
+    with pytest.raises(StopRequested):
+        group.each(Worker.die, [(0.0,), (60.0,)])
+
+
+@pytest.mark.ray
 def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Callable[..., RayGroup]) -> None:
     group = workers("rollout-0", "rollout-1")
     group.build(Worker, [(0,), (1,)]).wait()
@@ -213,7 +230,7 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
     deadline = time.monotonic() + 10.0
-    while psutil.pid_exists(stopped) and psutil.Process(stopped).status() != psutil.STATUS_ZOMBIE:
+    while not is_over(stopped):
         assert time.monotonic() < deadline, "a process that is stopped is ended too"
         time.sleep(0.1)
 

@@ -83,8 +83,8 @@ def test_a_run_that_is_stopped_then_killed_then_damaged_ends_as_the_one_that_was
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_from_the_terminal_leaves_nothing_behind(
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_leaves_nothing_behind(
     task: Any, session: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
     config = task.two_stages(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,16 +122,6 @@ def test_where_nobody_asks_the_first_signal_interrupts(tmp_path: Path) -> None:
         assert switch.now()
         with pytest.raises(KeyboardInterrupt), switch.interrupted_by(1):
             pytest.fail("one that came before is not forgotten")
-
-
-def test_what_is_started_meanwhile_does_not_end_with_the_terminal(tmp_path: Path) -> None:
-    switch, before = StopSwitch(tmp_path), signal.getsignal(signal.SIGHUP)
-    with switch.on_signals():
-        switch.spare_children()
-        ends = subprocess.run(["bash", "-c", "kill -HUP $$; echo there"], capture_output=True, text=True, check=False)
-        switch.take_signals()
-        assert (ends.stdout, switch.now()) == ("there\n", False)
-    assert signal.getsignal(signal.SIGHUP) == before
 
 
 def test_under_nohup_a_lost_terminal_is_no_signal(tmp_path: Path) -> None:
