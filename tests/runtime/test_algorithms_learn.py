@@ -38,6 +38,12 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "grpo_passk": {"advantage": "grpo_passk"},
     "gpg": {"advantage": {"name": "other", "kind": "gpg"}, "policy_loss": "policy_gradient"},
     "reward": {"advantage": {"name": "other", "kind": "reward"}},
+    "optimal_token_baseline": {
+        "advantage": {"name": "other", "kind": "optimal_token_baseline"},
+        "rollout_correction": {"weight": "token"},
+    },
+    "clipb": {"advantage": {"name": "other", "kind": "clipb", "args": {"mu": 0.5}}},
+    "clipv": {"advantage": {"name": "other", "kind": "clipv", "args": {"mu": 1.0, "max_frac": 0.05}}},
     "gspo": {"policy_loss": {"name": "gspo", "clip_low": 0.1, "clip_high": 0.1}, **SEQUENCES},
     "cispo": {"policy_loss": "cispo"},
     "topr": {"policy_loss": "topr"},
