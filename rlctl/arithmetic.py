@@ -457,7 +457,7 @@ def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollo
     """Whose log-probs stand for the old policy's; auto is rollout's where a step is one optimizer step and engines agree.
 
     They agree where the built-in engine draws in the number type that training computes in, from the distribution that is
-    trained on. An advantage of ``MEASURED`` needs the pass.
+    trained on. An advantage of ``MEASURED`` needs the pass, and so does ``algorithm.router_replay: recompute``.
     """
     chosen, rollout = config.algorithm.old_log_probs, config.rollout
     if chosen != "auto":
@@ -467,7 +467,8 @@ def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollo
     drawn_in = rollout.precision if rollout.precision != "auto" else "float32" if device == "cpu" else trained_in
     same = config.algorithm.train_temperature == "sampling" or rollout.sampling.temperature == 1
     agree = built_in and drawn_in == trained_in and same
-    alone = optimizer_steps_per_step(config) == 1 and not measures_old(config)
+    recorded = config.algorithm.router_replay == "recompute"
+    alone = optimizer_steps_per_step(config) == 1 and not measures_old(config) and not recorded
     return "rollout" if agree and alone else "recompute"
 
 

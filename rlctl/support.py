@@ -116,7 +116,8 @@ def _megatron(section: str) -> tuple[Row, ...]:
 AGENTS = "multi-turn responses, tools and environments are not run yet"
 FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
 WHOLE_ROWS = (
-    "each response is computed with its prompt but where FSDP2 lays whole sequences end to end (model.attention auto)"
+    "each response is computed with its prompt but where FSDP2 lays whole sequences end to end (model.attention auto) and "
+    "replays no experts"
 )
 END_TO_END = "workers that share sequences lay them end to end"
 EXPERTS = "experts are spread over all workers, as any weights are"
@@ -270,7 +271,7 @@ TABLE: tuple[Row, ...] = (
     honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
     honoured("algorithm", "sample_strategy sample_strategy_args"),
     refused("algorithm", "experience_operators", OPERATORS),
-    refused("algorithm", "router_replay", "routing is not replayed"),
+    honoured("algorithm", "router_replay"),
     # rollout
     honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
     refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
@@ -486,6 +487,10 @@ REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
     "algorithm.policy_loss<other>.kind": dict.fromkeys(
         ("dpo", "mix", "mix_chord"), "it is an objective: set algorithm.objective to dpo or mix"
     ),
+    "algorithm.router_replay": {
+        "rollout": "no rollout engine here tells which experts it chose (vLLM does with its second model runner only, and the "
+        "log-probs of drawn tokens come from the first); recompute replays those of the pass for the old log-probs"
+    },
     "algorithm.kl_in_reward.estimator": {
         "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
     },
@@ -515,8 +520,12 @@ def _lays_end_to_end(train: Train, model: Model) -> bool:
 
 
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "algorithm.router_replay": (
+        lambda config: config.algorithm.objective.choice in ("sft", "dpo"),
+        "sft and dpo have no earlier pass that chose experts",
+    ),
     "train.fused_kernels.prefix_grouping": (
-        lambda config: not _lays_end_to_end(config.train, config.model),
+        lambda config: not _lays_end_to_end(config.train, config.model) or config.algorithm.router_replay != "off",
         WHOLE_ROWS,
     ),
     "critic.fused_kernels.prefix_grouping": (

@@ -17,7 +17,6 @@ _MEGATRONS = (
 NEVER = {
     "model.tinker": "a remote training service, with an account: nothing of it can be run here",
     "model.multi_token_prediction": "heads that Transformers does not read; in none of the documents",
-    "algorithm.router_replay": "of Megatron-core's mixtures of experts; in none of the documents",
     "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
     "rollout.engine<other>": "an engine of one framework; in none of the documents",
     "train.engine<other>": "an engine of one framework; in none of the documents",

@@ -1090,7 +1090,7 @@ data.overlong_prompts data.truncation data.filter_workers data.loader_workers da
  data.curriculum.keys data.shuffle_evaluation data.evaluation_batch_prompts
 data.max_sequence_tokens data.sequence_truncation data.multi_turn_loss data.trust_remote_code
 batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica batch.balance
-algorithm.old_log_probs algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>
+algorithm.old_log_probs algorithm.router_replay algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>
 algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage<other>
 algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
 algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>

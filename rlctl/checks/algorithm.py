@@ -224,4 +224,18 @@ def experts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
-RULES = (advantage, kl, sampling, learning_rate, clip_range, experts)
+def router_replay(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """The experts that updates go to are recorded by a pass before them."""
+    algorithm, key = config.algorithm, ("algorithm", "router_replay")
+    if algorithm.router_replay != "recompute":
+        return
+    off = ((key, "off"),)
+    if algorithm.objective.choice == "mix":
+        message = "'algorithm.router_replay' recompute: no pass before the update reads the responses that mix learns from beside"
+        yield Problem("not-supported", key, message, "set it to off", off)
+    elif algorithm.objective.choice == "rl" and algorithm.old_log_probs == "rollout":
+        message = "'algorithm.router_replay' recompute: with old_log_probs rollout there is no pass before it that records"
+        yield Problem("not-supported", key, message, "set algorithm.old_log_probs to recompute, or it to off", off)
+
+
+RULES = (advantage, kl, sampling, learning_rate, clip_range, experts, router_replay)

@@ -360,11 +360,12 @@ def _source_of_groups(
 def old_is_current(config: Config, plan: StagePlan) -> bool:
     """Whether the pass for the old policy's log-probs can be left out, as it would compute those of the update itself.
 
-    So it is where a step is one optimizer step and nothing before the update reads them.
+    So it is where a step is one optimizer step, nothing before the update reads them, and no experts are recorded in it.
     """
     algorithm = config.algorithm
     single = plan.batch.optimizer_steps_per_step == 1
     teaching = Teaching.of(config)
     taught = teaching is not None and teaching.policy_gradient
     read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
-    return algorithm.old_log_probs == "recompute" and single and not read_before
+    recorded = algorithm.router_replay == "recompute"
+    return algorithm.old_log_probs == "recompute" and single and not read_before and not recorded

@@ -72,7 +72,10 @@ class SampleTuple(tuple[Sample, ...]):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         laid = self.laid or _Laid.of(self)
         images = _inputs_of(self) if any(sample.inputs for sample in self) else None
-        return _samples, (_bytes(protocol, *laid.arrays), laid.lengths, laid.names, laid.has, images)
+        routed = [(place, sample.routed_experts) for place, sample in enumerate(self)]
+        experts = {place: own for place, own in routed if own is not None}
+        further = images, (tuple(experts), TensorTuple(experts.values())) if experts else None
+        return _samples, (_bytes(protocol, *laid.arrays), laid.lengths, laid.names, laid.has, *further)
 
 
 def shared_out(samples: Sequence[Sample], split: Sequence[Sequence[int]]) -> list[SampleTuple]:
@@ -91,6 +94,7 @@ def _samples(
     names: Sequence[str],
     has: Sequence[Sequence[bool]] | None,
     images: tuple[Sequence[tuple[str, ...]], TensorTuple, Sequence[int]] | None,
+    experts: tuple[Sequence[int], TensorTuple] | None,
 ) -> SampleTuple:
     reader = _Reader(data)
     total = sum(lengths)
@@ -114,6 +118,8 @@ def _samples(
         ]
     if images is not None:
         _give_inputs(samples, *images)
+    for index, chosen in zip(*experts, strict=True) if experts is not None else ():
+        samples[index].routed_experts = chosen
     return SampleTuple(samples)
 
 

@@ -68,6 +68,14 @@ class Policy:
             ("old_log_probs", *map(measured_column, measured)), zip(*found, strict=True), strict=True
         ):
             _write(column, samples, split, parts)
+        if self._config.algorithm.router_replay == "recompute":
+            self._add_experts(samples, split)
+
+    def _add_experts(self, samples: Sequence[Sample], split: Sequence[Sequence[int]]) -> None:
+        """Write down the experts that the pass before chose; ``split`` as it was for that."""
+        found = itertools.chain.from_iterable(self._group.all(Trainer.routed_experts))
+        for index, own in zip(itertools.chain.from_iterable(split), found, strict=True):
+            samples[index].routed_experts = own
 
     def add_teacher_log_probs(self, samples: Sequence[Sample]) -> None:
         """Write the column ``teacher_log_probs``: those of the teacher that the policy's workers hold."""

@@ -169,6 +169,9 @@ class Sample:
     """Whether it is an expert's response of mix; workers are told by the column ``expert``."""
     inputs: Inputs = field(default_factory=dict, compare=False)
     """The prompt's."""
+    routed_experts: torch.Tensor | None = field(default=None, compare=False)
+    """uint8 or int16 [t, layers, k]: the experts that its first t tokens go to, all that are fed, in each layer that has
+    experts (``algorithm.router_replay``); None where the model chooses."""
 
     def __len__(self) -> int:
         return self.token_ids.numel()

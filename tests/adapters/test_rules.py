@@ -25,6 +25,10 @@ from .cases import build, leaves, values
 TABLES = [(name, kind) for name in names() if name != "rlctl" for kind in dialect(name).tables]
 ONE_WAY: dict[str, str] = {
     "trainer.fix_actor_microbatch_loss_scale": "Trinity 0.6 has one way to normalise, the default",
+    **{
+        f"actor_rollout_ref.actor.{block}router_replay.mode": "the drawn configs train on FSDP, where verl replays no routes"
+        for block in ("", "megatron.", "veomni.")
+    },
     "explorer.rollout_model.enable_expert_parallel": "a switch for a number of devices: it comes back as the tensor size",
     "actor_train.model_args.freeze_module_prefix": "ROLL's names of parts of a model, which the drawn ones are not",
     "actor_train.strategy_args.strategy_config.optimizer": "the names of Megatron's optimizers, which the drawn ones are not",

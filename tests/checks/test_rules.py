@@ -424,6 +424,25 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "rollout.parallel.tensor",
         "only an engine of vLLM has more than one device here",
     ),
+    (
+        "not-supported",
+        {"algorithm": {"router_replay": "recompute", "old_log_probs": "rollout"}},
+        "algorithm.router_replay",
+        "no pass before it that records",
+    ),
+    (
+        "not-supported",
+        {"algorithm": {"router_replay": "recompute", "objective": "mix"}},
+        "algorithm.router_replay",
+        "responses that mix learns from beside",
+    ),
+    ("not-supported", {"algorithm": {"router_replay": "rollout"}}, "algorithm.router_replay", "which experts it chose"),
+    (
+        "not-used",
+        {"algorithm": {"router_replay": "recompute"}, "train": {"fused_kernels": {"prefix_grouping": True}}},
+        "train.fused_kernels.prefix_grouping",
+        "replays no experts",
+    ),
     ("not-supported", {"rollout": {"engine": "external"}}, "rollout.engine", "has no address"),
     (
         "not-supported",

@@ -24,6 +24,7 @@ from rlctl.adapters.values import AGGREGATIONS, Names, Partly, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest
+from rlctl.adapters.verl.roles import ACTOR, kind_of_engine
 
 A = "actor_rollout_ref.actor"
 ESTIMATORS = {
@@ -98,6 +99,10 @@ def _write_clip(view: Writing) -> Iterator[Out]:
 REPLAY = Names({"disabled": "off", "R2": "recompute", "R3": "rollout"})
 
 
+REPLAYING = ("megatron", "veomni")
+"""The engines of verl that replay routes; FSDP's choose anew, whatever the key says."""
+
+
 def _replays_in(block: str) -> Any:
     """Whether the engine that replays routes is this one; it stands in the engine's block since 0.9.1."""
 
@@ -106,6 +111,17 @@ def _replays_in(block: str) -> Any:
         return view.version >= (0, 9) and block in (engine["name"], engine.get("kind"))
 
     return chosen
+
+
+class Replay(Key):
+    """Routes that are replayed, where an engine of verl does so."""
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        engine = kind_of_engine(view, f"{A}.strategy", ACTOR.groups)
+        if engine in REPLAYING or not view.written(self.key):
+            yield from super().read(view)
+        else:
+            yield Flow((), None, (view.path(self.key),), "dead", f"verl replays no routes on {engine}")
 
 
 AGGREGATION = "algorithm.aggregation.mode"
@@ -316,7 +332,7 @@ RULES: list[Rule] = [
     *shaping_dropped("verl shapes rewards only in a reward manager of its own"),
     Dropped("algorithm.loss_weights.**", "verl weighs its losses by their coefficients only"),
     *[
-        Key(
+        Replay(
             f"{A}.{block}.router_replay.mode",
             "algorithm.router_replay",
             "disabled",
@@ -324,15 +340,15 @@ RULES: list[Rule] = [
             since="0.7",
             write_when=_replays_in(block),
         )
-        for block in ("megatron", "veomni")
+        for block in REPLAYING
     ],
-    Key(
+    Replay(
         f"{A}.router_replay.mode",
         "algorithm.router_replay",
         "disabled",
         REPLAY,
         since="0.7",
-        write_when=lambda view: view.version < (0, 9),
+        write_when=lambda view: view.version < (0, 9) and view.get("train.engine")["name"] != "fsdp2",
     ),
     PRESET,
     Dropped("algorithm.sample_strategy", "verl trains on what it rolled out"),

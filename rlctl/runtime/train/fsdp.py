@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,12 @@ from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, statistics_of_logits
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
+from rlctl.runtime.routers import Routers
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.train import checkpoint, export
+from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
@@ -64,6 +65,7 @@ class FsdpEngine:
         total_ticks: int | None = None,
         device: str = "cpu",
         gather_bytes: int = BUCKET_BYTES,
+        replays: bool = False,
     ) -> None:
         """Load the model and spread it.
 
@@ -75,6 +77,7 @@ class FsdpEngine:
             total_ticks: ticks of the learning-rate schedule over the whole run; None where it is not known.
             device: ``cpu`` or ``cuda``, as in ``join``.
             gather_bytes: of the weights that are gathered at once, when they are exported.
+            replays: whether passes may go to experts that are written down (``routed``).
 
         Raises:
             PlanError: the engine cannot be set up as the config asks.
@@ -112,6 +115,8 @@ class FsdpEngine:
             use_liger(self.model)
         if train.memory.recompute_reentrant and (self.adapters or model.freeze):
             self.model.enable_input_require_grads()  # else nothing flows back through frozen embeddings
+        self._routers = Routers(self.model) if replays else None
+        self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self._sequence = make_group(train.engine.sequence_parallel)
         shard_model(self.model, train.engine, train.precision, self.device)
@@ -134,7 +139,7 @@ class FsdpEngine:
                 "train.engine.sequence_parallel lays sequences end to end, which this model or its attention does not",
                 hint="set model.attention to auto, or train.engine.sequence_parallel to 1",
             )
-        plain = not self._padded and self._vision is None and self._sequence is None
+        plain = not self._padded and self._vision is None and self._sequence is None and self._routers is None
         self._shares_prompts = train.fused_kernels.prefix_grouping and plain
         if train.compile and self.device.type == "cuda" and has_triton():
             compile_rows()
@@ -176,7 +181,9 @@ class FsdpEngine:
             for members in self._micro_batches(samples, micro):
                 batch = self._collate(samples, members, ())
                 lengths = batch.lengths.tolist()
-                for name, found in zip(names, read(batch).float().cpu(), strict=True):
+                with self._experts(samples, members, batch):
+                    told = read(batch).float().cpu()
+                for name, found in zip(names, told, strict=True):
                     for index, part in zip(members, found.split(lengths), strict=True):
                         results[name][index].masked_scatter_(samples[index].mask, part)
         self.offload()
@@ -201,10 +208,40 @@ class FsdpEngine:
         for members in self._micro_batches(samples, micro, together):
             batch = self._collate(samples, members, loss.columns)
             others = {name: each.model.logits(samples, members) for name, each in compare.items()}
-            terms = self._backward(batch, loss, temperature, totals, compare, others)
+            with self._experts(samples, members, batch):
+                terms = self._backward(batch, loss, temperature, totals, compare, others)
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + value
         return {**self._sum_over_replicas(sums), **self._step(self.optimizer)}
+
+    @contextmanager
+    def routed(self, routing: Routing) -> Iterator[None]:
+        """See ``TrainEngine``."""
+        self._routing = routing
+        try:
+            yield
+        finally:
+            self._routing = "own"
+
+    @contextmanager
+    def _experts(self, samples: Sequence[Sample], members: Sequence[int], batch: MicroBatch) -> Iterator[None]:
+        """Have the passes of a micro-batch inside go to the experts that ``routed`` says."""
+        chosen = [samples[index] for index in members]
+        if self._routers is None or self._routing == "own" or not chosen:
+            yield
+        elif self._routing == "given":
+            rows = replay.rows_of(chosen, batch)
+            if self._sequence is not None:
+                rows = self._sequence.slice_rows(rows, replay.filler(1, *rows.shape[1:]).to(rows.device))
+            with self._routers.replaying(rows):
+                yield
+        else:
+            with self._routers.recording() as found:
+                yield
+            rows = torch.stack([found[place] for place in range(len(self._routers))], 1)
+            if self._sequence is not None:
+                rows = self._sequence.join_rows(rows, batch.inputs["input_ids"].numel())
+            replay.give(chosen, batch, rows)
 
     def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
         """The logits of a frozen model, [N, V], at the counted tokens of those of ``samples`` that ``members`` names."""

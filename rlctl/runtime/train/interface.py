@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +18,11 @@ from rlctl.runtime.types import Sample
 
 Role = Literal["policy", "critic", "reference"]
 """policy: trained; critic: trained, with a value head; reference: frozen, without an optimizer."""
+
+
+Routing = Literal["own", "recorded", "given"]
+"""Which experts tokens go to: those that the model's routers choose; the same, written down as the samples' ``routed_experts``;
+those that are written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,10 @@ class TrainEngine(Protocol):
         Raises:
             PlanError: the engine has no whole logits.
         """
+        ...
+
+    def routed(self, routing: Routing) -> AbstractContextManager[None]:
+        """Have the passes inside go to such experts; outside it is "own". Of an engine that was made to replay."""
         ...
 
     def update(

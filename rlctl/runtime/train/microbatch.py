@@ -46,6 +46,10 @@ class MicroBatch:
     """int64 [B]: counted tokens of each sample."""
     columns: dict[str, Tensor]
     """float32 [N] each."""
+    widths: list[int]
+    """Tokens fed of each sample."""
+    places: Tensor
+    """int64 [sum of widths], on CPU: where they lie in the flattened inputs."""
 
 
 TOKEN_BYTES = 8
@@ -139,6 +143,8 @@ def collate(
         targets=nexts[counted].to(device),
         lengths=torch.tensor([int(sample.mask.sum()) for sample in samples], dtype=torch.int64, device=device),
         columns={name: _column(name, samples, device) for name in columns},
+        widths=widths,
+        places=places,
     )
 
 

@@ -16,6 +16,7 @@ from rlctl.megatron.layout import broken
 from rlctl.megatron.limits import Asked, asked_of, limits
 from rlctl.model_shape import shape_of
 from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.routers import check_family
 from rlctl.runtime.train.model import check_liger
 from rlctl.runtime.train.optimizer import arguments
 from rlctl.runtime.train.schedule import decay_of
@@ -25,12 +26,14 @@ def check_training(config: Config, *, total_ticks: int) -> None:
     """Refuse a policy that cannot be trained here.
 
     Raises:
-        PlanError: a package is missing, or an optimizer does not take its arguments.
+        PlanError: a package is missing, an optimizer does not take its arguments, or a model's experts are not replayed.
         RunError: a module of ``model.import_modules`` cannot be imported.
     """
     import_modules(config.model)
     check_section(config.train, total_ticks=total_ticks)
     check_megatron(config)
+    if config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl":
+        check_family(_model_config(config.model, config.model).model_type, config.train.engine.choice)
     if config.model.lora is not None and importlib.util.find_spec("peft") is None:
         raise PlanError("model.lora is set, and peft is not installed", hint="pip install peft")
 

@@ -58,6 +58,18 @@ class SequenceGroup:
         whole: Tensor = _Gather.apply(values, counts, self)
         return whole
 
+    def slice_rows(self, rows: Tensor, fill: Tensor) -> Tensor:
+        """This worker's slice of rows, [T, ...], that all workers have; ``fill``, [1, ...], fills up the last one."""
+        width = -(-len(rows) // self.size)
+        whole = torch.cat((rows, fill.expand(width * self.size - len(rows), *rows.shape[1:])))
+        return whole[self.rank * width : (self.rank + 1) * width]
+
+    def join_rows(self, rows: Tensor, total: int) -> Tensor:
+        """The rows of all slices, [total, ...], from this worker's."""
+        received = [torch.empty_like(rows) for _ in range(self.size)]
+        dist.all_gather(received, rows.contiguous(), group=self.members)
+        return torch.cat(received)[:total]
+
     def heads(self, query: Tensor, key: Tensor, value: Tensor, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
         """From all heads of a slice, [1, heads, T / S, dim], to a share of the heads of all ``tokens``.
 

@@ -33,9 +33,10 @@ from rlctl.runtime.train.distillation import Teaching, check_comparable, distill
 from rlctl.runtime.train.distributed import Device, join
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.gathering import BUCKET_BYTES
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, TrainEngine
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Routing, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
+from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 
@@ -137,13 +138,22 @@ class Trainer(EngineWorker):
         """Of the weight sync that is under way."""
         self._engine = make_engine(config, model_path, place.device, total_ticks)
         self._teacher, self._compare = _compared(config, model_path, place.device)
+        self._recorded = TensorTuple()
+        """The experts of each sample of the last pass for the old log-probs, where it recorded them."""
 
     def statistics(self, samples: Sequence[Sample], names: Sequence[str]) -> list[Values]:
         """What ``algorithms.distributions`` calls by these names, log-probs among them, under the weights of now: for each
         name float32 [T] a sample, 0 where no token is counted."""
         micro = self._config.batch.log_prob_micro or self._config.batch.micro
-        found = self._engine.statistics(samples, names, temperature=self._temperature, micro=micro)
+        with self._engine.routed(OLD_PASS[self._config.algorithm.router_replay]):
+            found = self._engine.statistics(samples, names, temperature=self._temperature, micro=micro)
+        self._recorded = TensorTuple(each.routed_experts for each in samples if each.routed_experts is not None)
         return [Values.of(found[name]) for name in names]
+
+    def routed_experts(self) -> Sequence[torch.Tensor]:
+        """The experts that the tokens of each sample went to in the last pass of ``statistics``."""
+        recorded, self._recorded = self._recorded, TensorTuple()
+        return recorded
 
     def base_log_probs(self, samples: Sequence[Sample]) -> Sequence[torch.Tensor]:
         """Log-probs under the weights without adapters, which are the reference's: float32 [T] a sample."""
@@ -168,16 +178,17 @@ class Trainer(EngineWorker):
         Returns:
             The metrics of each optimizer step, the same on every worker.
         """
-        return take_steps(
-            self._engine,
-            shares,
-            lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
-            self._config.train.learning_rate_schedule,
-            micro=self._config.batch.micro,
-            temperature=self._temperature,
-            together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
-            compare=self._compare,
-        )
+        with self._engine.routed("given" if replays(self._config) else "own"):
+            return take_steps(
+                self._engine,
+                shares,
+                lambda index: self._loss(shares[index], old_is_current=old_is_current and index == 0),
+                self._config.train.learning_rate_schedule,
+                micro=self._config.batch.micro,
+                temperature=self._temperature,
+                together=PAIR if self._config.algorithm.objective.choice == "dpo" else 1,
+                compare=self._compare,
+            )
 
     def _loss(self, share: Share, *, old_is_current: bool) -> LossFunction:
         """The loss of a mini-batch, after what it has to know of it all before."""
@@ -303,7 +314,17 @@ def make_engine(config: Config, model_path: str, device: Device, total_ticks: in
         total_ticks=total_ticks,
         device=device,
         gather_bytes=min(BUCKET_BYTES, config.sync.bucket_mib * MIB),
+        replays=replays(config),
     )
+
+
+OLD_PASS: Mapping[str, Routing] = {"off": "own", "recompute": "recorded", "rollout": "given"}
+"""Which experts the pass for the old log-probs goes to, by ``algorithm.router_replay``."""
+
+
+def replays(config: Config) -> bool:
+    """Whether updates go to experts that an earlier pass chose."""
+    return config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl"
 
 
 def _compared(config: Config, model_path: str, device: Device) -> tuple[TrainEngine | None, Mapping[str, Comparison]]:

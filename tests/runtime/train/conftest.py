@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3MoeConfig
 
 SIZES = {
     "vocab_size": 64,
@@ -26,6 +26,10 @@ CONFIGS = {
     "gpt2": GPT2Config(
         vocab_size=64, n_embd=64, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2,
         initializer_range=0.2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    ),
+    "qwen3_moe": Qwen3MoeConfig(
+        **SIZES | {"num_hidden_layers": 3, "hidden_size": 32}, mlp_only_layers=[1], head_dim=16, moe_intermediate_size=16,
+        num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, tie_word_embeddings=False,
     ),
 }  # fmt: skip
 

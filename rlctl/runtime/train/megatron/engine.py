@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,15 +43,17 @@ from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.routers import check_family
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing
 from rlctl.runtime.train.megatron import checkpointing, weights
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 from rlctl.runtime.train.megatron.head import Read
 from rlctl.runtime.train.megatron.layout import enter_layout
 from rlctl.runtime.train.megatron.model import Laid, build_chunks, lay_out
+from rlctl.runtime.train.megatron.routing import Replays, Rows
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
 from rlctl.runtime.train.model import VALUE_HEAD
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
@@ -68,6 +71,9 @@ class Fed:
 
     batch: MicroBatch
     laid: Laid
+    samples: Sequence[Sample]
+    experts: Rows | None
+    """Where ``routed`` says something of them."""
 
 
 class MegatronEngine:
@@ -83,6 +89,7 @@ class MegatronEngine:
         total_ticks: int | None = None,
         device: str = "cpu",
         gather_bytes: int = 0,
+        replays: bool = False,
     ) -> None:
         """Load the model and spread it. Arguments as of ``FsdpEngine``; weights are gathered one by one, whatever
         ``gather_bytes`` allows.
@@ -106,12 +113,17 @@ class MegatronEngine:
             self.hf_config.update(VALUE_HEAD)
         self.config = transformer_config(train, self.hf_config, device=device)
         self.config.calculate_per_token_loss = True
+        if replays:
+            check_family(self.hf_config.model_type, "megatron")
+        self.config.moe_enable_routing_replay = replays
         self.config.finalize_model_grads_func = _finalize
         chunks = build_chunks(self.hf_config, self.config, train.engine, role=role)
         torch.manual_seed(derive_seed(seed, "weights", role))  # of weights that are not in the files: alike everywhere
         weights.load_weights(chunks, model.path, self.hf_config)
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self.chunks: list[Any] = list(chunks)
+        self._replays = Replays(chunks, self.config) if replays else None
+        self._routing: Routing = "own"
         self.curve: Curve | None = None
         self.decay: Decay | None = None
         self.optimizer: MegatronOptimizer | None = None
@@ -270,7 +282,8 @@ class MegatronEngine:
             each = next(batches)
             laid = each.laid
             read = Read(laid.select, laid.targets, self.hf_config.vocab_size, temperature, with_entropy, statistics)
-            return chunk(laid.input_ids, laid.packed, read), partial(finish, each)
+            with self._experts(each, chunk):
+                return chunk(laid.input_ids, laid.packed, read), partial(finish, each)
 
         feeds = [iter(fed) for _ in self.chunks]
         kept: list[Any] = get_forward_backward_func()(
@@ -283,13 +296,36 @@ class MegatronEngine:
             micro_batch_size=1,
             forward_only=forward_only,
         )
+        if self._replays is not None:
+            self._replays.clear()
+            if self._routing == "recorded":
+                self._replays.give([(each.samples, each.batch, each.experts) for each in fed if each.experts])
         return kept
+
+    @contextmanager
+    def routed(self, routing: Routing) -> Iterator[None]:
+        """See ``TrainEngine``."""
+        self._routing = routing
+        try:
+            yield
+        finally:
+            self._routing = "own"
+
+    def _experts(self, fed: Fed, chunk: Any) -> AbstractContextManager[None]:
+        """Have the forward pass inside go to the experts that ``routed`` says."""
+        if self._replays is None or fed.experts is None:
+            return nullcontext()
+        return self._replays.forward(self.chunks.index(chunk), fed.experts)
 
     def _feed(self, samples: Sequence[Sample], members: Sequence[int], columns: Sequence[str]) -> Fed:
         chosen = [samples[index] for index in members]
         batch = collate(chosen, columns, padded=False, device=self.device)
         laid = lay_out(batch, self.config, self._sequence)
-        return Fed(batch, laid)
+        experts = None
+        if self._replays is not None and self._routing != "own":
+            tokens = laid.input_ids.shape[1] * self.layout.context
+            experts = self._replays.rows(chosen, batch, tokens, self._routing)
+        return Fed(batch, laid, chosen, experts)
 
     def _whole(self, fed: Fed, values: Tensor) -> Tensor:
         """Numbers of all counted tokens of a micro-batch, [N], from those of this worker's slice."""
