@@ -26,6 +26,7 @@ from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.widgets import findings_pane
 from rlctl.tui.zh import ZH
 from rlctl.tui.zh_checks import CHECKS
+from rlctl.tui.zh_findings import FINDINGS, in_chinese, pattern
 
 pytestmark = pytest.mark.xdist_group("language")  # the pages are gathered once
 PACKAGE = Path(rlctl.__file__).parent
@@ -141,3 +142,51 @@ def test_a_finding_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPat
     first, second = findings_pane._text(finding).splitlines()
     assert CHECKS["no-model"] in first
     assert "model.path: no model is named" in second
+
+
+def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    hint = "set batch.mini_batch_responses to 512 or less"
+    finding = Finding(
+        "mini-batch-too-large", Level.ERROR, "a mini-batch of 1024 responses, and a step has 512", "batch.x", hint=hint
+    )
+    refused = Finding(
+        "not-supported", Level.ERROR, "'model.tinker': no remote training service is called", "model.tinker"
+    )
+    monkeypatch.setattr(findings_pane, "LANGUAGE", "zh")
+    assert "batch.x: mini-batch 有 1024 条回答，而一步有 512\n" in findings_pane._text(finding)
+    assert "把 batch.mini_batch_responses 设为 512 或更小" in findings_pane._text(finding)
+    assert findings_pane._text(refused).endswith("model.tinker: 不调用任何远程训练服务")
+    assert in_chinese("wandb in mode online needs an account and the network") == "wandb 的 online 模式需要账号和网络"
+
+
+def texts_of_checks() -> Iterator[str]:
+    """Every text of the checks and of reading a file, ``{}`` for each value in it."""
+    for place in ("checks", "megatron", "adapters", "support.py"):
+        for path in [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.JoinedStr):
+                    yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def constant(text: str) -> int:
+    """Letters of a text that are no values."""
+    return len(text.replace("{}", ""))
+
+
+def test_every_chinese_finding_is_of_a_text_that_the_checks_say() -> None:
+    said = {text for text in texts_of_checks() if " " in text}
+    patterns = [(pattern(text), constant(text)) for text in said if "{}" in text]
+    gone = {
+        text
+        for text in FINDINGS
+        if text not in said and not any(size > constant(text) / 2 and one.fullmatch(text) for one, size in patterns)
+    }
+    assert gone == set()
+
+
+def test_every_chinese_finding_has_the_values_of_the_english() -> None:
+    for english, told in FINDINGS.items():
+        values = {f"{{{place}}}" for place in range(english.count("{}"))}
+        assert values == set(re.findall(r"\{\d\}", told)), english

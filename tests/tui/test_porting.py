@@ -85,6 +85,24 @@ def test_the_account_asks_for_a_fact_and_the_preview_goes_by_it(file: Path) -> N
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_a_warning_of_the_account_leads_to_its_field_and_no_loss_is_told_twice(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.action_tab("preview")
+        screen.query_one("#preview-dialect", Select).value = "roll"
+        await settled(screen, pilot)
+        account = screen.query_one("#account", OptionList)
+        lines = [str(account.get_option_at_index(place).prompt) for place in range(account.option_count)]
+        assert not [line for line in lines if "cannot be said in the target" in line]
+        account.highlighted = next(place for place, line in enumerate(lines) if "ROLL reads of each row" in line)
+        await pilot.press("enter")
+        await settled(screen, pilot)
+        looked = screen.looked_at()
+        assert looked is not None
+        assert looked.path == ("data", "train", 0, "path")
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await burst(screen, pilot, "f12")

@@ -99,18 +99,25 @@ class FindingsPane(EditorPane):
 
 def _text(item: Finding) -> str:
     where = f" ({item.at})" if item.at is not None else ""
-    hint = f"\n  [dim]{escape(item.hint)}[/dim]" if item.hint else ""
-    told = f"{item.key}: {item.message}" if item.key and item.key not in item.message else item.message
-    return f"{MARKS[item.level]} {escape(_meaning(item) + told + where)}{hint}{_fixes(item)}"
+    message, advice = _said(item)
+    hint = f"\n  [dim]{escape(advice)}[/dim]" if advice else ""
+    told = f"{item.key}: {message}" if item.key and item.key not in message else message
+    return f"{MARKS[item.level]} {escape(told + where)}{hint}{_fixes(item)}"
 
 
-def _meaning(item: Finding) -> str:
-    """In Chinese what its code means, on a line of its own: a finding itself is in English. In English it says so itself."""
+def _said(item: Finding) -> tuple[str, str]:
+    """Message and hint in the app's language: of one that has no Chinese, what its code means stands before the English."""
     if LANGUAGE != "zh":
-        return ""
+        return item.message, item.hint
     from rlctl.tui.zh_checks import CHECKS
+    from rlctl.tui.zh_findings import in_chinese
 
-    return f"{CHECKS[item.code]}\n  " if item.code in CHECKS else ""
+    own = item.message.removeprefix(f"'{item.key}': ")
+    message = in_chinese(own)
+    if message is None:
+        told = f"{item.key}: {own}" if item.key and item.key not in own else own
+        message = f"{CHECKS[item.code]}\n  {told}" if item.code in CHECKS else item.message
+    return message, in_chinese(item.hint) or item.hint
 
 
 def _fixes(item: Finding) -> str:

@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 from rlctl.config.chinese import in_words
 from rlctl.difference import Difference
 from rlctl.documents import KeyPath, parse_dotted
+from rlctl.editing.leads import Leads
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.errors import RlctlError
@@ -132,17 +133,18 @@ class PreviewPane(EditorPane):
 
 def _account(session: Session, found: Translation) -> Iterator[Told]:
     """What is worth a look in a translation: what had to be assumed, and every key that is not simply said again."""
-    fields = {entry.key: parse_dotted(entry.targets[0][0]) for entry in session.report.accounting if entry.targets}
+    leads = Leads(session, found)
+    told = {entry.key for entry in found.report.accounting if entry.bucket is Bucket.UNSUPPORTED}
     for bucket in TOLD:
         for entry in found.report.accounting:
             if entry.bucket is bucket:
-                yield _told(_entry_text(entry), entry.note, fields.get(entry.key, ()))
+                yield _told(_entry_text(entry), entry.note, leads.of_entry(entry))
         if bucket is TOLD[1] and found.text is not None:  # after what is lost, before what is only worth to know
             for item in found.report.findings:
-                if item not in session.report.findings and item.level is not Level.NOTE:
-                    yield _told(
-                        f"[$warning]![/] {escape(redacted(_finding_text(item)))}", f"{item.message} {item.hint}"
-                    )
+                known = item in session.report.findings or (item.code == "unsupported" and item.key in told)
+                if not known and item.level is not Level.NOTE:
+                    text = f"[$warning]![/] {escape(redacted(_finding_text(item)))}"
+                    yield _told(text, f"{item.message} {item.hint}", leads.of_finding(item))
 
 
 def _told(text: str, asking: str, path: KeyPath = ()) -> Told:

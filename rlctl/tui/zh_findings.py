@@ -1,0 +1,131 @@
+"""What the checks say, in Chinese: the texts that the configs of the three frameworks raise most. Others stay in English.
+
+``{}`` stands for a value, in the Chinese ``{0}`` for the first; values are kept as they are. A test fails where no text of
+the checks reads as the English here any more.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+NEEDS = {"an account and the network": "账号和网络", "an account": "账号", "a server": "服务器"}
+"""Values that are words themselves."""
+
+FINDINGS: dict[str, str] = {
+    # files and names
+    "the model {} does not exist here": "模型 {0} 在这里不存在",
+    "the tokenizer {} does not exist here": "分词器 {0} 在这里不存在",
+    "the data {} does not exist here": "数据 {0} 在这里不存在",
+    "the judge {} does not exist here": "评判模型 {0} 在这里不存在",
+    "the checkpoint {} does not exist here": "检查点 {0} 在这里不存在",
+    "correct the path; a relative one is taken from the folder that rlctl runs in": (
+        "请改正路径；相对路径从 rlctl 所在的文件夹算起"
+    ),
+    "the model {} is not here; it is taken for a name on a hub": "这里没有模型 {0}；当作模型中心上的名称",
+    "the tokenizer {} is not here; it is taken for a name on a hub": "这里没有分词器 {0}；当作模型中心上的名称",
+    "the data {} is not here; it is taken for a name on a hub": "这里没有数据 {0}；当作数据中心上的名称",
+    "the judge {} is not here; it is taken for a name on a hub": "这里没有评判模型 {0}；当作模型中心上的名称",
+    "data.train is empty": "data.train 为空",
+    "add a source: {path: train.parquet}": "加一个来源：{path: train.parquet}",
+    "source {} of data.{} has no path": "data.{1} 的第 {0} 个来源没有路径",
+    "set its path": "请写出它的路径",
+    "evaluates regularly, and data.eval is empty": "会定期评测，但 data.eval 为空",
+    "add a source to data.eval, or remove schedule.evaluate_every": "在 data.eval 中加一个来源，或去掉 schedule.evaluate_every",
+    # what is not run, or not used
+    "set it back, or remove it": "改回默认值，或去掉它",
+    "no number hangs on it; remove it, or leave it": "不影响任何数值；去掉或留着都可以",
+    "multi-turn responses, tools and environments are not run yet": "多轮回答、工具和环境尚不能运行",
+    "the engine is not served over HTTP yet": "引擎尚不能通过 HTTP 提供服务",
+    "data and experience operators are not run yet": "数据和经验算子尚不能运行",
+    "a class of one framework's, kept for translation; score with a rule, function, model, judge or sandbox instead": (
+        "某个框架自己的类，只为转换而保留；请改用规则、函数、模型、评判或沙箱打分"
+    ),
+    "only an engine of vLLM has more than one device here": "这里只有 vLLM 引擎能用多个设备",
+    "only vLLM and SGLang have such a setting": "只有 vLLM 和 SGLang 有这个设置",
+    "it belongs to one dialect, and is kept for translation only": "它只属于一种格式，只为转换而保留",
+    "what Megatron holds stays on its device": "Megatron 持有的内容留在它的设备上",
+    "checkpoints are always in Megatron's own format, which reshards": "检查点总用 Megatron 自己的格式，可重新切分",
+    "weights are converted by tables of rlctl's own": "权重按 rlctl 自己的表转换",
+    "a reference is never trained": "参考模型从不训练",
+    "sequences are always laid end to end, without padding": "序列总是首尾相接，没有填充",
+    "no model that Megatron trains here has shared experts": "这里用 Megatron 训练的模型都没有共享专家",
+    "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others": (
+        "总是保留每个抽到的 token 的 log-prob，不保留其他 token 的：没有框架用它们训练"
+    ),
+    "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them": (
+        "引擎有空位就开始下一个 prompt，不为每个 prompt 设进程；由 rollout.max_running_prompts 限制"
+    ),
+    "this tracker is of one framework; what it would show is in events.jsonl": (
+        "这个记录工具属于某个框架；它要显示的内容在 events.jsonl 中"
+    ),
+    "entropy is always computed chunk by chunk": "熵总是分块计算",
+    "no remote training service is called": "不调用任何远程训练服务",
+    # batches
+    "a mini-batch of {} responses, and a step has {}": "mini-batch 有 {0} 条回答，而一步有 {1}",
+    "set batch.mini_batch_responses to {} or less": "把 batch.mini_batch_responses 设为 {0} 或更小",
+    "a step has {}, which is {} x {} + {}: the last mini-batch has {}": (
+        "一步有 {0}，即 {1} x {2} + {3}：最后一个 mini-batch 有 {4} 条"
+    ),
+    "set batch.mini_batch_responses to {} or {}": "把 batch.mini_batch_responses 设为 {0} 或 {1}",
+    "a mini-batch of {} responses on {} replicas: {} of them compute nothing": (
+        "mini-batch 的 {0} 条回答分给 {1} 个副本：{2} 个副本空闲"
+    ),
+    "use mini-batches of at least {} responses, or fewer devices": "让 mini-batch 至少有 {0} 条回答，或少用设备",
+    "sequences of up to {} tokens in micro-batches of {}": "序列最长 {0} 个 token，而 micro-batch 为 {1}",
+    "set batch.{}.per_replica to {} or more": "把 batch.{0}.per_replica 设为 {1} 或更大",
+    "{} prompt tokens + {} response tokens = {}; the context has {}": "prompt {0} + 回答 {1} = {2} 个 token；上下文只有 {3}",
+    "set model.max_context_tokens to {}, or shorten one of the two": "把 model.max_context_tokens 设为 {0}，或缩短两者之一",
+    "engines of {} devices on nodes of {}: some would span nodes": "引擎各用 {0} 个设备，而节点有 {1} 个：有的引擎会跨节点",
+    "set rollout.parallel.tensor to a divisor of {}": "把 rollout.parallel.tensor 设为 {0} 的约数",
+    # the algorithm
+    "training responses are drawn with {}; the loss takes the whole distribution": "训练回答以 {0} 抽取；损失按整个分布计算",
+    "top_p 1.0 and top_k null draw from the policy itself": "top_p 1.0 且 top_k null 才是从策略本身抽取",
+    "{} compares the responses of a prompt, and each prompt has 1: the advantage is the reward itself": (
+        "{0} 比较同一 prompt 的各条回答，而每个 prompt 只有 1 条：优势就是奖励本身"
+    ),
+    "set batch.responses_per_prompt to 2 or more; 4 to 16 are usual": "把 batch.responses_per_prompt 设为 2 或更大；通常 4 到 16",
+    "algorithm.{} has coefficient 0: it measures nothing": "algorithm.{0} 的系数为 0：什么也不约束",
+    "set a coefficient above 0, or null for the whole key": "把系数设为大于 0，或把整个键设为 null",
+    "{} asks no critic": "{0} 不需要 critic",
+    "remove critic, or set algorithm.advantage to gae": "去掉 critic，或把 algorithm.advantage 设为 gae",
+    # what is kept and told
+    "every is null, last is false and export is never: nothing is saved": (
+        "every 为 null，last 为 false，export 为 never：什么也不保存"
+    ),
+    "set checkpoint.last to true": "把 checkpoint.last 设为 true",
+    "{} in mode {} needs {}": "{0} 的 {1} 模式需要{2}",
+    "mode offline keeps files that can be sent later": "offline 模式保存文件，以后可再发送",
+    "'{}' holds a secret in plain text": "'{0}' 含有明文密钥",
+    "write ${oc.env:NAME}, and set NAME in the environment": "请写 ${oc.env:NAME}，并在环境变量中设置 NAME",
+    # what reading a file says
+    "'{}: {}' goes on as its value; what it names has no counterpart of its own": (
+        "'{0}: {1}' 以它的值继续；它引用的键没有对应的键"
+    ),
+    "{} has no key '{}'": "{0} 没有键 '{1}'",
+    "did you mean '{}'?": "是否指 '{0}'？",
+    "'{}' holds a secret in the open; it is replaced by ${oc.env:{}}": "'{0}' 含有明文密钥；已换成 ${oc.env:{1}}",
+    "export {} before the run, and take the value out of the file": "运行前请 export {0}，并从文件中去掉该值",
+}  # fmt: skip
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    return [(pattern(english), chinese) for english, chinese in FINDINGS.items()]
+
+
+def pattern(english: str) -> re.Pattern[str]:
+    """What a text reads as in which ``{}`` are values."""
+    return re.compile(r"(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL)
+
+
+def in_chinese(text: str) -> str | None:
+    """A text of the checks with its values in Chinese; None where the table does not have it."""
+    for wanted, chinese in _patterns():
+        if found := wanted.fullmatch(text):
+            return _filled(chinese, [NEEDS.get(value, value) for value in found.groups()])
+    return None
+
+
+def _filled(text: str, values: list[str]) -> str:
+    return re.sub(r"\{(\d)\}", lambda place: values[int(place[1])], text)
