@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,17 @@ class EventLog:
         kind = b'"kind": "%s"' % passing_over.encode()
         lines = [line for line in block[:cut].splitlines() if line.find(kind, 0, KIND_WITHIN) < 0]
         lines += block[cut:whole].splitlines()
-        return [event for event in map(_event, lines) if event is not None]
+        return [event for event in _parsed(lines) if isinstance(event, dict) and isinstance(event.get("kind"), str)]
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
-    """The event of a line; None for what is none: a line damaged by a crash or by a disk that was full."""
-    try:
-        found = orjson.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None
+def _parsed(lines: list[bytes]) -> list[Any]:
+    """What lines hold: parsed together, or one by one where one is damaged, by a crash or by a disk that was full."""
+    with suppress(ValueError):
+        together = orjson.loads(b"[%b]" % b",".join(lines))
+        if len(together) == len(lines):
+            return list(together)
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(orjson.loads(line))
+    return found

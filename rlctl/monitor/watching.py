@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -120,20 +120,20 @@ class RunView:
         """
         batch = Batch(anew=self.log.begun_anew())
         position = self.log.position
-        rows: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
+        rows: defaultdict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = defaultdict(list)
         for event in self.log.read(most, passing_over="phase", before=self.log.size - TAIL):
-            kind, stage, step = event["kind"], str(event.get("stage", "main")), event.get("step")
+            kind, stage, step = event["kind"], str(event.get("stage", "main")), _count(event.get("step"))
             if kind in ("step", "stage_started"):
                 batch.stage = stage
-                batch.totals[stage] = event.get("total_steps")
+                batch.totals[stage] = _count(event.get("total_steps"))
             if kind in TABLES:
                 metrics = event.get("metrics")
-                if isinstance(step, int) and isinstance(metrics, dict):
-                    rows.setdefault((stage, kind), []).append((step, metrics))
+                if step is not None and isinstance(metrics, dict):
+                    rows[stage, kind].append((step, metrics))
                 continue
-            if kind == "stage_started" and isinstance(step, int):
+            if kind == "stage_started" and step is not None:
                 for table in TABLES:
-                    rows[stage, table] = [row for row in rows.get((stage, table), ()) if row[0] <= step]
+                    rows[stage, table] = [row for row in rows[stage, table] if row[0] <= step]
             batch.events.append(event)
         for key, told in rows.items():
             batch.tables[key] = StepTable()
@@ -217,6 +217,11 @@ class RunView:
 
     def _run_ended(self, event: dict[str, Any]) -> None:
         self.ended = event
+
+
+def _count(value: object) -> int | None:
+    """A number of steps; None for what is none, as of a damaged event."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 53 else None
 
 
 TAKERS: dict[str, Callable[[RunView, dict[str, Any]], None]] = {

@@ -51,5 +51,7 @@ class Footer(TextualFooter):
                 if key.has_class("-command-palette"):
                     last.append(key)
                 else:
+                    if isinstance(key, FooterKey):  # it would be laid out as compact first, and then as it is to be
+                        key.set_reactive(FooterKey.compact, self.compact)
                     yield key
         yield from last
