@@ -10,12 +10,16 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from rlctl.errors import RlctlError
+from rlctl.tui.language import say
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
+PAGE = Path(__file__).with_name("page")
+"""The page is rlctl's own: textual-serve's asks a third party for fonts, which it has itself."""
 
 
 def is_loopback(host: str) -> bool:
@@ -31,6 +35,7 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
     """
     try:
         from aiohttp import web
+        from aiohttp_jinja2 import get_env
         from textual_serve.server import Server
     except ImportError as error:
         hint = "pip install 'rlctl[web]'"
@@ -43,6 +48,8 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
             logging.basicConfig(level=logging.WARNING)
 
         async def on_startup(self, app: web.Application) -> None:
+            words = {"opening": say("opening ..."), "ended": say("The app has ended."), "again": say("Start again")}
+            get_env(app).globals["words"] = words
             print(f"serving rlctl at {address(host, port)}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
         async def handle_index(self, request: web.Request) -> Any:
@@ -60,7 +67,8 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
                 raise web.HTTPForbidden(text=why)
 
     try:
-        OwnPages(shlex.join([sys.executable, "-m", "rlctl", *words]), host=host, port=port, title="rlctl").serve()
+        command = shlex.join([sys.executable, "-m", "rlctl", *words])
+        OwnPages(command, host=host, port=port, title="rlctl", templates_path=PAGE).serve()
     except OSError as error:
         hint = "choose another with --port"
         raise RlctlError(f"cannot serve at {host}:{port}: {error.strerror or error}", hint=hint) from error

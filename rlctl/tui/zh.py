@@ -16,6 +16,8 @@ ZH: dict[str, str] = {
     "Every command by its name; every field, run, preset and file": "按名称找任何命令，以及字段、运行、预设和文件",
     "a command, a field, a run, a preset, a file": "命令、字段、运行、预设或文件",
     "opening ...": "正在打开……",
+    "The app has ended.": "应用已结束。",
+    "Start again": "重新开始",
     "the config": "配置",
     "{name} cannot be opened": "打不开 {name}",
     "Something is not saved. It is kept, and offered when the file is opened again. Quit?": (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from textual.widgets import Input, Static, TabbedContent
 
 from rlctl.editing.session import Session
 from rlctl.errors import DocumentError, UsageError
+from rlctl.tui import app as app_module
 from rlctl.tui import settings, themes
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.jump import LETTERS, JumpScreen, Mark
@@ -294,6 +297,39 @@ def test_a_mistake_of_ours_leaves_the_terminal_and_is_raised(
     with pytest.raises(LookupError, match="a mistake"):
         RlctlApp(session=Session.open(file)).run_to_end()
     assert "Traceback" not in "".join(capsys.readouterr())
+
+
+def test_what_is_there_is_looked_through_once_more_and_then_set_aside(file: Path) -> None:
+    class Ring:
+        """Holds itself, so that only a search for garbage lets go of it."""
+
+        def __init__(self) -> None:
+            self.own = self
+
+    gone = weakref.ref(Ring())
+    gc.freeze()  # as a screen is that was set aside and then left
+    gc.collect()
+    assert gone() is not None
+    try:
+        RlctlApp()._tidy()
+        assert gone() is None
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
+
+
+def test_nothing_is_set_aside_while_one_types(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "TIDY_SECONDS", 3600)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        tidying = screen.app._tidying
+        assert tidying is not None
+        begun = []
+        monkeypatch.setattr(tidying, "reset", lambda: begun.append(True))
+        await pilot.press("down")
+        assert begun
+
+    drive(RlctlApp(session=Session.open(file)), act)
 
 
 def test_the_first_frame_imports_nothing_that_is_not_on_it() -> None:

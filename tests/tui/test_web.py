@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
@@ -69,7 +70,13 @@ def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: int) -> None
         async with aiohttp.ClientSession() as client:
             async with client.get(base) as page:
                 assert page.status == 200
-                assert f"ws://127.0.0.1:{server}/ws" in await page.text()
+                text = await page.text()
+                assert f"ws://127.0.0.1:{server}/ws" in text
+                asked = re.findall(r"""(?:href|src)="([^"]+)"|url\("([^"]+)"\)""", text)
+                for address in filter(None, {name for pair in asked for name in pair} - {"data:,"}):
+                    assert address.startswith(f"{base}/static/"), "nothing is asked of a third party"
+                    async with client.get(address) as part:
+                        assert part.status == 200, address
             async with client.get(base, headers={"Host": f"evil.example:{server}"}) as page:
                 assert page.status == 403
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
