@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,12 +88,10 @@ class Events:
                 self._observer({**event, "kind": "advisory", "message": f"events.jsonl cannot be written: {error}"})
 
     def close(self) -> None:
-        """Make what was written durable."""
-        try:
+        """Make what was written durable; what cannot be written was told at the first event."""
+        with suppress(OSError):
             os.fsync(self._file.fileno())
-        except OSError:
-            return  # told when the write itself failed
-        finally:
+        with suppress(OSError):  # it tries once more
             self._file.close()
 
 

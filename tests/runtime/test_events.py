@@ -55,6 +55,7 @@ def test_a_full_disk_is_told_once_and_stops_nothing() -> None:
     events = Events(Path("/dev/full"), seen.append)
     for step in (1, 2):
         events.emit("step", step=step)
+    events.close()
     kinds = [event["kind"] for event in seen]
     assert kinds == ["advisory", "step", "step"]
     assert "No space left on device" in seen[0]["message"]
