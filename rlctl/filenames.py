@@ -22,3 +22,11 @@ def is_folder(name: Path | str) -> bool:
         return Path(name).is_dir()
     except (OSError, ValueError):
         return False
+
+
+def configs_here() -> list[Path]:
+    """Files of the folder that one is in that may be configs or launch scripts; none where it cannot be listed, or is gone."""
+    try:
+        return sorted(path for path in Path.cwd().iterdir() if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
+    except OSError:
+        return []

@@ -227,6 +227,49 @@ def test_stopping_leaves_a_request_that_only_a_running_run_takes(folder: Path, t
         runs.stop(runs.inspect(elsewhere), now=True)
 
 
+def test_a_signal_goes_to_the_process_of_the_run_only_as_it_is_when_it_is_sent(folder: Path, config: Config) -> None:
+    """A run that was looked at may have ended since, and its number may be another process's."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        write_run(folder, config, pid=process.pid, process_began=began(process.pid))
+        seen = runs.inspect(folder)
+        write_run(folder, config, pid=process.pid, process_began=began(process.pid) - 100)
+        with pytest.raises(RunError, match="not running; it is interrupted"):
+            runs.stop(seen, now=True)
+        write_run(folder, config, pid=process.pid, process_began=began(process.pid), status="finished")
+        with pytest.raises(RunError, match="not running; it is finished"):
+            runs.stop(seen, now=True)
+        time.sleep(0.1)
+        assert process.poll() is None
+
+
+def test_what_is_saved_of_a_run_of_several_stages_is_told(tmp_path: Path, config: Config) -> None:
+    from rlctl.cli.summary import next_steps
+
+    raw: dict[str, Any] = {"rlctl": 1, "run": {"name": "two"}, "model": {"path": "/m"}, "placement": {"device": "cpu"}}
+    raw |= {"data": {"train": [{"path": "x.parquet"}]}, "rewards": [{"type": "rule", "rule": "gsm8k"}]}
+    stages = [{"name": "warmup"}, {"name": "grpo"}]
+    folder = write_run(tmp_path / "two", config, status="interrupted")
+    (folder / "config.yaml").write_text(json.dumps({**raw, "stages": stages}))
+    places = [folder / "checkpoints" / name for name in ("warmup", "grpo")]
+    said = []
+    for place in places:
+        said.append(next_steps("interrupted", folder)[1].partition(":")[2].strip())
+        step = place / "step-000004"
+        step.mkdir(parents=True)
+        size = (step / "controller.json").write_text('{"step": 4, "progress": {}, "data": {}}')
+        (step / "manifest.json").write_text(json.dumps({"controller.json": size}))
+        said.append(next_steps("interrupted", folder)[1].partition(":")[2].strip())
+        (place / "finished.json").write_text("{}")
+    said.append(next_steps("interrupted", folder)[1].partition(":")[2].strip())
+    assert said == [
+        "nothing yet: resumed, it begins anew",
+        f"step 4 of warmup: {places[0]}/step-000004",
+        "stage warmup finished, no step of grpo yet: resumed, it begins grpo",
+        f"stage warmup finished, step 4 of grpo: {places[1]}/step-000004",
+        "stages warmup, grpo finished",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

@@ -81,12 +81,24 @@ def next_steps(status: str, folder: Path) -> list[str]:
 
 
 def _saved(folder: Path) -> list[str]:
-    """What a run would go on from; nothing of a folder that does not tell."""
+    """What is saved of a run, and from where it would go on; nothing of a folder that does not tell."""
     from rlctl import runs
 
     try:
-        kept = runs.checkpoints(folder)
+        found = runs.standing(folder)
     except RlctlError:
         return []
-    newest = f"step {kept[0].step} of {kept[0].stage}: {kept[0].folder}" if kept else "no step of the stage it is in"
-    return [f"saved:       {newest}"]
+    over = f"{_listed(found.finished)} finished" if found.finished else ""
+    if found.stage is None:
+        return [f"saved:       {over}"]
+    if found.kept:
+        newest = found.kept[0]
+        return [f"saved:       {over + ', ' if over else ''}step {newest.step} of {newest.stage}: {newest.folder}"]
+    if over:
+        return [f"saved:       {over}, no step of {found.stage} yet: resumed, it begins {found.stage}"]
+    return ["saved:       nothing yet: resumed, it begins anew"]
+
+
+def _listed(stages: list[str]) -> str:
+    """Stages by their names."""
+    return f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(stages)}"

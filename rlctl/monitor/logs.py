@@ -24,7 +24,7 @@ _ERROR = re.compile(
 )
 _WARNING = re.compile(r"\bwarn(ing)?\b|(?-i:\b[A-Z]\w*Warning\b)", re.IGNORECASE)
 _NO_ERROR = re.compile(r"\b(0|no) (errors?|exceptions?|failures?)\b|logging_level|log_level", re.IGNORECASE)
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ def line_of(text: str) -> LogLine:
     if _ERROR.search(shown) and not _NO_ERROR.search(shown):
         return LogLine(shown, "error")
     return LogLine(shown, "warning" if _WARNING.search(shown) else "")
+
+
+def readable(text: str) -> str:
+    """A text of several lines, as ``line_of`` has each."""
+    return "\n".join(line_of(line).text for line in text.split("\n"))
 
 
 class LogTail:

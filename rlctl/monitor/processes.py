@@ -68,25 +68,27 @@ def processes_of(run: Path, now: float) -> list[Process]:
     for path in (run / FOLDER).glob("*.json"):
         try:
             told, seen = orjson.loads(path.read_bytes()), path.stat().st_mtime
-            found.append(_process(told, seen, now))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # it is just being renewed, or has ended
+            found.append(_process(path.stem, told, seen, now))
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError):
+            continue  # it is just being renewed, has ended, or is damaged
     return sorted(found, key=_order)
 
 
-def _process(told: dict[str, Any], seen: float, now: float) -> Process:
+def _process(name: str, told: dict[str, Any], seen: float, now: float) -> Process:
     return Process(
-        name=told["name"],
-        node=told["node"],
-        pid=told["pid"],
-        cpu=told["cpu"],
-        memory=told["memory"],
-        children=told["children"],
-        gpus=tuple(Gpu(**gpu) for gpu in told["gpus"]),
-        doing=told["doing"],
-        doing_seconds=max(0.0, now - told["since"]),
+        name=name,
+        node=str(told["node"]),
+        pid=int(told["pid"]),
+        cpu=float(told["cpu"]),
+        memory=int(told["memory"]),
+        children=int(told["children"]),
+        gpus=tuple(
+            Gpu(int(gpu["number"]), int(gpu["used"]), int(gpu["total"]), float(gpu["busy"])) for gpu in told["gpus"]
+        ),
+        doing=str(told["doing"]),
+        doing_seconds=max(0.0, now - float(told["since"])),
         age=max(0.0, now - seen),
-        every=told["every"],
+        every=float(told["every"]),
     )
 
 

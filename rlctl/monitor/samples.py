@@ -114,68 +114,96 @@ class SampleIndex:
 
     def groups(self, stage: str, step: int, kind: str = STEP) -> list[Group]:
         """The groups shown of a step; none where none were, or where they cannot be read any more."""
-        return [_group(shown) for shown in self._lines(stage, kind, step, first=1)]
+        return [group for shown in self._lines(stage, kind, step, first=1) if (group := _group(shown)) is not None]
 
     def follow(self, stage: str, kind: str, source: str, prompt_id: int) -> list[tuple[int, Group]]:
         """A prompt over the steps that show it."""
         found = []
         for step in self.steps(stage, kind):
             head: dict[str, Any] = next(self._lines(stage, kind, step), {})
-            told = [(group.get("source"), group.get("prompt_id")) for group in head.get("groups", ())]
-            places = [place for place, prompt in enumerate(told) if prompt == (source, prompt_id)]
-            if places:
-                shown = list(self._lines(stage, kind, step, first=1))
-                found += [(step, _group(shown[place])) for place in places if place < len(shown)]
+            if any(
+                (told.get("source"), told.get("prompt_id")) == (source, prompt_id) for told in _dicts(head, "groups")
+            ):
+                groups = self.groups(stage, step, kind)
+                found += [(step, group) for group in groups if (group.source, group.prompt_id) == (source, prompt_id)]
         return found
 
     def _lines(self, stage: str, kind: str, step: int, *, first: int = 0) -> Iterator[dict[str, Any]]:
         try:
             with path_of(self.folder, stage, kind, step).open("rb") as file:
                 for number, line in enumerate(file):
-                    if number >= first:
-                        yield orjson.loads(line)
+                    if number >= first and isinstance(told := orjson.loads(line), dict):
+                        yield told
         except (OSError, ValueError):
             return
 
 
-def _group(shown: dict[str, Any]) -> Group:
+def _dicts(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of mappings; what is none in it is an empty one, and what is no list has none."""
+    found = told.get(name)
+    return [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else []
+
+
+def _list(told: dict[str, Any], name: str) -> list[Any]:
+    found = told.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _real(value: object) -> float | None:
+    """A number; None for what is none."""
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _group(shown: dict[str, Any]) -> Group | None:
+    """A group as it was written; None for one that is damaged."""
     if "responses" not in shown:  # sft and dpo show what they train on
         fields = [f"{name}: {value}" for name, value in shown.items() if name not in ("sequence", "prompt")]
         return Group(str(shown.get("sequence", shown.get("prompt", ""))), "\n".join(fields), ())
-    texts: list[str] = shown["responses"]
-    nothing: list[Any] = [{}] * len(texts)
-    rewards = shown.get("rewards") or [math.nan] * len(texts)
-    parts = zip(texts, rewards, shown.get("components") or nothing, shown.get("details") or nothing, strict=False)
+    texts = shown["responses"]
+    if not isinstance(texts, list):
+        return None
+    missing: list[Any] = [{}] * len(texts)
+    rewards = [*_list(shown, "rewards"), *[None] * len(texts)]
+    components, details = ([*_dicts(shown, name), *missing] for name in ("components", "details"))
+    parts = zip(texts, rewards, components, details, strict=False)
     answer = shown.get("answer")
     return Group(
         prompt=str(shown.get("prompt", "")),
         answer="" if answer is None else str(answer),
         responses=tuple(_response(*each) for each in parts),
-        weight_version=shown.get("weight_version"),
-        prompt_id=shown.get("prompt_id"),
+        weight_version=_whole(shown.get("weight_version")),
+        prompt_id=_whole(shown.get("prompt_id")),
         source=str(shown.get("source", "")),
     )
 
 
-def _response(text: str, reward: float | None, components: dict[str, float], detail: dict[str, Any]) -> Response:
-    drawn, trained = detail.get("rollout_log_probs") or [], detail.get("trainer_log_probs") or []
+def _response(told: object, reward: object, components: dict[str, Any], detail: dict[str, Any]) -> Response:
+    text, value = str(told), _real(reward)
+    drawn, trained = (list(map(_real, _list(detail, name))) for name in ("rollout_log_probs", "trainer_log_probs"))
+    spans = [size for size in _list(detail, "spans") if isinstance(size, int)]
     apart = [abs(b - a) for a, b in zip(drawn, trained, strict=False) if a is not None and b is not None]
     return Response(
         text=text,
-        reward=math.nan if reward is None else reward,
-        components=components,
-        length=detail.get("length"),
-        finish=detail.get("finish", ""),
-        advantage=detail.get("advantage"),
+        reward=math.nan if value is None else value,
+        components={name: score for name, told in components.items() if (score := _real(told)) is not None},
+        length=_whole(detail.get("length")),
+        finish=str(detail.get("finish") or ""),
+        advantage=_real(detail.get("advantage")),
         correct=detail.get("correct"),
-        error=detail.get("error", ""),
-        version=detail.get("version"),
-        tokens=tuple(_tokens(text, detail.get("spans") or [], drawn, trained)),
+        error=str(detail.get("error") or ""),
+        version=_whole(detail.get("version")),
+        tokens=tuple(_tokens(text, spans, drawn, trained)),
         mismatch=fmean(apart) if apart else None,
     )
 
 
-def _tokens(text: str, spans: Sequence[int], drawn: Sequence[float], trained: Sequence[float]) -> Iterator[Token]:
+def _tokens(
+    text: str, spans: Sequence[int], drawn: Sequence[float | None], trained: Sequence[float | None]
+) -> Iterator[Token]:
     start = 0
     for place, size in enumerate(spans):
         log_prob = drawn[place] if place < len(drawn) else None

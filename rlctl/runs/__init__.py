@@ -23,10 +23,10 @@ from __future__ import annotations
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
 from rlctl.runs.launching import resume_apart
-from rlctl.runs.looking import RunInfo, checkpoint, events, find, inspect, list_runs, remove, stop
+from rlctl.runs.looking import RunInfo, asked_of, checkpoint, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
-from rlctl.runs.returning import Kept, checkpoints
+from rlctl.runs.returning import Kept, Standing, checkpoints, standing
 from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
 
 __all__ = [
@@ -34,8 +34,10 @@ __all__ = [
     "Observer",
     "RunInfo",
     "RunResult",
+    "Standing",
     "Status",
     "TryResult",
+    "asked_of",
     "checkpoint",
     "checkpoints",
     "differences",
@@ -52,6 +54,7 @@ __all__ = [
     "remove",
     "resume",
     "resume_apart",
+    "standing",
     "start",
     "stop",
     "symbolic",

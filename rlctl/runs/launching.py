@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rlctl.errors import ExitCode, RunError
 from rlctl.runs.folder import make_folder
+from rlctl.runs.record import record_of
 
 LOG = Path("logs", "controller.log")
 """What a run that was gone on with says, in its folder."""
@@ -40,10 +41,13 @@ class Launched:
         return self.process.poll()
 
     def text(self) -> str:
-        """The end of what it said."""
-        with self.output.open("rb") as file:
-            file.seek(max(0, self.output.stat().st_size - TAIL))
-            return file.read().decode(errors="replace")
+        """The end of what it said; nothing where somebody deleted it."""
+        try:
+            with self.output.open("rb") as file:
+                file.seek(max(0, self.output.stat().st_size - TAIL))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
 
     def refused(self, within: float) -> str:
         """Why it did not begin, where it fails within so many seconds; empty otherwise."""
@@ -58,10 +62,10 @@ class Launched:
     def folder(self, runs: Path) -> Path | None:
         """The folder of the run that it became, among those in a folder; None while there is none."""
         for record in runs.glob("*/run.json"):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, TypeError):
                 if record.stat().st_mtime >= self.began - 1:
-                    data = json.loads(record.read_text())
-                    if data["pid"] == self.process.pid and data["started"] >= self.began - 1:
+                    told = record_of(json.loads(record.read_text()))
+                    if told.pid == self.process.pid and told.started >= self.began - 1:
                         return record.parent
         return None
 

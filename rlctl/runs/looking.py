@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.errors import RunError, nearest
-from rlctl.runs.record import Record, Status, is_alive
+from rlctl.filenames import is_file
+from rlctl.runs.record import NUMBER, Status, is_alive, record_of
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 
 BLOCK = 1 << 16
 """Bytes that are read at a time from the end of a log."""
+_STEP_KINDS: dict[str, type | tuple[type, ...]] = {"stage": str, "step": int, "total_steps": (int, type(None))}
+"""What an event says of how far a run is; what is of another kind is not taken from a damaged one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def inspect(folder: Path) -> RunInfo:
         RunError: run.json is damaged.
     """
     try:
-        record = Record(**json.loads((folder / "run.json").read_text()))
+        record = record_of(json.loads((folder / "run.json").read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise RunError(f"{folder / 'run.json'} is damaged: {error}") from error
     progress = _progress(folder)
@@ -110,9 +113,11 @@ def _progress(folder: Path) -> dict[str, Any]:
     """Stage and step of the last step event, and the time of the last event. A long log is read from its end."""
     found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None}
     for event in _newest_events(folder / "events.jsonl"):
-        found["time"] = found["time"] or event.get("time")
+        if found["time"] is None and isinstance(event.get("time"), NUMBER):
+            found["time"] = event["time"]
         if event.get("kind") in ("step", "stage_started"):
-            return found | {key: event[key] for key in ("stage", "step", "total_steps") if key in event}
+            told = {key: event[key] for key in _STEP_KINDS if key in event}
+            return found | {key: value for key, value in told.items() if isinstance(value, _STEP_KINDS[key])}
     return found
 
 
@@ -180,8 +185,9 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
     """Ask a run to end: after its current step, with a checkpoint; or at once, without.
 
     Raises:
-        RunError: it is not running, or ``now`` is asked of a run on another machine.
+        RunError: it is not running, its folder is gone, or ``now`` is asked of a run on another machine.
     """
+    run = inspect(run.folder)  # again: its process may have ended since, and another one may have its number
     if run.status != "running":
         raise RunError(f"run {run.name} is not running; it is {run.status}")
     if not now:
@@ -192,12 +198,18 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
         os.kill(run.pid, signal.SIGINT)
 
 
+def asked_of(folder: Path) -> frozenset[str]:
+    """What a run that goes on was asked to do after its step, and has not done yet: the names of the files that ask."""
+    return frozenset(name for name in (STOP_FILE, CHECKPOINT_FILE) if is_file(folder / name))
+
+
 def checkpoint(run: RunInfo) -> None:
     """Ask a run to write a checkpoint after its current step, and to go on.
 
     Raises:
         RunError: it is not running.
     """
+    run = inspect(run.folder)
     if run.status != "running":
         raise RunError(f"run {run.name} is not running; it is {run.status}")
     (run.folder / CHECKPOINT_FILE).touch()

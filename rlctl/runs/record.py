@@ -8,7 +8,7 @@ import socket
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
 ALIVE_FILE = "alive"
@@ -32,6 +32,41 @@ class Record:
     """When the process began, so that another one with its number is not taken for it."""
     directory: str = ""
     """Where it was started: relative paths of its config are from there."""
+
+
+NUMBER = (int, float)
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "status": str,
+    "pid": int,
+    "host": str,
+    "started": NUMBER,
+    "ended": (*NUMBER, type(None)),
+    "cause": str,
+    "process_began": NUMBER,
+    "directory": str,
+}
+_LAST = 1e11
+"""Seconds since the epoch, which no time of a run reaches."""
+
+
+def record_of(told: Any) -> Record:
+    """The record that a run.json holds.
+
+    Raises:
+        TypeError: it is no record.
+        ValueError: a value is none that a run writes.
+    """
+    record = Record(**told)
+    for name, kind in _KINDS.items():
+        if not isinstance(value := getattr(record, name), kind):
+            raise ValueError(f"{name} is {value!r}")
+    for moment in (record.started, record.ended or 0.0):
+        if not 0 <= moment < _LAST:
+            raise ValueError(f"a time is {moment!r}")
+    if record.status not in get_args(Status):
+        raise ValueError(f"status is {record.status!r}, not one of {', '.join(get_args(Status))}")
+    return record
 
 
 def write_record(folder: Path, record: Record) -> None:

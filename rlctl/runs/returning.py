@@ -25,14 +25,39 @@ class Kept:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of a run is kept, and from where it would go on."""
+
+    finished: list[str]
+    """Its stages that are over, which are not run again."""
+    stage: str | None
+    """The one that it would go on with; None where all are over."""
+    kept: list[Kept]
+    """Of that one, the newest first."""
+
+
+def standing(folder: Path) -> Standing:
+    """What of a run is kept, and from where it would go on.
+
+    Raises:
+        RunError: the run's config cannot be read.
+    """
+    config = read_config(folder)
+    names = [stage.name for stage in stages_of(config)]
+    found = _under_way(config, folder)
+    if found is None:
+        return Standing(names, None, [])
+    return Standing(names[: names.index(found[0])], found[0], _whole(*found))
+
+
 def checkpoints(folder: Path) -> list[Kept]:
     """The whole checkpoints of the stage that a run is in, the newest first; none of a run that is over.
 
     Raises:
         RunError: the run's config cannot be read.
     """
-    found = _under_way(read_config(folder), folder)
-    return [] if found is None else _whole(*found)
+    return standing(folder).kept
 
 
 def _under_way(config: Config, folder: Path) -> tuple[str, Path] | None:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.markup import escape
 
 from rlctl.tui.language import say
 
@@ -29,6 +31,14 @@ class Command:
     run: Callable[[], Any]
 
 
+def _marked(matcher: Matcher, title: str) -> Content:
+    """A title with the letters that were found in it; the matcher's own way takes a name for markup."""
+    content = Content(title)
+    for place in matcher.fuzzy_search.match(matcher.query, title)[1]:
+        content = content.stylize(matcher.match_style, place, place + 1)
+    return content
+
+
 class KeyCommands(Provider):
     """The commands that have a key where one is: the ones of the screen and of what is focused."""
 
@@ -43,14 +53,14 @@ class KeyCommands(Provider):
 
     async def discover(self) -> Hits:
         for command in self._commands():
-            yield DiscoveryHit(command.title, command.run, help=command.help)
+            yield DiscoveryHit(Content(command.title), command.run, help=escape(command.help))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for command in self._commands():
             score = max(matcher.match(command.title), 0.9 * matcher.match(command.help))
             if score:
-                yield Hit(score, matcher.highlight(command.title), command.run, help=command.help)
+                yield Hit(score, _marked(matcher, command.title), command.run, help=escape(command.help))
 
 
 class Places(Provider):
@@ -64,7 +74,7 @@ class Places(Provider):
         for command in self._found:
             score = matcher.match(command.title)
             if score:
-                yield Hit(score, matcher.highlight(command.title), command.run, help=command.help)
+                yield Hit(score, _marked(matcher, command.title), command.run, help=escape(command.help))
 
     def _fields(self) -> Iterator[Command]:
         from rlctl.tui.screens.editor import EditorScreen
@@ -82,16 +92,16 @@ class Places(Provider):
 
     def _openable(self) -> Iterator[Command]:
         from rlctl import presets, runs
-        from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
+        from rlctl.filenames import configs_here, is_folder
+        from rlctl.tui.widgets.sample_texts import plain
 
         app = cast("RlctlApp", self.app)
-        if app.runs_folder.is_dir():
+        if is_folder(app.runs_folder):
             for info in runs.list_runs(app.runs_folder):
-                title = say("run {name}").format(name=info.name)
+                title = say("run {name}").format(name=plain(info.name))
                 yield Command(title, info.status, partial(app.watch_run, info.folder))
         for preset in presets.names():
             title = say("preset {name}").format(name=preset.name)
             yield Command(title, preset.title, partial(app.edit_preset, preset.name))
-        files = (path for path in sorted(Path.cwd().iterdir()) if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
-        for path, _ in zip(files, range(FILES), strict=False):
-            yield Command(say("file {name}").format(name=path.name), "", partial(app.edit_file, path))
+        for path in configs_here()[:FILES]:
+            yield Command(say("file {name}").format(name=plain(path.name)), "", partial(app.edit_file, path))

@@ -61,7 +61,16 @@ ZH: dict[str, str] = {
     "Events": "事件",
     "What happened": "发生过什么",
     "Stop": "停止",
-    "End the run after its step, with a checkpoint": "跑完当前步后结束，并保存检查点",
+    "End the run after its step, with a checkpoint; once more: now": "跑完当前步后结束，并保存检查点；再按一次则立即结束",
+    "{name} was asked to stop, and ends after its step. End it now? What came after its last checkpoint is lost.": (
+        "{name} 已被要求停止，将在当前步之后结束。现在就结束吗？最近检查点之后的内容会丢失。"
+    ),
+    "End it now": "立即结束",
+    "{name} ends now": "{name} 正在结束",
+    "asked to stop: it ends after this step, with a checkpoint; S once more ends it now": (
+        "已要求停止：当前步之后保存检查点并结束；再按一次 S 立即结束"
+    ),
+    "asked for a checkpoint: it is written after this step": "已要求保存检查点：当前步之后写入",
     "Stop {name} after its step, with a checkpoint to go on from?": "跑完当前步后停止 {name}，并保存可以续训的检查点？",
     "opened to watch only": "以只读方式打开，只能观察",
     "the run is not running": "该运行不在运行中",
@@ -112,8 +121,12 @@ ZH: dict[str, str] = {
     ),
     "the newest": "最新的",
     "step {step}, saved {when}": "第 {step} 步，保存于 {when}",
-    "{name} has no checkpoint in its stage: it begins the stage anew. Go on?": (
-        "{name} 在当前阶段还没有检查点：将重新开始该阶段。继续吗？"
+    "{name} has saved nothing yet: it begins anew. Go on?": "{name} 还没有保存任何内容：将从头开始。继续吗？",
+    "All stages of {name} are finished: only what comes after them is done. Go on?": (
+        "{name} 的所有阶段都已完成：只做其后的收尾。继续吗？"
+    ),
+    "{name} has finished {stages}, and saved no step of {stage} yet: it begins {stage}. Go on?": (
+        "{name} 已完成 {stages}，{stage} 还没有保存任何一步：将开始 {stage}。继续吗？"
     ),
     "the run is running already": "该运行已经在运行中",
     "there is no run here": "这里没有运行",

@@ -373,7 +373,7 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch
     (run / "run.json").write_text(json.dumps(record | {"status": "stopped", "ended": time.time()}))
     when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     kept = [runs.Kept("grpo", step, when, run / "checkpoints" / "grpo" / f"step-{step:06d}") for step in (4, 2)]
-    monkeypatch.setattr(runs, "checkpoints", lambda folder: kept)
+    monkeypatch.setattr(runs, "standing", lambda folder: runs.Standing([], "grpo", kept))
     asked: list[Any] = []
 
     def resume_apart(folder: Path, *, step: int | None) -> Any:

@@ -127,7 +127,7 @@ def test_two_runs_are_compared(folder: Path) -> None:
         assert isinstance(page, CompareScreen)
         assert (page.first.name, page.second.name) == ("second", "first")
         table = page.query_one(DataTable)
-        rows = [table.get_row_at(place) for place in range(table.row_count)]
+        rows = [list(map(str, table.get_row_at(place))) for place in range(table.row_count)]
         assert rows == [["run.name", "second", "first"], ["train.optimizer.learning_rate", "2e-06", "1e-06"]]
         await pilot.press("down")
         await pilot.pause()

@@ -11,6 +11,7 @@ from textual.widgets import RichLog
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
 from rlctl.tui.panes.pane import Pane
+from rlctl.tui.widgets.sample_texts import plain
 
 
 class EventsPane(Pane):
@@ -37,6 +38,9 @@ class EventsPane(Pane):
 
 def event_line(event: dict[str, Any]) -> str:
     """An event in a line: its time, its kind, and what it tells."""
-    when = time.strftime("%H:%M:%S", time.localtime(event.get("time", 0)))
+    try:
+        when = time.strftime("%H:%M:%S", time.localtime(event.get("time", 0)))
+    except (TypeError, ValueError, OverflowError, OSError):  # of a damaged event
+        when = "--:--:--"
     rest = {key: value for key, value in event.items() if key not in ("time", "kind") and value not in ("", None)}
-    return f"{when}  {event['kind']:<14} " + "  ".join(f"{key}={value}" for key, value in rest.items())
+    return plain(f"{when}  {event['kind']:<14} " + "  ".join(f"{key}={value}" for key, value in rest.items()))

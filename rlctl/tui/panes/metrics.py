@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from rlctl.monitor.watching import RunView
+from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
@@ -24,6 +24,7 @@ class MetricsPane(Pane):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "overlay", say("Other runs"), id="metrics.runs", tooltip=say("Lay other runs over this one")),
+        Binding("s", "stage", say("Stage"), id="metrics.stage", tooltip=say("The next stage of the run")),
     ]
 
     class Overlaid(Message):
@@ -36,6 +37,8 @@ class MetricsPane(Pane):
     def __init__(self) -> None:
         super().__init__()
         self.others: list[RunView] = []
+        self.stage: str | None = None
+        """The one that was picked; None is the one that runs, or ran last."""
         self._view: RunView | None = None
         self._shown: tuple[RunView, int] | None = None
 
@@ -53,9 +56,31 @@ class MetricsPane(Pane):
 
     def _draw(self) -> None:
         views = [view for view in [self._view, *self.others] if view is not None]
-        sources = [Source(view.folder.name, view.stage) for view in views if view.stage is not None]
+        sources = [
+            Source(self._named(view, stage), stage) for view in views if (stage := self._stage_of(view)) is not None
+        ]
         if sources:
-            self.query_one(MetricBrowser).show(sources)
+            self.query_one(MetricBrowser).show(sources, always_named=self.stage is not None)
+
+    def _stage_of(self, view: RunView) -> StageView | None:
+        """The stage whose metrics are drawn; of a run without the one that was picked, its own."""
+        return view.stages.get(self.stage or "", view.stage)
+
+    def _named(self, view: RunView, stage: StageView) -> str:
+        name = view.folder.name
+        return f"{name}, {say('stage {name}').format(name=stage.name)}" if len(view.stages) > 1 else name
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Stages are picked where there are several."""
+        return action != "stage" or (self._view is not None and len(self._view.stages) > 1)
+
+    def action_stage(self) -> None:
+        """The metrics of the stage after the one that is drawn; of the first after the last."""
+        if self._view is None or (shown := self._stage_of(self._view)) is None:
+            return
+        names = list(self._view.stages)
+        self.stage = names[(names.index(shown.name) + 1) % len(names)]
+        self._draw()
 
     def action_overlay(self) -> None:
         if self._view is not None:

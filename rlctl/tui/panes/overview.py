@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
-from textual.markup import escape
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
@@ -18,6 +18,7 @@ from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.run_texts import advice_text, rewards_text, shares_text, timeline_text
+from rlctl.tui.widgets.sample_texts import plain
 from rlctl.tui.widgets.spark import Spark
 
 FIRST_METRICS = (
@@ -63,7 +64,7 @@ class OverviewPane(Pane):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told")
+            yield Static(say("nothing is known of this run yet"), id="nothing", classes="part -told", markup=False)
             yield Static("", id="advice", classes="part", markup=False)
             yield Static("", id="timeline", classes="part")
             with Container(id="groups", classes="part"):
@@ -94,7 +95,7 @@ class OverviewPane(Pane):
         if self._last is not None:
             self.show(*self._last)
 
-    def _tell(self, name: str, text: str) -> None:
+    def _tell(self, name: str, text: str | Content) -> None:
         part = self.query_one(name, Static)
         part.set_class(bool(text), "-told")
         part.update(text)
@@ -133,4 +134,4 @@ def _before_steps(view: RunView, info: RunInfo | None) -> str:
     starts = say(
         "It starts: Ray and the workers come up, the model is loaded. The first step follows. 5 and 6 tell more."
     )
-    return "\n".join([starts, *(escape(f"  {message}") for message in told[-8:])])
+    return "\n".join([starts, *(f"  {plain(message)}" for message in told[-8:])])

@@ -21,6 +21,7 @@ from rlctl.runs import RunInfo
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.run_texts import duration
+from rlctl.tui.widgets.sample_texts import plain
 
 COLUMNS = {
     "name": later("process"),
@@ -133,4 +134,6 @@ def _cells(process: Process, *, running: bool) -> dict[str, Text]:
     }  # fmt: skip
     right = ("cpu", "memory", "pid")
     look = "bold" if late else ""
-    return {key: Text(text, style=look, justify="right" if key in right else "left") for key, text in cells.items()}
+    return {
+        key: Text(plain(text), style=look, justify="right" if key in right else "left") for key, text in cells.items()
+    }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -113,9 +114,9 @@ class CompareScreen(Screen[None]):
         same = say("the configs mean the same")
         self.query_one("#differences-told", Static).update(compared.problem or (told if compared.differences else same))
         table = self.query_one(DataTable)
-        table.add_columns(say("key"), self.first.name, self.second.name)
+        table.add_columns(say("key"), Text(self.first.name), Text(self.second.name))
         for item in compared.differences:
-            table.add_row(item.key, _shown(item.first.value), _shown(item.second.value))
+            table.add_row(*map(Text, (item.key, _shown(item.first.value), _shown(item.second.value))))
         if compared.sources:
             self.query_one(MetricBrowser).show(compared.sources)
 

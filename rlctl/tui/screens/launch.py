@@ -22,6 +22,7 @@ from rlctl.cluster.address import address_of
 from rlctl.editing.planning import Before, Planned, before, file_to_launch, launch_words, obstacles, planned
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
+from rlctl.monitor.logs import readable
 from rlctl.report import Finding
 from rlctl.runs.launching import Launched, begin, place
 from rlctl.tui.language import say
@@ -221,13 +222,15 @@ class StartingScreen(Screen[None]):
     def _look(self) -> None:
         """Go to the monitor once the run is there; show everything where it ended before."""
         output = self.query_one("#output", TextArea)
-        text = self.launched.text()
+        text = readable(self.launched.text())
         if text != output.text:
             output.load_text(text)
             output.scroll_end(animate=False)
         folder = self.launched.folder(self.runs_folder) if self.runs_folder is not None else None
         code = self.launched.exit_code
-        if folder is not None and self.app.screen is self:
+        if folder is not None:
+            if self.app.screen is not self:  # it goes there when the box over it is closed
+                return
             from rlctl.tui.screens.monitor import MonitorScreen
 
             self._poll.stop()

@@ -72,6 +72,8 @@ class FolderState:
     """Processes that told not long ago, and all that are known; None where it does not run."""
     problem: str = ""
     """Why something cannot be read."""
+    asked: frozenset[str] = frozenset()
+    """What it was asked to do after its step (``STOP_FILE``, ``CHECKPOINT_FILE``), and has not done yet."""
 
 
 def look_at(folder: Path) -> FolderState:
@@ -84,7 +86,7 @@ def look_at(folder: Path) -> FolderState:
     if info.status != "running":
         return FolderState(info)
     processes = processes_of(folder, time.time())
-    return FolderState(info, (alive(processes), len(processes)) if processes else None)
+    return FolderState(info, (alive(processes), len(processes)) if processes else None, asked=runs.asked_of(folder))
 
 
 class MonitorScreen(RunActions):
@@ -180,8 +182,11 @@ class MonitorScreen(RunActions):
     @on(News)
     def _news(self, message: News) -> None:
         message.view.take(message.batch)
-        self.view, self.info = message.view, message.folder.info
-        head = head_text(self.view, self.info, time.time(), alive=message.folder.alive, problem=message.folder.problem)
+        folder = message.folder
+        self.view, self.info, self.asked = message.view, folder.info, folder.asked
+        head = head_text(
+            self.view, self.info, time.time(), alive=folder.alive, problem=folder.problem, asked=folder.asked
+        )
         self.query_one("#run-head", Static).update(head)
         self.pane.show(self.view, self.info)
 

@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
@@ -64,7 +65,7 @@ class PickRunsScreen(ModalScreen[list[Path] | None]):
         self.query_one("#pick-title", Static).update(title.format(folder=self.folder))
         listed = self.query_one("#pick-list", SelectionList)
         for info in message.found:
-            listed.add_option(Selection(run_line(info), info.folder, info.folder in self.chosen))
+            listed.add_option(Selection(Content(run_line(info)), info.folder, info.folder in self.chosen))
         self.set_focus(listed)
         listed.action_first()
 

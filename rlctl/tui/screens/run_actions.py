@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ from textual.screen import Screen
 
 from rlctl import runs
 from rlctl.errors import RlctlError
+from rlctl.monitor.logs import readable
+from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import AskScreen, ChooseScreen
 
@@ -26,16 +29,17 @@ class RunActions(Screen[None]):
     """A screen that has a run, and the keys that act on it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("S", "stop", say("Stop"), id="run.stop", tooltip=say("End the run after its step, with a checkpoint")),
+        Binding("S", "stop", say("Stop"), id="run.stop",
+                tooltip=say("End the run after its step, with a checkpoint; once more: now")),
         Binding("C", "checkpoint", say("Checkpoint"), id="run.checkpoint", tooltip=say("Save after this step, and go on")),
         Binding("R", "resume", say("Resume"), id="run.resume", tooltip=say("Go on with a run that stands, from a checkpoint")),
     ]  # fmt: skip
 
     class Resumable(Message):
-        """The checkpoints that the run can go on from."""
+        """What is kept of the run."""
 
-        def __init__(self, kept: Sequence[runs.Kept]) -> None:
-            self.kept = kept
+        def __init__(self, found: runs.Standing) -> None:
+            self.found = found
             super().__init__()
 
     def __init__(self, folder: Path, *, readonly: bool) -> None:
@@ -43,8 +47,17 @@ class RunActions(Screen[None]):
         self.folder, self.readonly = folder, readonly
         self.info: runs.RunInfo | None = None
         """What run.json said at the last poll; None where it could not be read."""
+        self.asked: frozenset[str] = frozenset()
+        """What it had been asked to do by then."""
 
     def action_stop(self) -> None:
+        """Ask it to end after its step; where that was asked before, to end now."""
+        if STOP_FILE in self.asked:
+            question = say(
+                "{name} was asked to stop, and ends after its step. End it now? What came after its last checkpoint is lost."
+            )
+            self._ask_run(question, say("End it now"), partial(runs.stop, now=True), say("{name} ends now"))
+            return
         question = say("Stop {name} after its step, with a checkpoint to go on from?")
         told = say("{name} ends after its step; R goes on with it")
         self._ask_run(question, say("Stop"), runs.stop, told)
@@ -95,15 +108,23 @@ class RunActions(Screen[None]):
     @work(thread=True, exclusive=True, group="checkpoints")
     def _find_checkpoints(self) -> None:
         try:
-            self.post_message(self.Resumable(runs.checkpoints(self.folder)))
+            self.post_message(self.Resumable(runs.standing(self.folder)))
         except (RlctlError, OSError) as error:
             self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
 
     @on(Resumable)
     def _offer(self, message: Resumable) -> None:
         name = self.info.name if self.info is not None else self.folder.name
-        if not message.kept:
-            question = say("{name} has no checkpoint in its stage: it begins the stage anew. Go on?").format(name=name)
+        found = message.found
+        if not found.kept:
+            question = say("{name} has saved nothing yet: it begins anew. Go on?")
+            if found.stage is None:
+                question = say("All stages of {name} are finished: only what comes after them is done. Go on?")
+            elif found.finished:
+                question = say(
+                    "{name} has finished {stages}, and saved no step of {stage} yet: it begins {stage}. Go on?"
+                )
+            question = question.format(name=name, stages=", ".join(found.finished), stage=found.stage)
 
             def begin_anew(said: bool | None) -> None:
                 if said:
@@ -111,7 +132,7 @@ class RunActions(Screen[None]):
 
             self.app.push_screen(AskScreen(question, say("Resume")), begin_anew)
             return
-        offered = message.kept[:OFFERED]
+        offered = found.kept[:OFFERED]
         texts = [
             say("step {step}, saved {when}").format(step=kept.step, when=f"{kept.saved.astimezone():%m-%d %H:%M:%S}")
             for kept in offered
@@ -139,6 +160,6 @@ class RunActions(Screen[None]):
             apart = runs.resume_apart(self.folder, step=step)
             tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.output))
             if why := apart.refused(REFUSED_WITHIN):
-                tell(say("the run does not go on:\n{why}").format(why=why), "error")
+                tell(say("the run does not go on:\n{why}").format(why=readable(why)), "error")
         except (RlctlError, OSError) as error:
             tell(str(error), "error")

@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable, Header, Input, Static
 
+from rlctl.filenames import is_folder
 from rlctl.tui.language import say
 from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.run_texts import STATUSES, duration
+from rlctl.tui.widgets.sample_texts import plain
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
@@ -58,6 +62,8 @@ class RunsScreen(Screen[None]):
         self._rows = RunRows(folder)
         self._found: list[Row] | None = None
         self._shown: list[Row] = []
+        self._ordered: tuple[int, bool] | None = None
+        """The order that the heads of the columns tell."""
         self._looking = False
 
     def compose(self) -> ComposeResult:
@@ -74,7 +80,7 @@ class RunsScreen(Screen[None]):
         self.set_interval(EVERY_SECONDS, self.action_refresh)
 
     @property
-    def _table(self) -> DataTable[str]:
+    def _table(self) -> DataTable[Text]:
         return self.query_one("#runs-table", DataTable)
 
     @property
@@ -92,7 +98,7 @@ class RunsScreen(Screen[None]):
     def _look(self) -> None:
         rows: list[Row] = []
         try:
-            rows = self._rows.read() if self.folder.is_dir() else []
+            rows = self._rows.read() if is_folder(self.folder) else []
         finally:
             self.post_message(self.Found(rows))
 
@@ -110,27 +116,39 @@ class RunsScreen(Screen[None]):
         found = matching(self._found, self.query_one("#runs-filter", Input).value)
         self._shown = sorted(found, key=column.by, reverse=self.falling)
         self.marked = [folder for folder in self.marked if any(row.info.folder == folder for row in self._found)]
-        table = self._table
-        table.clear(columns=True)
-        table.add_column(" ", key="mark")
-        for place, known in enumerate(COLUMNS):
-            sign = "" if place != self.sorted_by else " ▼" if self.falling else " ▲"
-            table.add_column(f"{say(known.title)}{sign}", key=str(place))
-        for row in self._shown:
-            table.add_row(*self._cells(row))
-        folders = [row.info.folder for row in self._shown]
-        if under is not None and under.info.folder in folders:
-            table.move_cursor(row=folders.index(under.info.folder))
+        self._fill(under)
         told = say("{shown} of {all} runs") if self._found else say("no runs in {folder}; rlctl launch starts one")
         self.query_one("#runs-told", Static).update(
             told.format(shown=len(found), all=len(self._found), folder=self.folder)
         )
 
-    def _cells(self, row: Row) -> tuple[str, ...]:
+    def _fill(self, under: Row | None) -> None:
+        """Show the rows; where they are the same ones, only their cells change, and what is in sight stays there."""
+        table, folders = self._table, [str(row.info.folder) for row in self._shown]
+        order = (self.sorted_by, self.falling)
+        if order != self._ordered:
+            self._ordered = order
+            table.clear(columns=True)
+            table.add_column(" ", key="mark")
+            for place, known in enumerate(COLUMNS):
+                sign = "" if place != self.sorted_by else " ▼" if self.falling else " ▲"
+                table.add_column(f"{say(known.title)}{sign}", key=str(place))
+        if folders != [key.value for key in table.rows]:
+            table.clear()
+            for row, folder in zip(self._shown, folders, strict=True):
+                table.add_row(*self._cells(row), key=folder)
+            if under is not None and str(under.info.folder) in folders:
+                table.move_cursor(row=folders.index(str(under.info.folder)))
+            return
+        for place, row in enumerate(self._shown):
+            for column, cell in enumerate(self._cells(row)):
+                table.update_cell_at(Coordinate(place, column), cell, update_width=True)
+
+    def _cells(self, row: Row) -> tuple[Text, ...]:
         info = row.info
         step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
         mark = "●" if info.folder in self.marked else " "
-        return (
+        cells = (
             mark,
             info.name,
             say(STATUSES[info.status]),
@@ -139,6 +157,7 @@ class RunsScreen(Screen[None]):
             duration(age(info)),
             duration(info.seconds),
         )
+        return tuple(Text(plain(cell)) for cell in cells)
 
     @on(DataTable.RowSelected)
     def _open(self) -> None:

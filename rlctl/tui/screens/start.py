@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.markup import escape
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl.filenames import is_file
+from rlctl.filenames import configs_here, is_file, is_folder
 from rlctl.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
@@ -40,7 +40,6 @@ class Choice:
     name: str
     """The path of a run or a file, the name of a preset."""
     shown: str
-    """As markup."""
 
 
 class StartScreen(Screen[None]):
@@ -92,17 +91,13 @@ class StartScreen(Screen[None]):
     @work(thread=True, exclusive=True)
     def action_refresh(self) -> None:
         from rlctl import presets, runs
-        from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
         from rlctl.tui.widgets.run_texts import run_line
+        from rlctl.tui.widgets.sample_texts import plain
 
-        known = runs.list_runs(self.folder) if self.folder.is_dir() else []
+        known = runs.list_runs(self.folder) if is_folder(self.folder) else []
         found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
-        files = (path for path in sorted(Path.cwd().iterdir()) if path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS))
-        found += [Choice("file", str(path), escape(path.name)) for path, _ in zip(files, range(FILES), strict=False)]
-        found += [
-            Choice("preset", preset.name, escape(f"{preset.name:<16} {say(preset.title)}"))
-            for preset in presets.names()
-        ]
+        found += [Choice("file", str(path), plain(path.name)) for path in configs_here()[:FILES]]
+        found += [Choice("preset", preset.name, f"{preset.name:<16} {say(preset.title)}") for preset in presets.names()]
         self.post_message(self.Found(found))
 
     @on(Found)
@@ -120,7 +115,7 @@ class StartScreen(Screen[None]):
         for number, choice in enumerate(found):
             if number == 0 or found[number - 1].kind != choice.kind:
                 choices.add_option(Option(f"[b]{say(SECTIONS[choice.kind])}[/b]", disabled=True))
-            choices.add_option(Option(f"  {choice.shown}", id=f"{choice.kind}:{choice.name}"))
+            choices.add_option(Option(Content(f"  {choice.shown}"), id=f"{choice.kind}:{choice.name}"))
         if any(f"{choice.kind}:{choice.name}" == under for choice in found):
             choices.highlighted = choices.get_option_index(under or "")
         else:

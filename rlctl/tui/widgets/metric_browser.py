@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.markup import escape
+from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -17,6 +17,7 @@ from rlctl.monitor.metrics import names_matching
 from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.metric_plot import MetricPlot, Source
+from rlctl.tui.widgets.sample_texts import plain
 
 
 class MetricBrowser(Vertical):
@@ -54,9 +55,10 @@ class MetricBrowser(Vertical):
             yield OptionList(id="metric-list")
             yield MetricPlot(id="curves")
 
-    def show(self, sources: Sequence[Source]) -> None:
-        """Show the metrics of runs as they are now."""
+    def show(self, sources: Sequence[Source], *, always_named: bool = False) -> None:
+        """Show the metrics of runs as they are now; with ``always_named`` the run is told where it is the only one."""
         self._sources = sources
+        self.query_one(MetricPlot).always_named = always_named
         self._list()
         self._plot()
 
@@ -91,8 +93,8 @@ class MetricBrowser(Vertical):
         at = self._options.highlighted
         return self._listed[at] if at is not None and at < len(self._listed) else None
 
-    def _line(self, name: str) -> str:
-        return escape(f"[{'x' if name in self.marked else ' '}] {name}")
+    def _line(self, name: str) -> Content:
+        return Content(plain(f"[{'x' if name in self.marked else ' '}] {name}"))
 
     def _plot(self) -> None:
         under = [name for name in [self._under] if name is not None and name not in self.marked]

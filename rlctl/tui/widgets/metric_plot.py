@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 from textual.color import Color
 from textual.containers import Vertical
-from textual.markup import escape
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
@@ -21,6 +21,7 @@ from rlctl.config.chinese import in_words
 from rlctl.monitor.metrics import Series
 from rlctl.monitor.watching import StageView
 from rlctl.tui.language import say
+from rlctl.tui.widgets.sample_texts import plain
 
 if TYPE_CHECKING:
     from rlctl.tui.widgets.curves_plot import CurvesPlot
@@ -74,6 +75,8 @@ class MetricPlot(Vertical):
         self.logarithmic = False
         self.own_range = False
         """Each curve between its own lowest and highest value, so that curves of other sizes are seen together."""
+        self.always_named = False
+        """Whether the run of a curve is told where it is the only one."""
         self._sources: Sequence[Source] = ()
         self._plot: CurvesPlot | None = None
         self._ready = False
@@ -136,7 +139,7 @@ class MetricPlot(Vertical):
             yield Curve(
                 letter=chr(ord("A") + place),
                 metric=metric,
-                run=source.name if len(self._sources) > 1 else "",
+                run=source.name if self.always_named or len(self._sources) > 1 else "",
                 color=color.hex,
                 series=series,
                 smooth=series.smoothed(self.smoothing),
@@ -180,19 +183,20 @@ class MetricPlot(Vertical):
         how = [say("smoothed {weight}").format(weight=self.smoothing)] if self.smoothing else []
         how += [say("log10")] if self.logarithmic else []
         how += [say("each in its own range")] if self.own_range else []
-        self.query_one("#plot-values", Static).update("\n".join([*lines, *([", ".join(how)] if how else [])]))
+        told = [*lines, *([Content(", ".join(how))] if how else [])]
+        self.query_one("#plot-values", Static).update(Content("\n").join(told))
 
-    def _value_line(self, curve: Curve, cursor: float | None) -> str:
+    def _value_line(self, curve: Curve, cursor: float | None) -> Content:
         series = curve.series
         found = series.at(series.steps[-1] if cursor is None else cursor) if len(series) else None
-        name = escape("  ".join(part for part in (curve.metric, curve.run) if part))
-        head = f"[{curve.color}]{curve.letter}[/] {name}"
+        name = plain("  ".join(part for part in (curve.metric, curve.run) if part))
+        letter = (curve.letter, curve.color)
         if found is None:
-            return f"{head}  {say('no values')}"
-        told = f"{head}  {found[1]:.6g} " + say("at step {step}").format(step=found[0])
+            return Content.assemble(letter, f" {name}  {say('no values')}")
+        told = f" {name}  {found[1]:.6g} " + say("at step {step}").format(step=found[0])
         if self.smoothing and (smooth := curve.smooth.at(found[0])):
             told += "  " + say("smoothed {value}").format(value=f"{smooth[1]:.6g}")
-        return f"{told}  ({meaning(curve.metric)})" if len(self._curves) == 1 else told
+        return Content.assemble(letter, f"{told}  ({meaning(curve.metric)})" if len(self._curves) == 1 else told)
 
     def on_curves_plot_ready(self) -> None:
         self._ready = True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import cycle
 from statistics import fmean
 from typing import Any
 
-from textual.markup import escape
+from textual.content import Content
 
 from rlctl.language import later
 from rlctl.monitor.advisories import RECENT, Advice
@@ -17,7 +17,9 @@ from rlctl.monitor.phases import IDLE, timeline
 from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo, Status
+from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 from rlctl.tui.language import say
+from rlctl.tui.widgets.sample_texts import plain
 
 TIMELINE_STEPS = 12
 FAILURE_LINES = 3
@@ -30,6 +32,12 @@ STATUSES: dict[Status, str] = {
     "stopped": later("stopped"),
     "failed": later("failed"),
     "interrupted": later("interrupted"),
+}
+
+
+ASKED = {
+    STOP_FILE: later("asked to stop: it ends after this step, with a checkpoint; S once more ends it now"),
+    CHECKPOINT_FILE: later("asked for a checkpoint: it is written after this step"),
 }
 
 
@@ -46,11 +54,17 @@ def duration(seconds: float) -> str:
 def run_line(info: RunInfo) -> str:
     """A run in a line of a list: its status, how far it is, its name."""
     step = say("step {step}").format(step=info.step)
-    return escape(f"{say(STATUSES[info.status]):<12} {step:<12} {info.name}")
+    return plain(f"{say(STATUSES[info.status]):<12} {step:<12} {info.name}")
 
 
 def head_text(
-    view: RunView, info: RunInfo | None, now: float, *, alive: tuple[int, int] | None = None, problem: str = ""
+    view: RunView,
+    info: RunInfo | None,
+    now: float,
+    *,
+    alive: tuple[int, int] | None = None,
+    problem: str = "",
+    asked: Collection[str] = (),
 ) -> str:
     """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read.
 
@@ -60,15 +74,18 @@ def head_text(
         now: seconds since the epoch.
         alive: processes that told not long ago, and all that are known; None where it does not run.
         problem: why something cannot be read.
+        asked: what it was asked to do after its step.
     """
     lines = ["   ".join(_progress(view, info)), "   ".join(_at_work(view, info, now, alive))]
+    if info is not None and info.status == "running":
+        lines += [say(told) for name, told in ASKED.items() if name in asked]
     if view.failure is not None:
         lines.append(_failure(view.failure))
     elif info is not None and info.cause:
         lines.append(info.cause)
     elif info is not None and info.status == "interrupted":
         lines.append(say("its process is gone; resumed, it goes on from its last checkpoint"))
-    return "\n".join(line for line in [*lines, problem] if line)
+    return plain("\n".join(line for line in [*lines, problem] if line))
 
 
 def _failure(event: Mapping[str, Any]) -> str:
@@ -119,27 +136,26 @@ def advice_text(advice: Advice) -> str:
     return f"! {say(advice.text).format_map(advice.values)}\n  {say(advice.remedy)}"
 
 
-def timeline_text(table: StepTable, width: int, steps: int = TIMELINE_STEPS) -> str:
+def timeline_text(table: StepTable, width: int, steps: int = TIMELINE_STEPS) -> Content:
     """The phases of the last steps as bars to one scale, each with its letter, and what the letters mean."""
     rows = timeline(table, steps)
     longest = max((sum(phases.values()) for _, phases in rows), default=0.0)
     if not longest:
-        return ""
+        return Content("")
     names = list(dict.fromkeys(name for _, phases in rows for name in phases))
     look = dict(zip((name for name in names if name != IDLE), cycle(COLORS), strict=False))
     letters = _letters(names)
     room = max(10, width - 18)
     lines = []
     for step, phases in rows:
-        bar = "".join(
-            _colored(letters[name] * round(seconds / longest * room), look.get(name))
-            for name, seconds in phases.items()
+        bars = (
+            (letters[name] * round(seconds / longest * room), look.get(name, "")) for name, seconds in phases.items()
         )
-        lines.append(f"{step:>7} {bar} {sum(phases.values()):.1f} s")
+        lines.append(Content.assemble(f"{step:>7} ", *bars, f" {sum(phases.values()):.1f} s"))
     means = {name: fmean(phases.get(name, 0.0) for _, phases in rows) for name in names}
-    told = {name: f"{letters[name]} {name} {mean:.2f} s".replace(" ", "\u00a0") for name, mean in means.items()}
-    legend = "  ".join(_colored(text, look.get(name)) for name, text in told.items())
-    return "\n".join([*lines, f"        {legend}"])
+    told = {name: plain(f"{letters[name]} {name} {mean:.2f} s").replace(" ", "\u00a0") for name, mean in means.items()}
+    legend = Content("  ").join(Content.styled(text, look.get(name, "")) for name, text in told.items())
+    return Content("\n").join([*lines, Content.assemble("        ", legend)])
 
 
 def rewards_text(groups: Sequence[Group], step: int) -> str:
@@ -185,7 +201,3 @@ def _letters(names: list[str]) -> dict[str, str]:
         ]
         found[name] = "." if name == IDLE else free[0]
     return found
-
-
-def _colored(text: str, color: str | None) -> str:
-    return f"[{color}]{text}[/]" if color and text else text

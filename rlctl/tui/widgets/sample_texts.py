@@ -16,6 +16,7 @@ UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 """Looks of marked tokens; none is told by its color alone."""
 FINISHES = {"stop": later("ended by itself"), "length": later("cut off at the longest length")}
 _ODD = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+_ODD |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)  # which some terminals take for the beginning of a command
 
 
 def plain(text: str) -> str:
