@@ -43,17 +43,27 @@ def edited_text(
     edit = _in_script if is_script(text, name) else _in_yaml
     now, new = before, text
     try:
+        today = reread(text, name, dialect, before)
+        moved = {path for path, _ in changed_keys(before, today, dialect, facts)} if today is not before else set()
         for again in range(ROUNDS):
-            edited = edit(new, name, dict(changed_keys(now, after, dialect, facts)), after, dialect, again > 0)
+            changes = dict(changed_keys(now, after, dialect, facts))
+            kept = {path: value for path, value in changes.items() if not again or path not in moved}
+            edited = edit(new, name, kept, after, dialect, again > 0)
             found = _loaded(edited, name, dialect)
             if found is None:
                 return None
             if edited == new:
                 break
             now, new = found, edited
-        return new if _says_no_less(now, dialect, after, facts) else None
+        return new if _says_no_less(now, dialect, after, facts, _unsaid(today, before)) else None
     except RlctlError:
         return None
+
+
+def reread(text: str, name: str, dialect: str, loaded: Loaded) -> Loaded:
+    """What a text that once held ``loaded`` holds now: a script may say another thing each time, as ``$(date)`` does."""
+    found = _loaded(text, name, dialect) if is_script(text, name) else None
+    return found if found is not None else loaded
 
 
 def changed_keys(
@@ -108,9 +118,11 @@ def _unsaid(loaded: Loaded, wanted: Loaded) -> set[KeyPath]:
     return {path for path in said.keys() | meant.keys() if said.get(path, GONE) != meant.get(path, GONE)}
 
 
-def _says_no_less(found: Loaded, dialect: str, wanted: Loaded, facts: Mapping[str, str] | None = None) -> bool:
-    """Whether what a text says leaves no more unsaid than one that is written anew."""
-    if not (left := _unsaid(found, wanted)):
+def _says_no_less(
+    found: Loaded, dialect: str, wanted: Loaded, facts: Mapping[str, str] | None, moved: set[KeyPath]
+) -> bool:
+    """Whether what a text says, but for what says another thing each time, leaves no more unsaid than one written anew."""
+    if not (left := _unsaid(found, wanted) - moved):
         return True
     anew = _loaded(write_out(wanted, dialect, {**(facts or {}), "carried": "none"}).text(), "anew.yaml", dialect)
     return anew is not None and left <= _unsaid(anew, wanted)

@@ -19,7 +19,7 @@ from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
 from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
-from rlctl.editing.saving import edited_text
+from rlctl.editing.saving import edited_text, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Finding, Level, Report
@@ -368,6 +368,13 @@ class Session:
     def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
 
+    def _moved(self) -> set[str]:
+        """What the text that this was read from says otherwise by now, as a name with a time in it."""
+        if (base := self.base) is None:
+            return set()
+        today = reread(base.text, str(base.path), self.dialect, base.loaded)
+        return {item.key for item in differences(base.loaded, today)}
+
     @property
     def is_script(self) -> bool:
         """Whether the file is a launch script, of which more is kept than its keys."""
@@ -458,7 +465,8 @@ class Session:
 
     def _saved_as(self, path: Path, text: str) -> None:
         loaded, report = _read(text, path, self.dialect)
-        self.lost = self._unsaid(loaded)
+        moved = self._moved()
+        self.lost = [item for item in self._unsaid(loaded) if item[0] not in moved]
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
         here = self._states[self._now]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,24 @@ def test_a_config_can_hold_what_a_preset_says() -> None:
     session = Session.of_text("rlctl: 1\nrun: {name: preset}\n", "preset.yaml")
     assert session.is_changed
     assert session.config == config_from({"run": {"name": "preset"}})
+
+
+def test_a_script_that_says_the_time_is_changed_only_where_a_person_changed_it(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/bash\nNAME=run_$(date +%s)\npython3 -m verl.trainer.main_ppo \\\n"
+        "    trainer.experiment_name=$NAME \\\n    trainer.total_epochs=1\n"
+    )
+    path = tmp_path / "train.sh"
+    path.write_text(text)
+    session = Session.open(path)
+    opened = session.config.run.name
+    assert opened is not None
+    while Session.open(path).config.run.name == opened:
+        time.sleep(0.1)
+    session.set(("schedule", "total_epochs"), 3)
+    session.save()
+    assert path.read_text() == text.replace("total_epochs=1", "total_epochs=3")
+    assert session.lost == []
+    session.set(("run", "name"), "mine")
+    session.save()
+    assert "trainer.experiment_name=mine" in path.read_text()
