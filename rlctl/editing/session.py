@@ -368,12 +368,12 @@ class Session:
     def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
 
-    def _moved(self) -> set[str]:
+    def _moved(self) -> frozenset[str]:
         """What the text that this was read from says otherwise by now, as a name with a time in it."""
         if (base := self.base) is None:
-            return set()
+            return frozenset()
         today = reread(base.text, str(base.path), self.dialect, base.loaded)
-        return {item.key for item in differences(base.loaded, today)}
+        return frozenset(item.key for item in differences(base.loaded, today))
 
     @property
     def is_script(self) -> bool:
