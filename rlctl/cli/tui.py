@@ -13,12 +13,15 @@ import typer
 from rlctl.cli import arguments
 from rlctl.cli.runs import RUNS
 from rlctl.errors import UsageError
+from rlctl.filenames import is_file, is_folder
 from rlctl.language import LANGUAGES, VARIABLE
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
 
 LOOPBACK = "127.0.0.1"
+RUN_FILES = ("run.json", "events.jsonl", "lock")
+"""Each makes a folder one of a run."""
 SERVED = "TEXTUAL_DRIVER"
 """Set by the server for the apps that it starts: they talk to a browser, and have no terminal."""
 
@@ -85,8 +88,13 @@ def tui(
 
 
 def _run(target: str, folder: Path) -> Path | None:
-    """The folder of the run that a word names; None where it names none."""
-    return next((place for place in (Path(target), folder / target) if (place / "run.json").exists()), None)
+    """The folder of the run that a word names, also of one that begins, or lost its record; None where it names none."""
+    places = [place for place in (Path(target), folder / target) if is_folder(place)]
+    found = next((place for place in places if any(is_file(place / name) for name in RUN_FILES)), None)
+    if found is None and is_folder(target):
+        hint = f"name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it"
+        raise UsageError(f"{target} is a folder, and no run: there is no run.json in it", hint=hint)
+    return found
 
 
 def _session(target: str, dialect: str | None, assignments: list[str]) -> Session:

@@ -132,6 +132,7 @@ ZH: dict[str, str] = {
     "there is no run here": "这里没有运行",
     "the run is finished: there is nothing to go on with": "该运行已完成：没有可继续的",
     "the run goes on in a process of its own; what it says is in {log}": "运行在独立的进程中继续；输出在 {log}",
+    "it is started again, and its process comes up; what it says is in {log}": "正在重新启动，进程准备中；输出在 {log}",
     "the run does not go on:\n{why}": "运行没有继续：\n{why}",
     # what looks wrong in a run, and what to try
     "{value:.0%} of the groups have one reward for all their responses: nothing is learned from them": (

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from textual.widgets import DataTable, OptionList
 
+from rlctl.cli import tui as command
+from rlctl.errors import UsageError
 from rlctl.monitor.samples import SampleIndex
 from rlctl.runs.record import began
 from rlctl.runtime.sample_files import STEP, path_of
@@ -114,6 +116,16 @@ def test_a_record_of_another_kind_is_a_damaged_one_and_hides_no_run(tmp_path: Pa
     writer(good).emit("step", step="x", total_steps="y", time="z")
     found = {info.folder.name: (info.status, info.step, info.total_steps) for info in runs.list_runs(tmp_path)}
     assert found == {"bad": ("interrupted", 0, None), "good": ("running", 0, None)}
+
+
+def test_a_folder_is_a_run_from_the_moment_it_begins_and_another_folder_is_told_to_be_none(tmp_path: Path) -> None:
+    begins = tmp_path / "runs" / "begins"
+    begins.mkdir(parents=True)
+    with pytest.raises(UsageError, match="is a folder, and no run"):
+        command._run(str(begins), tmp_path)
+    (begins / "lock").touch()
+    assert command._run("begins", tmp_path / "runs") == begins
+    assert command._run(str(tmp_path / "missing.yaml"), tmp_path) is None
 
 
 def test_names_and_values_that_look_like_markup_are_shown_as_they_are(

@@ -187,6 +187,12 @@ class MonitorScreen(RunActions):
         head = head_text(
             self.view, self.info, time.time(), alive=folder.alive, problem=folder.problem, asked=folder.asked
         )
+        if self.info is not None and self.info.status == "running":
+            self.begins = None
+        if self.begins is not None:
+            head += "\n" + say("it is started again, and its process comes up; what it says is in {log}").format(
+                log=self.begins
+            )
         self.query_one("#run-head", Static).update(head)
         self.pane.show(self.view, self.info)
 

@@ -49,6 +49,8 @@ class RunActions(Screen[None]):
         """What run.json said at the last poll; None where it could not be read."""
         self.asked: frozenset[str] = frozenset()
         """What it had been asked to do by then."""
+        self.begins: Path | None = None
+        """Where the process that goes on with it tells what it does, while it is not there yet."""
 
     def action_stop(self) -> None:
         """Ask it to end after its step; where that was asked before, to end now."""
@@ -158,8 +160,10 @@ class RunActions(Screen[None]):
 
         try:
             apart = runs.resume_apart(self.folder, step=step)
+            self.begins = apart.output
             tell(say("the run goes on in a process of its own; what it says is in {log}").format(log=apart.output))
             if why := apart.refused(REFUSED_WITHIN):
+                self.begins = None
                 tell(say("the run does not go on:\n{why}").format(why=readable(why)), "error")
         except (RlctlError, OSError) as error:
             tell(str(error), "error")
