@@ -16,6 +16,7 @@ from textual.widgets import DataTable, OptionList
 from rlctl.cli import tui as command
 from rlctl.errors import UsageError
 from rlctl.monitor.samples import SampleIndex
+from rlctl.monitor.watching import RunView
 from rlctl.runs.record import began
 from rlctl.runtime.sample_files import STEP, path_of
 from rlctl.runtime.stopping import STOP_FILE
@@ -24,6 +25,7 @@ from rlctl.tui.screens.compare import CompareScreen
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
+from rlctl.tui.widgets.run_texts import head_text
 from tests.tui.conftest import drive, settled, text, text_of, writer
 
 ODD = "[/] [bold]x[/bold] [red [@click=app.quit()]q \\ \x1b[31m\x9b31m\x07 漢字😀"
@@ -209,10 +211,15 @@ def test_a_stop_that_was_asked_for_is_told_and_asked_once_more_ends_the_run_now(
 def test_the_metrics_of_every_stage_can_be_picked(tmp_path: Path) -> None:
     run = begin(tmp_path, "demo")
     events = writer(run)
+    events.emit("run_started", stages=["sft", "grpo"])
+    view = RunView(run)
     for stage, metric in (("sft", "policy/loss"), ("grpo", "reward/mean")):
         events.enter_stage(stage)
         events.emit("stage_started", total_steps=4, step=0)
         events.emit("step", step=1, total_steps=4, metrics={metric: 1.0})
+        assert f"stage {stage}   step 1/4" in head_text(
+            view.read_whole(), None, 0.0
+        )  # also while it is the only one yet
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         found = []

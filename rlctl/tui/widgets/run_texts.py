@@ -100,7 +100,7 @@ def _progress(view: RunView, info: RunInfo | None) -> Iterator[str]:
     yield say(STATUSES[info.status]) if info is not None else say("no run.json")
     if stage is not None:
         done = stage.steps.steps[-1] if len(stage.steps) else 0
-        if len(view.stages) > 1:
+        if _has_several_stages(view):
             yield say("stage {name}").format(name=stage.name)
         if stage.total_steps:
             share = min(1.0, done / stage.total_steps)
@@ -112,6 +112,12 @@ def _progress(view: RunView, info: RunInfo | None) -> Iterator[str]:
         yield took.format(time=duration(info.seconds))
         if info.status == "running" and view.seconds_left is not None:
             yield say("about {time} left").format(time=duration(view.seconds_left))
+
+
+def _has_several_stages(view: RunView) -> bool:
+    """Also where only the first has begun."""
+    planned = (event.get("stages") for event in view.events if event["kind"] == "run_started")
+    return len(view.stages) > 1 or any(isinstance(stages, list) and len(stages) > 1 for stages in planned)
 
 
 def _at_work(view: RunView, info: RunInfo | None, now: float, alive: tuple[int, int] | None) -> Iterator[str]:
