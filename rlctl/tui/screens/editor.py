@@ -142,6 +142,8 @@ class EditorScreen(EditorFiles):
         self._picking: Timer | None = None
         self._soon: Timer | None = None
         self._state = 0
+        self._is_checked = False
+        """Whether the checks have said something yet: before, nothing is told of errors."""
         self.is_moving = False
         """Whether the cursor is on its way elsewhere: the app lets keys wait for it."""
 
@@ -250,7 +252,7 @@ class EditorScreen(EditorFiles):
         name = say("new config") if self.session.file is None else self.session.file.path.name
         self.title = f"{name}{' *' if recovery.is_at_stake(self.session) else ''}"
         pane = self.query_one(FindingsPane)
-        told = say("{dialect}: {errors} errors, {count} findings")
+        told = say("{dialect}: {errors} errors, {count} findings") if self._is_checked else "{dialect}"
         self.sub_title = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
 
     def look_again(self) -> None:
@@ -283,6 +285,7 @@ class EditorScreen(EditorFiles):
     def _checked(self, message: Checked) -> None:
         if message.number != self._state:
             return
+        self._is_checked = True
         pane = self.query_one(FindingsPane)
         pane.take(message.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
