@@ -246,6 +246,38 @@ def test_of_a_long_run_the_end_is_shown_while_the_whole_is_read(run: Path, monke
     drive(RlctlApp(run=run), act)
 
 
+def test_one_step_and_a_value_that_never_changes_are_drawn_with_room_around_them(tmp_path: Path) -> None:
+    events = writer(tmp_path)
+
+    def step(number: int, value: float) -> None:
+        events.emit("step", step=number, total_steps=9, metrics={"reward/mean": value, "time/step": 1.0})
+
+    step(1, 0.5)
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("2")
+        await settled(screen, pilot)
+        await pilot.press("slash", *"reward", "enter")
+        await settled(screen, pilot)
+        plot = screen.query_one(MetricPlot)._plot
+        assert plot is not None
+
+        async def range_after(number: int, value: float) -> list[float]:
+            step(number, value)
+            await looked_again(screen, pilot)
+            return [*plot.seen, plot._y_min, plot._y_max]
+
+        assert "A" in shown(plot), "the point"
+        assert [*plot.seen, plot._y_min, plot._y_max] == [0, 2, 0.25, 0.75]
+        assert await range_after(2, 0.5) == [1, 2, 0.25, 0.75]
+        assert await range_after(3, 0.7) == [1, 3, 0.5, 0.7]
+
+    def shown(plot: Any) -> str:
+        return "".join(cell for row in plot.query_one("#plot")._buffer for cell in row)
+
+    drive(RlctlApp(run=tmp_path), act)
+
+
 def test_metrics_are_marked_zoomed_read_at_a_cursor_and_laid_over_those_of_another_run(run: Path) -> None:
     other = run.parent / "other"
     shutil.copytree(run, other)

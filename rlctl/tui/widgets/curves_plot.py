@@ -5,7 +5,7 @@ Loads the library: only ``metric_plot`` imports this, when something is first dr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -106,6 +106,8 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
         super().__init__()
         self.cursor: float | None = None
         """The step that is under it."""
+        self._single: tuple[float | None, float | None] = (None, None)
+        """The one step and the one value that there are, where room was made around them."""
 
     def compose(self) -> ComposeResult:
         with Grid():
@@ -126,6 +128,16 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
     def seen(self) -> tuple[float, float]:
         """The first and the last step that are seen."""
         return self._x_min, self._x_max
+
+    def make_room(self, steps: Collection[float], values: Collection[float]) -> None:
+        """Around a single step or a single value, which the library would draw a millionth of a unit wide."""
+        step, value = (next(iter(each)) if len(each) == 1 else None for each in (steps, values))
+        if (step is None) != (self._single[0] is None):
+            self.set_xlimits(*((None, None) if step is None else (step - 1, step + 1)))
+        if value != self._single[1]:
+            around = 0.0 if value is None else abs(value) / 2 or 1.0
+            self.set_ylimits(*((None, None) if value is None else (value - around, value + around)))
+        self._single = step, value
 
     def action_cursor(self, cells: int) -> None:
         """Move the cursor by cells; where there is none it begins at the last step."""

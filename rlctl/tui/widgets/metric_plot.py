@@ -160,20 +160,27 @@ class MetricPlot(Vertical):
             values = [(value - low) / (high - low) if high > low else 0.5 for value in values]
         return Series(steps, values)
 
+    def _seen_points(self, curve: Curve, plot: CurvesPlot) -> Series:
+        """What is drawn of a curve: of the steps that are seen, few enough, and on the chosen scale."""
+        seen = curve.smooth if plot.whole else curve.smooth.between(*plot.seen)
+        return self._scaled(seen.thinned(POINTS), curve.smooth) if len(seen) else seen
+
     def _draw_curves(self, plot: CurvesPlot) -> None:
         from textual_plot import HiResMode
 
         plot.clear()
-        for curve in self._curves:
-            seen = curve.smooth if plot.whole else curve.smooth.between(*plot.seen)
-            thin = self._scaled(seen.thinned(POINTS), curve.smooth) if len(seen) else seen
-            if not len(thin):
-                continue
-            plot.plot(list(thin.steps), list(thin.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
-            if len(self._curves) > 1:  # letters along a curve tell it from others without its color
-                places = sorted({round(part * (len(thin) - 1) / MARKS) for part in range(1, MARKS + 1)})
+        drawn = [(curve, points) for curve in self._curves if len(points := self._seen_points(curve, plot))]
+        plot.make_room(
+            {s for _, points in drawn for s in points.steps}, {v for _, points in drawn for v in points.values}
+        )
+        for curve, points in drawn:
+            plot.plot(list(points.steps), list(points.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
+            if (
+                len(self._curves) > 1 or len(points) == 1
+            ):  # letters tell curves without colors, and one is a single point
+                places = sorted({round(part * (len(points) - 1) / MARKS) for part in range(1, MARKS + 1)})
                 marks: dict[str, Any] = {"marker": curve.letter, "marker_style": f"bold {curve.color}"}
-                plot.scatter([thin.steps[at] for at in places], [thin.values[at] for at in places], **marks)
+                plot.scatter([points.steps[at] for at in places], [points.values[at] for at in places], **marks)
         if plot.cursor is not None:
             plot.add_v_line(plot.cursor, line_style=Color.parse(self.app.get_css_variables()["foreground"]).hex)
 
