@@ -43,15 +43,15 @@ from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from, stages_of
 from rlctl.plan import make_plan
 from rlctl.runtime import build, materials
-from rlctl.runtime.collecting import loaded_set_aside
-from rlctl.runtime.crossing import ResponseGroups, Values
-from rlctl.runtime.events import Events
+from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.profiling.usage import CallLog, Watch
 from rlctl.runtime.quickstart import make_quickstart
-from rlctl.runtime.records import Records
+from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.texts import with_texts
+from rlctl.runtime.serialization.records import Records
+from rlctl.runtime.serialization.sequences import ResponseGroups, Values
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Request, Response
 
@@ -254,7 +254,7 @@ def seconds_of_a_call(calls: int = 2000) -> float:
     """What calling an actor and taking its answer costs the caller; many calls are under way at a time."""
     import ray
 
-    from rlctl.runtime.group import RayGroup, spawn
+    from rlctl.runtime.processes.group import RayGroup, spawn
 
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     names = [f"worker-{index}" for index in range(4)]

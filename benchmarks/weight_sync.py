@@ -28,7 +28,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlctl.config import config_from
 from rlctl.config.sections.output import Checkpoint
-from rlctl.runtime.group import _address
+from rlctl.runtime.processes.group import _address
 from rlctl.runtime.sync.bucket import MIB, Packer
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import leave

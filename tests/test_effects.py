@@ -36,7 +36,7 @@ def plan_name(config: Config) -> Any:
 
 
 def training_sampling(config: Config) -> Any:
-    from rlctl.runtime.experience import training_sampling
+    from rlctl.runtime.experience.samples import training_sampling
 
     return training_sampling(config, (1,))
 
@@ -109,7 +109,7 @@ def paced(config: Config) -> Any:
 
 
 def evaluation_sampling(config: Config) -> Any:
-    from rlctl.runtime.experience import evaluation_sampling
+    from rlctl.runtime.experience.samples import evaluation_sampling
 
     return [evaluation_sampling(config, source, (1,)) for source in config.data.eval]
 
@@ -117,7 +117,7 @@ def evaluation_sampling(config: Config) -> Any:
 def own_sampling(config: Config) -> Any:
     """How a prompt of the first training source and one of the first held-out source are answered."""
     from rlctl.runtime.data.recorded import RecordedSet
-    from rlctl.runtime.experience import evaluation_sampling, requests_for, training_sampling
+    from rlctl.runtime.experience.samples import evaluation_sampling, requests_for, training_sampling
     from rlctl.runtime.types import Prompt
 
     def asked(source: Any, sampling: Any) -> Any:
@@ -166,7 +166,7 @@ def clock(config: Config) -> Any:
 
 
 def environment(config: Config) -> Any:
-    from rlctl.runtime.surroundings import variables_by_role, worker_environment
+    from rlctl.runtime.processes.environment import variables_by_role, worker_environment
 
     return worker_environment(config), variables_by_role(config)
 
@@ -333,9 +333,9 @@ def shaped(config: Config) -> Any:
     """
     import torch
 
-    from rlctl.runtime.experience import Answered, samples_of
+    from rlctl.runtime.experience.samples import Answered, samples_of
+    from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.rewards.routing import Score
-    from rlctl.runtime.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
     tagged = [("a", 0.25), ("a", 0.5), ("b", 0.75)]
@@ -374,9 +374,9 @@ def drawn_prompts(config: Config) -> Any:
     from contextlib import nullcontext
 
     from rlctl.errors import RunError
-    from rlctl.runtime.experience import Answered
-    from rlctl.runtime.explore import Explorer
-    from rlctl.runtime.shaping import Shaping
+    from rlctl.runtime.experience.explore import Explorer
+    from rlctl.runtime.experience.samples import Answered
+    from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
     class Rounds(Explorer):
@@ -404,8 +404,8 @@ def drawn_prompts(config: Config) -> Any:
 
 def wrong_and_long(config: Config) -> Any:
     """Whether a wrong response of three tokens is trained on."""
-    from rlctl.runtime.experience import Answered, samples_of
-    from rlctl.runtime.shaping import Shaping
+    from rlctl.runtime.experience.samples import Answered, samples_of
+    from rlctl.runtime.experience.shaping import Shaping
     from rlctl.runtime.types import Prompt, Response
 
     answered = [Answered(Prompt(0, "s", (1, 2), ""), [Response((3, 4, 5), (0.0,) * 3, "stop", 0)], [0.0])]
@@ -416,7 +416,7 @@ def wrong_and_long(config: Config) -> Any:
 
 def trained_tokens(config: Config) -> Any:
     """Of a response to a prompt that was cut."""
-    from rlctl.runtime.experience import Answered, samples_of
+    from rlctl.runtime.experience.samples import Answered, samples_of
     from rlctl.runtime.types import Prompt, Response
 
     prompt = Prompt(index=0, source="s", token_ids=(1, 2), text="", extra={"truncated": True})
@@ -476,7 +476,7 @@ def model_config(config: Config) -> Any:
     import tempfile
     from pathlib import Path
 
-    from rlctl.runtime.model_config import changed_config
+    from rlctl.runtime.models.config import changed_config
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))

@@ -234,7 +234,9 @@ def router_replay(config: Config, surroundings: Surroundings) -> Iterator[Proble
         message = "'algorithm.router_replay' recompute: no pass before the update reads the responses that mix learns from beside"
         yield Problem("not-supported", key, message, "set it to off", off)
     elif algorithm.objective.choice == "rl" and algorithm.old_log_probs == "rollout":
-        message = "'algorithm.router_replay' recompute: with old_log_probs rollout there is no pass before it that records"
+        message = (
+            "'algorithm.router_replay' recompute: with old_log_probs rollout there is no pass before it that records"
+        )
         yield Problem("not-supported", key, message, "set algorithm.old_log_probs to recompute, or it to off", off)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from rlctl.plan import role_and_number
-from rlctl.runtime.vitals import CONTROLLER, FOLDER
+from rlctl.runtime.processes.vitals import CONTROLLER, FOLDER
 
 LATE_AFTER = 4
 """Times that a process usually waits before it tells again; a machine that is busy may miss one or two."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from rlctl.runtime.sample_files import EVALUATION, STEP, files_of, path_of
+from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, files_of, path_of
 
 __all__ = ["EVALUATION", "STEP"]
 

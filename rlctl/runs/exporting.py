@@ -26,9 +26,9 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
     Raises:
         RunError: there is no such checkpoint, or it cannot be read or written.
     """
-    from rlctl.runtime.checkpoint import place_of
-    from rlctl.runtime.exporting import checkpoint_of
-    from rlctl.runtime.exporting import export as write
+    from rlctl.runtime.checkpoints.checkpoint import place_of
+    from rlctl.runtime.checkpoints.export import checkpoint_of
+    from rlctl.runtime.checkpoints.export import export as write
 
     stages = stages_of(read_config(run.folder))
     chosen = _chosen(stages, stage, [each for each in stages if any(place_of(each, run.folder).glob("step-*"))])

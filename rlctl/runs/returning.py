@@ -62,7 +62,7 @@ def checkpoints(folder: Path) -> list[Kept]:
 
 def _under_way(config: Config, folder: Path) -> tuple[str, Path] | None:
     """The stage that a run is in, and where its checkpoints are."""
-    from rlctl.runtime.checkpoint import place_of
+    from rlctl.runtime.checkpoints.checkpoint import place_of
 
     for stage in stages_of(config):
         place = place_of(stage, folder)
@@ -72,7 +72,7 @@ def _under_way(config: Config, folder: Path) -> tuple[str, Path] | None:
 
 
 def _whole(stage: str, place: Path) -> list[Kept]:
-    from rlctl.runtime.checkpoint import read_checkpoint, step_of
+    from rlctl.runtime.checkpoints.checkpoint import read_checkpoint, step_of
 
     found = []
     for path in place.glob("step-*"):
@@ -90,7 +90,7 @@ def go_back(config: Config, folder: Path, step: int) -> None:
     Raises:
         RunError: there is no whole checkpoint of that step, or the run cannot go back.
     """
-    from rlctl.runtime.checkpoint import step_of
+    from rlctl.runtime.checkpoints.checkpoint import step_of
 
     found = _under_way(config, folder)
     kept = [] if found is None else _whole(*found)

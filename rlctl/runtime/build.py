@@ -11,34 +11,42 @@ from rlctl import arithmetic, pace
 from rlctl.config import Config, Stage
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.plan import Device, StagePlan
-from rlctl.runtime.buffered import Buffered, Drained, Filling
 from rlctl.runtime.buffers.make import make_buffer, passes, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
-from rlctl.runtime.calls import Calls, WorkerLost, together
-from rlctl.runtime.checkpoint import Checkpoints, place_of
-from rlctl.runtime.events import Events
-from rlctl.runtime.experience import training_sampling
-from rlctl.runtime.explore import Explorer, GroupSource
-from rlctl.runtime.gather import DataGather, ExploreGather, Gather, MixGather, NoGather, PairGather, RolloutGather
-from rlctl.runtime.group import Again, Group, RayGroup, Replicas
-from rlctl.runtime.held_out import make_evaluator
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints, place_of
+from rlctl.runtime.evaluation.held_out import make_evaluator
+from rlctl.runtime.evaluation.response_files import JsonLines
+from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
+from rlctl.runtime.experience.explore import Explorer, GroupSource
+from rlctl.runtime.experience.gather import (
+    DataGather,
+    ExploreGather,
+    Gather,
+    MixGather,
+    NoGather,
+    PairGather,
+    RolloutGather,
+)
+from rlctl.runtime.experience.recorded import with_skips
+from rlctl.runtime.experience.samples import training_sampling
+from rlctl.runtime.experience.selection import corrects, reads_old
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.judges import Judges, Modelled, SideBySide
-from rlctl.runtime.keeping import JsonLines
 from rlctl.runtime.materials import Materials, critic_ticks, total_ticks
-from rlctl.runtime.placement import Placement
+from rlctl.runtime.processes.calls import Calls, WorkerLost, together
+from rlctl.runtime.processes.environment import variables_by_role, worker_environment
+from rlctl.runtime.processes.group import Again, Group, RayGroup, Replicas
+from rlctl.runtime.processes.placement import Placement
 from rlctl.runtime.profiling.steps import Meter
-from rlctl.runtime.remote_checkpoints import copies_of
+from rlctl.runtime.remote.checkpoints import copies_of
+from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
-from rlctl.runtime.sample_files import SampleFiles
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.selection import corrects, reads_old
-from rlctl.runtime.shaping import Shaping
-from rlctl.runtime.skipping import with_skips
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
-from rlctl.runtime.surroundings import variables_by_role, worker_environment
 from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.train.distillation import Teaching

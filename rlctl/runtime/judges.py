@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rlctl import arithmetic
 from rlctl.config.sections.rewards import Reward
-from rlctl.runtime.group import Again, Group
+from rlctl.runtime.processes.group import Again, Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import rewards_for
 from rlctl.runtime.workers.judge import JudgeWorker

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from rlctl.config import Config
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
-from rlctl.runtime.bringing import with_files_here
-from rlctl.runtime.calls import StopRequested, WorkerFailed, WorkerLost
-from rlctl.runtime.checkpoint import place_of
-from rlctl.runtime.collecting import loaded_set_aside
-from rlctl.runtime.events import Events, Observer
+from rlctl.runtime.checkpoints.checkpoint import place_of
+from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
-from rlctl.runtime.ray_timeline import ray_timeline
+from rlctl.runtime.processes.calls import StopRequested, WorkerFailed, WorkerLost
+from rlctl.runtime.processes.environment import copies_of_logs, import_plugins
+from rlctl.runtime.processes.vitals import controller
+from rlctl.runtime.profiling.ray_timeline import ray_timeline
+from rlctl.runtime.remote.inputs import with_files_here
+from rlctl.runtime.reporting.events import Events, Observer
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
-from rlctl.runtime.surroundings import copies_of_logs, import_plugins
-from rlctl.runtime.vitals import controller
 
 if TYPE_CHECKING:
     from rlctl.runtime.materials import Materials
@@ -127,7 +127,7 @@ def _run_stages(
 ) -> Outcome:
     from rlctl.runtime.build import build_stage
     from rlctl.runtime.materials import read_materials
-    from rlctl.runtime.placement import reserve
+    from rlctl.runtime.processes.placement import reserve
 
     restarts = itertools.count(1)
     summaries: dict[str, dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from rlctl.config.sections.rollout import TransformersEngine
 from rlctl.errors import PlanError
 from rlctl.plan import StagePlan
 from rlctl.runtime.buffers.make import check_buffer
-from rlctl.runtime.checkpoint import check_contents
+from rlctl.runtime.checkpoints.checkpoint import check_contents
 from rlctl.runtime.data.experts import check_experts_last
 from rlctl.runtime.data.open import (
     PairStream,
@@ -27,15 +27,15 @@ from rlctl.runtime.data.open import (
 from rlctl.runtime.data.rowset import SetReport
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.endpoints import check_endpoints
-from rlctl.runtime.evaluation import HeldOut
-from rlctl.runtime.events import Events
-from rlctl.runtime.held_out import open_held_out
-from rlctl.runtime.remote_checkpoints import copies_of
+from rlctl.runtime.evaluation.evaluation import HeldOut
+from rlctl.runtime.evaluation.held_out import open_held_out
+from rlctl.runtime.experience.recorded import check_skips
+from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.remote.checkpoints import copies_of
+from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
-from rlctl.runtime.shaping import Shaping
-from rlctl.runtime.skipping import check_skips
 from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
 from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic

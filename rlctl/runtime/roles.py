@@ -20,15 +20,15 @@ from rlctl.config.sections.rewards import ModelReward, Reward
 from rlctl.runtime.algorithms.advantages import measured_column
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.crossing import Values, shared_out
-from rlctl.runtime.group import Again, Group
+from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
-from rlctl.runtime.records import Records
+from rlctl.runtime.processes.group import Again, Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score, rewards_for
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
-from rlctl.runtime.selection import measured_by
+from rlctl.runtime.serialization.records import Records
+from rlctl.runtime.serialization.sequences import Values, shared_out
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport

@@ -14,16 +14,16 @@ from typing import Any
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import StagePlan
-from rlctl.runtime.checkpoint import Checkpoints, Saved, replace_folder, verified
-from rlctl.runtime.evaluation import Evaluator
-from rlctl.runtime.events import Events
-from rlctl.runtime.explore import GroupSource
-from rlctl.runtime.gather import Gather, Gathered
-from rlctl.runtime.going_on import taken_up, terms
-from rlctl.runtime.metrics import staleness_metrics
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
+from rlctl.runtime.checkpoints.resume_path import taken_up, terms
+from rlctl.runtime.evaluation.evaluation import Evaluator
+from rlctl.runtime.experience.explore import GroupSource
+from rlctl.runtime.experience.gather import Gather, Gathered
 from rlctl.runtime.profiling.steps import Meter
+from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.reporting.metrics import staleness_metrics
+from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.roles import Policy, RolloutEngines
-from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker

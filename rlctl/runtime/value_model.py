@@ -8,7 +8,7 @@ from statistics import fmean
 
 from rlctl import arithmetic
 from rlctl.config import Config
-from rlctl.runtime.group import Group
+from rlctl.runtime.processes.group import Group
 from rlctl.runtime.roles import add_column
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rlctl.monitor.processes import Gpu, alive, processes_of
-from rlctl.runtime import vitals
-from rlctl.runtime.vitals import Gpus, Vitals
+from rlctl.runtime.processes import vitals
+from rlctl.runtime.processes.vitals import Gpus, Vitals
 
 
 def test_a_process_tells_what_it_uses_and_does(tmp_path: Path) -> None:

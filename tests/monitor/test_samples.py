@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlctl.monitor.samples import EVALUATION, STEP, SampleIndex, rows_of, worst
-from rlctl.runtime.sample_files import SampleFiles, path_of
+from rlctl.runtime.reporting.sample_files import SampleFiles, path_of
 
 
 def group(prompt_id: int, *rewards: float, source: str = "sums") -> dict[str, Any]:

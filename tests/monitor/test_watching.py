@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlctl.monitor.watching import RunView
-from rlctl.runtime.events import Events
+from rlctl.runtime.reporting.events import Events
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from unittest.mock import patch
 from rlctl import runs
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.plan import Plan, make_plan
-from rlctl.runtime import build, launch, materials, placement
-from rlctl.runtime.events import Events
-from rlctl.runtime.group import LocalGroup, _address
+from rlctl.runtime import build, launch, materials
 from rlctl.runtime.loop import run_stage
+from rlctl.runtime.processes import placement
+from rlctl.runtime.processes.group import LocalGroup, _address
+from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.reference import Reference

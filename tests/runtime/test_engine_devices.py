@@ -9,8 +9,8 @@ import pytest
 
 from rlctl.config import config_from
 from rlctl.plan import make_plan
-from rlctl.runtime import placement
-from rlctl.runtime.placement import Placement
+from rlctl.runtime.processes import placement
+from rlctl.runtime.processes.placement import Placement
 
 
 def spawned(monkeypatch: pytest.MonkeyPatch, device: str) -> list[tuple[dict[str, str], dict[str, Any]]]:

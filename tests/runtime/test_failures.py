@@ -20,7 +20,7 @@ import ray
 
 from rlctl import runs
 from rlctl.errors import RunError
-from rlctl.runtime.checkpoint import read_checkpoint
+from rlctl.runtime.checkpoints.checkpoint import read_checkpoint
 
 from .conftest import marked
 

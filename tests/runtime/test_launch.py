@@ -15,7 +15,7 @@ from rlctl.config import config_from, to_plain
 from rlctl.monitor.samples import EVALUATION, SampleIndex
 from rlctl.plan import make_plan, plan_from
 from rlctl.runtime.launch import launch
-from rlctl.runtime.metrics import describe
+from rlctl.runtime.reporting.metrics import describe
 
 pytestmark = pytest.mark.ray
 

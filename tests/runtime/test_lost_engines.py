@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rlctl.config import Config
-from rlctl.runtime.calls import WorkerLost
-from rlctl.runtime.group import Again, LocalGroup
+from rlctl.runtime.processes.calls import WorkerLost
+from rlctl.runtime.processes.group import Again, LocalGroup
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.workers.rollout import RolloutWorker
 

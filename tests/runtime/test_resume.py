@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from rlctl import runs
-from rlctl.runtime.checkpoint import read_checkpoint
+from rlctl.runtime.checkpoints.checkpoint import read_checkpoint
 from tests.runtime.told import Numbers, events_of, numbers_of
 
 pytestmark = pytest.mark.ray

@@ -13,11 +13,11 @@ import pytest
 
 from rlctl.config import Config
 from rlctl.errors import RunError
-from rlctl.runtime import remote
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.checkpoint import verified
-from rlctl.runtime.remote import bring_into, names_in
-from rlctl.runtime.remote_checkpoints import RemoteCopies
+from rlctl.runtime.checkpoints.checkpoint import verified
+from rlctl.runtime.processes.calls import StopRequested
+from rlctl.runtime.remote import files as remote
+from rlctl.runtime.remote.checkpoints import RemoteCopies
+from rlctl.runtime.remote.files import bring_into, names_in
 from rlctl.runtime.train import export
 
 from .conftest import Task

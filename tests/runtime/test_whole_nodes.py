@@ -12,7 +12,7 @@ from ray.cluster_utils import Cluster
 
 from rlctl.errors import RunError
 from rlctl.plan import make_plan
-from rlctl.runtime.placement import _nodes_of, reserve
+from rlctl.runtime.processes.placement import _nodes_of, reserve
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from textual.widgets import Static
 from textual.worker import WorkerCancelled
 
-from rlctl.runtime.events import Events
+from rlctl.runtime.reporting.events import Events
 from rlctl.tui.app import RlctlApp
 
 Act = Callable[[Any, Any], Awaitable[None]]

@@ -18,7 +18,7 @@ from rlctl.errors import UsageError
 from rlctl.monitor.samples import SampleIndex
 from rlctl.monitor.watching import RunView
 from rlctl.runs.record import began
-from rlctl.runtime.sample_files import STEP, path_of
+from rlctl.runtime.reporting.sample_files import STEP, path_of
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.compare import CompareScreen

@@ -21,7 +21,7 @@ from rlctl.checks.problem import CODES
 from rlctl.config import Config, chinese
 from rlctl.config.inspect import walk
 from rlctl.report import Finding, Level
-from rlctl.runtime.metrics import METRICS
+from rlctl.runtime.reporting.metrics import METRICS
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.widgets import findings_pane
 from rlctl.tui.zh import ZH

@@ -14,7 +14,7 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from rlctl.runs.record import began
-from rlctl.runtime.sample_files import STEP, SampleFiles
+from rlctl.runtime.reporting.sample_files import STEP, SampleFiles
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.editor import EditorScreen

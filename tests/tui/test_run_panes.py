@@ -17,13 +17,13 @@ from textual.widgets import DataTable, OptionList, Static
 
 from rlctl import runs
 from rlctl.runs.record import began
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.processes.vitals import Vitals
+from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
+from rlctl.runtime.reporting.shown_samples import shown_group
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.sample_files import EVALUATION, STEP, SampleFiles
-from rlctl.runtime.shown import shown_group
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 from rlctl.runtime.types import Prompt, Response
-from rlctl.runtime.vitals import Vitals
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane

@@ -17,7 +17,7 @@ from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import STATISTICS, statistics_of_logits
 from rlctl.runtime.algorithms.kl import estimate as estimate_kl
-from rlctl.runtime.selection import estimator_of
+from rlctl.runtime.experience.selection import estimator_of
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.trainer import make_loss

@@ -20,7 +20,7 @@ from rlctl.runtime.algorithms.feedback import feedback_weights
 from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES, covers_for_clip, covers_for_kl
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.value_loss import explained_variance
-from rlctl.runtime.selection import estimator_of
+from rlctl.runtime.experience.selection import estimator_of
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.workers.trainer import make_loss

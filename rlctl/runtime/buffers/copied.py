@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.runtime.buffers.interface import Buffer, Statistics
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
 
 
 @dataclass(frozen=True)

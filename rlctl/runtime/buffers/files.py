@@ -30,8 +30,8 @@ from rlctl.runtime.buffers.interface import (
     version_of,
 )
 from rlctl.runtime.buffers.record import group_of, plain_of
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.processes.calls import StopRequested
 
 LINES = (".jsonl", ".json")
 """Endings of one file of lines."""

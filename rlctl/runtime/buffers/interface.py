@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.errors import RunError
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
 
 
 class BufferTimeout(RunError):

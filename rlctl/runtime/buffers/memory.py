@@ -18,8 +18,8 @@ import numpy as np
 from rlctl.runtime.buffers.interface import POLL_SECONDS, BufferTimeout, Statistics, never, responses_in, version_of
 from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.buffers.replay import Reuse
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.processes.calls import StopRequested
 
 
 @dataclass(slots=True)

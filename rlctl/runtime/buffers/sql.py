@@ -38,8 +38,8 @@ from rlctl.runtime.buffers.interface import (
 from rlctl.runtime.buffers.record import group_of, text_of
 from rlctl.runtime.buffers.replay import Reuse
 from rlctl.runtime.buffers.tables import ATTEMPTS, BUFFERS, CLAIMS, GROUPS, MEMBERS, PAUSE, WEIGHTS, Database, unusable
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.processes.calls import StopRequested
 
 LEASE_SECONDS = 120.0
 """A member that has not been heard of for so long is dead."""

@@ -47,8 +47,8 @@ class ImageReader:
         """
         from transformers import AutoConfig, AutoImageProcessor
 
-        from rlctl.runtime.model_config import import_modules
-        from rlctl.runtime.vision import FAMILIES, reads_images
+        from rlctl.runtime.models.config import import_modules
+        from rlctl.runtime.models.vision import FAMILIES, reads_images
 
         import_modules(model)
         options = {"trust_remote_code": model.trust_remote_code}
@@ -99,7 +99,7 @@ class ImageReader:
         """What the model reads of pictures (``types.Inputs``)."""
         if not images:
             return {}
-        from rlctl.runtime.vision import INPUTS
+        from rlctl.runtime.models.vision import INPUTS
 
         made = self._processor(images=list(images), return_tensors="pt")
         return {name: made[name] for name in INPUTS}

@@ -12,7 +12,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.errors import RunError, nearest
 from rlctl.runtime.data.database import load_table
 from rlctl.runtime.data.hub import hub_access
-from rlctl.runtime.remote import bring, is_remote
+from rlctl.runtime.remote.files import bring, is_remote
 
 if TYPE_CHECKING:
     from datasets import Dataset

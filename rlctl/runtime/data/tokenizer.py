@@ -24,7 +24,7 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
     """
     from transformers import AutoTokenizer
 
-    from rlctl.runtime.model_config import import_modules
+    from rlctl.runtime.models.config import import_modules
 
     name = model.tokenizer or model.path
     key = "model.tokenizer" if model.tokenizer else "model.path"

@@ -17,7 +17,7 @@ from rlctl.config import Config
 from rlctl.config.sections.output import Profiling, RoleProfile
 from rlctl.errors import RunError
 from rlctl.plan import StagePlan
-from rlctl.runtime.group import Group
+from rlctl.runtime.processes.group import Group
 from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, worker_metrics
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.tools import Order, Tool, WorkerProfile

@@ -13,9 +13,9 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
-from rlctl.runtime.vision import Vision, auto_class, reads_images, set_text_attention
 
 if TYPE_CHECKING:
     from rlctl.runtime.types import Request

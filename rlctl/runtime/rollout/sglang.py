@@ -36,7 +36,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from rlctl.errors import RunError
-from rlctl.runtime.process_group import end_group, status_of
+from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys

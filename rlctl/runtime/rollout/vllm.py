@@ -24,8 +24,8 @@ from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys
 from rlctl.runtime.rollout.weights import Checklist, without_memory
+from rlctl.runtime.serialization.tensors import NamedTensors
 from rlctl.runtime.sync.bucket import parts
-from rlctl.runtime.transport import NamedTensors
 from rlctl.runtime.types import Request, Response, Sampling
 
 PART_BYTES = 256 << 20

@@ -13,7 +13,7 @@ from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.errors import MissingDependency, RunError, nearest
 from rlctl.plan import Device
-from rlctl.runtime.model_config import changed_config
+from rlctl.runtime.models.config import changed_config
 from rlctl.ways import way_of
 
 EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"

@@ -19,12 +19,12 @@ from typing import Any
 from rlctl import pace
 from rlctl.config import Config
 from rlctl.runtime.buffers.interface import Buffer
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
-from rlctl.runtime.keeping import Keeper
+from rlctl.runtime.evaluation.response_files import Keeper
+from rlctl.runtime.experience.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
+from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.shaping import Shaping
 
 POLL_SECONDS = 0.1
 """How long engines work before what is finished is looked at."""

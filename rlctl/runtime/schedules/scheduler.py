@@ -21,13 +21,13 @@ from typing import Protocol
 from rlctl import pace
 from rlctl.config import Config
 from rlctl.errors import RunError
-from rlctl.runtime.experience import Answered, requests_for
-from rlctl.runtime.explore import rollout_seed
+from rlctl.runtime.experience.explore import rollout_seed
+from rlctl.runtime.experience.samples import Answered, requests_for
+from rlctl.runtime.experience.selection import needs_greedy
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scoring import Flight, Score, Scoring
-from rlctl.runtime.selection import needs_greedy
-from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.types import Prompt, Request, Sampling
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.rewards import routing
 from rlctl.runtime.types import Prompt, Response
 

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from safetensors import SafetensorError, safe_open
 
 from rlctl.errors import RunError
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.group import Again, Group, Limit, Waiting
+from rlctl.runtime.processes.calls import StopRequested
+from rlctl.runtime.processes.group import Again, Group, Limit, Waiting
 from rlctl.runtime.sync.bucket import Named
 from rlctl.runtime.sync.device import Nccl
 from rlctl.runtime.sync.sender import Sender

@@ -34,7 +34,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 
 from rlctl.config.sections.output import Checkpoint
 from rlctl.errors import RunError
-from rlctl.runtime.checksums import write_checksums
+from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train.schedule import Curve
 

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers.utils import cached_file
 
 from rlctl.errors import RunError
+from rlctl.runtime.models.vision import auto_class, reads_images
 from rlctl.runtime.train.gathering import BUCKET_BYTES, whole
-from rlctl.runtime.vision import auto_class, reads_images
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters

@@ -33,7 +33,8 @@ from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, statistics_of_logits
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
-from rlctl.runtime.routers import Routers
+from rlctl.runtime.models.routers import Routers
+from rlctl.runtime.models.vision import Vision, reads_images, vision_tower
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.gathering import BUCKET_BYTES
@@ -46,7 +47,6 @@ from rlctl.runtime.train.optimizer import make_optimizer
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
-from rlctl.runtime.vision import Vision, reads_images, vision_tower
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters

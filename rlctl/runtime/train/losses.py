@@ -25,7 +25,7 @@ from rlctl.runtime.algorithms.supervised import negative_log_likelihood
 from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
-from rlctl.runtime.selection import corrects, fixed_aggregation, has_weights, loss_of
+from rlctl.runtime.experience.selection import corrects, fixed_aggregation, has_weights, loss_of
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.types import Sample
 

@@ -24,9 +24,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlctl.config.sections.batch import Micro
 from rlctl.errors import RunError
+from rlctl.runtime.models.vision import Vision, joined
 from rlctl.runtime.train.attention import Rows
 from rlctl.runtime.types import Sample
-from rlctl.runtime.vision import Vision, joined
 
 if TYPE_CHECKING:
     from rlctl.runtime.types import Inputs

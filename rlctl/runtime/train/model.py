@@ -13,9 +13,9 @@ from transformers import AutoConfig, AutoModelForTokenClassification, PreTrained
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
 from rlctl.errors import PlanError, RunError, nearest
-from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.models.config import changed_config, import_modules
+from rlctl.runtime.models.vision import auto_class, set_text_attention
 from rlctl.runtime.train import attention
-from rlctl.runtime.vision import auto_class, set_text_attention
 
 END_TO_END = (attention.PACKED,)
 """Attention implementations that take sequences laid end to end."""

@@ -15,8 +15,8 @@ from rlctl.megatron import options
 from rlctl.megatron.layout import broken
 from rlctl.megatron.limits import Asked, asked_of, limits
 from rlctl.model_shape import shape_of
-from rlctl.runtime.model_config import changed_config, import_modules
-from rlctl.runtime.routers import check_family
+from rlctl.runtime.models.config import changed_config, import_modules
+from rlctl.runtime.models.routers import check_family
 from rlctl.runtime.train.model import check_liger
 from rlctl.runtime.train.optimizer import arguments
 from rlctl.runtime.train.schedule import decay_of

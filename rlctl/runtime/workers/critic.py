@@ -14,8 +14,8 @@ from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.errors import PlanError, RunError
-from rlctl.runtime.crossing import Values
-from rlctl.runtime.model_config import import_modules
+from rlctl.runtime.models.config import import_modules
+from rlctl.runtime.serialization.sequences import Values
 from rlctl.runtime.train.distributed import Device
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import TrainEngine

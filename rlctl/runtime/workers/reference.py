@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from rlctl.config import Config
-from rlctl.runtime.crossing import Values
+from rlctl.runtime.serialization.sequences import Values
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker

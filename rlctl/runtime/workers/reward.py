@@ -12,7 +12,6 @@ from typing import Self
 from rlctl import arithmetic
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.errors import RunError
-from rlctl.runtime.records import Records
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.local_sandbox import LocalSandbox
@@ -22,6 +21,7 @@ from rlctl.runtime.rewards.routing import Score, combine, rewards_for
 from rlctl.runtime.rewards.sandbox import Sandbox
 from rlctl.runtime.rewards.scorers import FunctionScorer, RuleScorer
 from rlctl.runtime.rewards.service import score_by_service
+from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.types import Prompt
 
 SHOWN_CHARACTERS = 400

@@ -13,9 +13,8 @@ from rlctl.config import Config
 from rlctl.config.sections.rollout import ExternalEngine as External
 from rlctl.errors import RunError
 from rlctl.plan import Device
-from rlctl.runtime.crossing import ResponseGroups
 from rlctl.runtime.data.tokenizer import load_tokenizer
-from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
@@ -24,6 +23,7 @@ from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.rollout.vllm_arguments import engine_arguments, engine_environment
+from rlctl.runtime.serialization.sequences import ResponseGroups
 from rlctl.runtime.sync.device import Meeting
 from rlctl.runtime.sync.transport import Transport
 from rlctl.runtime.types import Request, Response

@@ -21,9 +21,10 @@ from rlctl.config.sections.train import LearningRateSchedule
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.crossing import SampleTuple, Values, shared_out
-from rlctl.runtime.determinism import use_deterministic_kernels
-from rlctl.runtime.selection import measures_whole
+from rlctl.runtime.experience.selection import measures_whole
+from rlctl.runtime.processes.determinism import use_deterministic_kernels
+from rlctl.runtime.serialization.sequences import SampleTuple, Values, shared_out
+from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.device import Broadcast, Meeting
 from rlctl.runtime.sync.sender import Sender
@@ -36,7 +37,6 @@ from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Routing, TrainEngine
 from rlctl.runtime.train.losses import WHOLE_KL, PolicyLoss, SftLoss
 from rlctl.runtime.train.objectives import DpoLoss, MixLoss
-from rlctl.runtime.transport import TensorTuple
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.engine import EngineWorker
 

@@ -221,7 +221,7 @@ class MetricPlot(Vertical):
 
 def meaning(metric: str) -> str:
     """What a metric is, with its unit; empty for one that is not known."""
-    from rlctl.runtime.metrics import describe
+    from rlctl.runtime.reporting.metrics import describe
 
     found = describe(metric)
     return "" if found is None else say(found.help) + (f" [{in_words(found.unit)}]" if found.unit else "")

@@ -18,7 +18,7 @@ from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES, ImportanceWeight
 from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
-from rlctl.runtime.selection import FURTHER_ESTIMATORS, TWINS
+from rlctl.runtime.experience.selection import FURTHER_ESTIMATORS, TWINS
 from rlctl.support import ONLY_VALUES
 
 ADVANTAGE_SECTIONS = {section().name_: section() for section in schema.Advantage.__subclasses__()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlctl.runtime.buffers.interface import Buffer
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
 

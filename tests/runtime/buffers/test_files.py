@@ -15,7 +15,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.record import plain_of
-from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.processes.calls import StopRequested
 
 from .made import group, indices, put_in_order
 

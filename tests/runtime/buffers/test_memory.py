@@ -17,8 +17,8 @@ from rlctl.runtime.buffers.interface import BufferTimeout, responses_in
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.buffers.record import group_of, plain_of, text_of
 from rlctl.runtime.buffers.replay import RULES, Reuse
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.experience import Answered
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
 

@@ -19,7 +19,7 @@ from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.replay import RULES, Reuse
 from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.buffers.tables import BUFFERS, connect
-from rlctl.runtime.calls import StopRequested
+from rlctl.runtime.processes.calls import StopRequested
 
 from .made import group, indices, put_in_order
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.runtime.metrics import describe
+from rlctl.runtime.reporting.metrics import describe
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
 from tests.runtime.local import run_here

@@ -13,7 +13,7 @@ import pytest
 
 from rlctl.config import config_from
 from rlctl.plan import make_plan
-from rlctl.runtime.group import LocalGroup
+from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.profiling.steps import Meter, of_tool
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.timeline import Timeline

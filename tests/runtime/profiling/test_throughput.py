@@ -11,9 +11,9 @@ import pytest
 from rlctl.config import config_from
 from rlctl.memory import GIB, GPUS
 from rlctl.plan import make_plan
-from rlctl.runtime.metrics import describe
 from rlctl.runtime.profiling.throughput import Interval, Speed, covered, phase_times, worker_metrics
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
+from rlctl.runtime.reporting.metrics import describe
 
 TINY = {
     "model_type": "qwen2",

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from rlctl.runtime.group import LocalGroup, Replicas, _attempt
+from rlctl.runtime.processes.group import LocalGroup, Replicas, _attempt
 from rlctl.runtime.profiling.usage import CallLog, resident_bytes
 
 

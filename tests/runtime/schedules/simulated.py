@@ -9,12 +9,12 @@ from typing import Any
 
 from rlctl.config import Config, config_from
 from rlctl.runtime.data.stream import Ordering, Stream
-from rlctl.runtime.experience import Answered, training_sampling
+from rlctl.runtime.experience.samples import Answered, training_sampling
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.scheduler import Scheduler
-from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.types import Prompt, Request, Response
 
 ROWS = 48

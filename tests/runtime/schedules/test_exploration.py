@@ -15,8 +15,8 @@ from rlctl import pace
 from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.runtime.buffers.memory import MemoryBuffer
-from rlctl.runtime.calls import StopRequested
-from rlctl.runtime.explore import Explored
+from rlctl.runtime.experience.explore import Explored
+from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.schedules.exploration import WAIT, Exploration
 
 from .simulated import Engines, Simulation, configured

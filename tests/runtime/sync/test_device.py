@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlctl.config import config_from
 from rlctl.errors import RunError
-from rlctl.runtime.group import Again
+from rlctl.runtime.processes.group import Again
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Meeting, Nccl
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync

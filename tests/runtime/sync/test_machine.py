@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from rlctl.config import Config, config_from
 from rlctl.errors import RunError
-from rlctl.runtime.calls import StopRequested, WorkerLost
-from rlctl.runtime.group import Again, Limit, LocalGroup, Waiting, _address
+from rlctl.runtime.processes.calls import StopRequested, WorkerLost
+from rlctl.runtime.processes.group import Again, Limit, LocalGroup, Waiting, _address
 from rlctl.runtime.sync.machine import Files, TrainWorkers, UnreadableWeights, WeightSync
 from rlctl.runtime.sync.transport import Folder, HostMemory, Transport
 from rlctl.runtime.train.distributed import leave

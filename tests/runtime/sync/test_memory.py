@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlctl.config import config_from
-from rlctl.runtime.group import LocalGroup, _address
+from rlctl.runtime.processes.group import LocalGroup, _address
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory
 from rlctl.runtime.train.distributed import leave

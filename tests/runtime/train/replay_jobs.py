@@ -16,9 +16,9 @@ from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.runtime.algorithms.aggregation import Totals
-from rlctl.runtime.group import LocalGroup
+from rlctl.runtime.models.routers import Routers
+from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.roles import Policy
-from rlctl.runtime.routers import Routers
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import LossTerms, TrainEngine
 from rlctl.runtime.train.losses import totals_of

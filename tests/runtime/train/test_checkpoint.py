@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import LearningRateSchedule, Train
 from rlctl.errors import RunError
-from rlctl.runtime.checksums import damage
+from rlctl.runtime.checkpoints.checksums import damage
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.schedule import curve_of
 from tests.runtime.train import jobs, saving_jobs

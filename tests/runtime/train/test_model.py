@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from rlctl.config.sections.model import Lora, Model, RopeScaling
 from rlctl.config.sections.train import FusedKernels
 from rlctl.errors import PlanError, RunError
-from rlctl.runtime.model_config import changed_config, import_modules
+from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.model import check_kernels, freeze
 from tests.runtime.train import jobs

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from rlctl.config import Config
 from rlctl.plan import make_plan
-from rlctl.runtime.group import Replicas
+from rlctl.runtime.processes.group import Replicas
 from tests.runtime.local import Seen, run_here
 
 LORA = {"rank": 8, "alpha": 16.0}

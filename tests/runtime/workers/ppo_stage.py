@@ -13,17 +13,17 @@ from torch import Tensor
 
 from rlctl.config import Config
 from rlctl.plan import make_plan
-from rlctl.runtime.checkpoint import Checkpoints
-from rlctl.runtime.events import Events
-from rlctl.runtime.experience import Answered
-from rlctl.runtime.explore import Explorer
-from rlctl.runtime.gather import RolloutGather
-from rlctl.runtime.group import LocalGroup
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints
+from rlctl.runtime.experience.explore import Explorer
+from rlctl.runtime.experience.gather import RolloutGather
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.loop import run_stage
+from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.profiling.steps import Meter
+from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
-from rlctl.runtime.shaping import Shaping
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Prompt, Response, Sample

@@ -11,8 +11,8 @@ from rlctl.checks import check
 from rlctl.config import Config, config_from
 from rlctl.errors import MissingDependency, PlanError, RunError
 from rlctl.plan import make_plan
-from rlctl.runtime.group import LocalGroup
 from rlctl.runtime.judges import Judges, SideBySide
+from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.roles import Rewards
 from rlctl.runtime.types import Prompt

@@ -23,7 +23,7 @@ from rlctl.config import config_from
 from rlctl.config.sections.rewards import ModelReward, RuleReward
 from rlctl.errors import RunError
 from rlctl.plan import make_plan
-from rlctl.runtime.group import LocalGroup
+from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure
 from rlctl.runtime.roles import RewardModel, Rewards
 from rlctl.runtime.types import Prompt, Response

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from rlctl.runtime.process_group import end_group, status_of
+from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.tracing.inside import LIBC, RefusedError, mount, read_only_root
 
 _BIND, _REC, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2

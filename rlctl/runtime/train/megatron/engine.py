@@ -42,8 +42,9 @@ from rlctl.config.sections.train import Megatron, Train
 from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
-from rlctl.runtime.model_config import changed_config, import_modules
-from rlctl.runtime.routers import check_family
+from rlctl.runtime.models.config import changed_config, import_modules
+from rlctl.runtime.models.routers import check_family
+from rlctl.runtime.models.vision import auto_class
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
@@ -59,7 +60,6 @@ from rlctl.runtime.train.model import VALUE_HEAD
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import SequenceGroup
 from rlctl.runtime.types import Sample
-from rlctl.runtime.vision import auto_class
 
 NONE = torch.tensor(0, dtype=torch.int)
 """Tokens of a micro-batch as Megatron-core counts them: none, as nothing is to be divided by them."""

@@ -11,7 +11,7 @@ import torch
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron
 from rlctl.errors import RunError
-from rlctl.runtime.checksums import damage
+from rlctl.runtime.checkpoints.checksums import damage
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import checkpoint_jobs
 from tests.runtime.train.megatron.checkpoint_jobs import BFLOAT16, FLOAT32, decaying

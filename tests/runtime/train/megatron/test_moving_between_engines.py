@@ -14,8 +14,8 @@ from rlctl import runs
 from rlctl.config import Config, stages_of
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Fsdp2, Megatron
-from rlctl.runtime.checkpoint import Saved
-from rlctl.runtime.exporting import export
+from rlctl.runtime.checkpoints.checkpoint import Saved
+from rlctl.runtime.checkpoints.export import export
 from tests.runtime.conftest import Task
 from tests.runtime.local import launch_here
 from tests.runtime.told import Numbers, events_of, numbers_of

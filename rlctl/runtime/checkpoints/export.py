@@ -1,0 +1,65 @@
+"""Weights of a checkpoint in Hugging Face format, in this process: no Ray, no devices but this machine's memory."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from rlctl.config import Stage
+from rlctl.errors import RunError
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, verified
+from rlctl.runtime.remote.checkpoints import copies_of
+
+
+def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
+    """The checkpoint of a step, or the newest that is whole.
+
+    Args:
+        stage: whose it is.
+        folder: of the run.
+        step: None is the newest.
+
+    Raises:
+        RunError: there is none.
+    """
+    place = place_of(stage, folder)
+    if step is None:
+        saved = Checkpoints(place, keep_last=None, copies=copies_of(stage, folder)).newest()
+    else:
+        saved = verified(place / f"step-{step:06d}")
+    if saved is not None:
+        return saved
+    have = ", ".join(sorted(path.name.removeprefix("step-").lstrip("0") for path in place.glob("step-*[0-9]")))
+    which = "whole checkpoint" if step is None else f"whole checkpoint of step {step}"
+    raise RunError(
+        f"stage {stage.name} of {folder.name} has no {which}", hint=f"there are steps {have}" if have else ""
+    )
+
+
+def export(stage: Stage, saved: Saved, to: Path) -> None:
+    """Write the weights of a checkpoint, with config and tokenizer, as Transformers and vLLM load them.
+
+    Args:
+        stage: whose checkpoint it is; where it goes on from another stage, ``model.path`` is what that stage left.
+        saved: the checkpoint.
+        to: the folder, which is replaced.
+
+    Raises:
+        RunError: it cannot be read or written.
+    """
+    from rlctl.runtime.train.distributed import leave
+    from rlctl.runtime.train.engines import alone
+    from rlctl.runtime.workers.trainer import Place, enter, make_engine
+
+    config = replace(stage.config, train=alone(stage.config.train))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    try:
+        enter(config, Place(0, 1, "127.0.0.1", port))
+        engine = make_engine(config, config.model.path, "cpu", total_ticks=1)
+        engine.load(saved.folder / "policy", replace(config.checkpoint, load_contents=("model",)))
+        engine.export_hf(to, tokenizer=config.model.tokenizer or config.model.path)
+    finally:
+        leave()

@@ -1,0 +1,1 @@
+"""Prompts that are answered and scored, and not trained on."""

@@ -1,0 +1,92 @@
+"""What is answered or scored beside training: held-out sources, or the training data of a run that only explores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rlctl import arithmetic
+from rlctl.config import Config
+from rlctl.plan import StagePlan
+from rlctl.runtime.data.open import make_chat, open_evaluation
+from rlctl.runtime.data.prompts import open_prompts
+from rlctl.runtime.data.recorded import open_recorded
+from rlctl.runtime.data.rowset import RowSet, SetReport
+from rlctl.runtime.evaluation.evaluation import Evaluator, HeldOut
+from rlctl.runtime.evaluation.response_files import Chosen, JsonLines, Keeper, ParquetFile
+from rlctl.runtime.experience.samples import check_own_sampling, evaluation_sampling, training_sampling
+from rlctl.runtime.reporting.shown_samples import Evaluated
+from rlctl.runtime.roles import Rewards, RolloutEngines
+
+FILE_OF_RESPONSES = "responses.parquet"
+"""Its name where the config names a folder."""
+
+
+def open_held_out(
+    config: Config, plan: StagePlan, tokenizer: Any, stop_token_ids: tuple[int, ...]
+) -> tuple[list[HeldOut], list[SetReport]]:
+    """Open what the stage answers or scores beside training.
+
+    Raises:
+        RunError: a source cannot be read, or its own sampling cannot be.
+    """
+    for name in ("train", "eval"):
+        for index, source in enumerate(getattr(config.data, name)):
+            check_own_sampling(source.sampling, key=f"data.{name}[{index}].sampling")
+    if arithmetic.writes_responses(config):
+        return _explored(config, tokenizer, stop_token_ids)
+    recorded = list(open_recorded(config.data.eval)) if config.run.mode == "evaluate_only" else []
+    answered, reports = open_evaluation(config, tokenizer) if plan.role("rollout") else ([], [])
+    held_out = [HeldOut(tasks.report.name, tasks, None) for tasks in recorded]
+    held_out += [
+        HeldOut(
+            each.name,
+            each.prompts,
+            evaluation_sampling(config, each.source, stop_token_ids),
+            each.source.responses_per_prompt,
+        )
+        for each in answered
+    ]
+    return held_out, [*[tasks.report for tasks in recorded], *reports]
+
+
+def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
+    chat = make_chat(config, tokenizer)
+    sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
+    sampling, n = training_sampling(config, stop_token_ids), config.batch.responses_per_prompt
+    return [HeldOut(each.report.name, each, sampling, n) for each in sets], [each.report for each in sets]
+
+
+def make_evaluator(
+    config: Config,
+    held_out: list[HeldOut],
+    tokenizer: Any,
+    rollout: RolloutEngines | None,
+    rewards: Rewards | None,
+) -> Evaluator | None:
+    """What answers and scores the opened sources; None where there is nothing to do.
+
+    Raises:
+        RunError: the file of responses cannot be written.
+    """
+    if not held_out:
+        return None
+    explores = arithmetic.writes_responses(config)
+    size = config.batch.prompts_per_step if explores else config.data.evaluation_batch_prompts
+    keeper = _keeper(config, held_out, scored=rewards is not None)
+    count = 0 if explores else config.rollout.log_evaluation_responses
+    shown = Chosen(count) if count else None
+    evaluated = Evaluated(tokenizer) if config.rollout.log_responses else None
+    return Evaluator(held_out, rollout, rewards, config.run.seed, size, tokenizer, keeper, shown, evaluated)
+
+
+def _keeper(config: Config, held_out: list[HeldOut], *, scored: bool) -> Keeper | None:
+    settings = config.rollout
+    if not arithmetic.writes_responses(config):
+        return JsonLines(Path(settings.evaluation_folder).expanduser()) if settings.evaluation_folder else None
+    assert settings.responses_folder is not None, "checked: a run that only explores says where its responses go"
+    path = Path(settings.responses_folder).expanduser()
+    if path.suffix != ".parquet":
+        path /= FILE_OF_RESPONSES
+    tables = [each.prompts.table for each in held_out if isinstance(each.prompts, RowSet)]
+    return ParquetFile(path, tables, scored=scored)

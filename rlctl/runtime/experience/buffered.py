@@ -1,0 +1,186 @@
+"""Exploring and training through a buffer: in one run, or as two runs that share it.
+
+    online        Explorer ──▶ Buffered (put, take) ──▶ RolloutGather
+    explore_only  Explorer ──▶ Filling (put) ──▶ buffer
+    train_only    buffer ──▶ Drained (take) ──▶ RolloutGather
+
+Two runs that share a buffer bring weights across through a folder (``sync.method: checkpoint``): every ``sync.every`` steps the
+one that trains writes its weights there, as long as somebody explores, and announces them in the buffer; the one that
+explores takes the newest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlctl import pace
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
+from rlctl.runtime.checkpoints.checkpoint import replace_folder
+from rlctl.runtime.experience.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.sync.bucket import MIB
+from rlctl.runtime.sync.machine import Files, UnreadableWeights
+
+KEPT_WEIGHTS = 2
+"""Folders of weights that stay: the newest, and the one that somebody may be reading."""
+
+
+@dataclass
+class _IntoBuffer(WorksWhenAsked):
+    """Groups that an explorer puts into a buffer."""
+
+    config: Config
+    explorer: GroupSource
+    buffer: Buffer
+    _saved: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def state(self) -> dict[str, Any]:
+        self._saved = self.buffer.state()
+        return {"explorer": self.explorer.state(), "buffer": self._saved}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.explorer.restore(state["explorer"])
+        self.buffer.restore(state["buffer"])
+
+    def saved(self) -> None:
+        self.explorer.saved()
+        self.buffer.acknowledge(self._saved)
+
+    def finished(self) -> None:
+        self.explorer.finished()
+        self.buffer.end_writing()
+
+    def close(self) -> None:
+        self.explorer.close()
+        self.buffer.close()
+
+
+@dataclass
+class Buffered(_IntoBuffer):
+    """Groups that pass through a buffer between exploring and training in one run (online)."""
+
+    _version: int = 0
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        explored = self.explorer.take(step, phase)
+        with phase("buffer"):
+            self.buffer.put(explored.kept)
+            groups = self.buffer.take(
+                len(explored.kept), oldest_version=pace.oldest_version(self.config, self._version)
+            )
+        return Explored(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
+
+    def trained(self, version: int) -> None:
+        self._version = version
+        self.explorer.trained(version)
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        self._version = version
+        return self.explorer.new_weights(step, version, phase)
+
+
+@dataclass
+class Filling(_IntoBuffer):
+    """Groups that go into a buffer, and are trained on elsewhere (explore_only)."""
+
+    buffer: SharedBuffer
+    rollout: RolloutEngines
+    _version: int = -1
+    """Of the weights that were taken from who trains; -1 are those that the run began with."""
+    _begun: bool = False
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        if not self._begun or pace.sync_due(self.config, step - 1):
+            self._begun = True
+            with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
+                self._take_newest_weights()
+        explored = self.explorer.take(step, phase)
+        with phase("buffer"):
+            self.buffer.put(explored.kept)
+        told = {"buffer/weight_version": float(max(self._version, 0))} | self.buffer.statistics().metrics()
+        return Explored(explored.kept, explored.drawn, explored.metrics | told)
+
+    def _take_newest_weights(self) -> None:
+        found = self.buffer.announced()
+        while found is not None and found[0] > self._version:
+            version, folder = found
+            try:
+                self.rollout.load_weights(Files(folder, self.config.sync.bucket_mib * MIB, self.rollout.share), version)
+                self._version = version
+            except UnreadableWeights as error:
+                found, before = self.buffer.announced(), found
+                if found == before:  # else newer ones have taken their place meanwhile
+                    raise RunError(
+                        f"the weights that the run which trains announced cannot be read: {error.message}",
+                        hint="both runs must see that folder: put run.folder of the one that trains on storage that they "
+                        "share",
+                    ) from error
+
+
+@dataclass
+class Drained(WorksWhenAsked):
+    """Groups from a buffer that another run fills, or has filled (train_only)."""
+
+    config: Config
+    buffer: SharedBuffer
+    policy: Policy
+    folder: Path
+    """Where weights are written for who explores."""
+    tell: Callable[[str], None]
+    _ahead: list[Answered] = field(default_factory=list)
+    """The groups of the next step."""
+    _version: int = 0
+    _saved: dict[str, Any] = field(default_factory=dict)
+
+    def more(self, step: int, phase: Phase) -> bool:
+        wanted, oldest = self.config.batch.prompts_per_step, pace.oldest_version(self.config, self._version)
+        with phase("buffer"):
+            self._ahead = self.buffer.take(wanted, oldest_version=oldest)
+        if self._ahead and len(self._ahead) < wanted:
+            self.tell(f"the buffer ends with {len(self._ahead)} groups that are left out: a step takes {wanted}")
+        return len(self._ahead) == wanted
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        groups, self._ahead = self._ahead, []
+        return Explored(groups, groups, metrics_of(groups) | self.buffer.statistics().metrics())
+
+    def trained(self, version: int) -> None:
+        self._version = version
+        if pace.sync_due(self.config, version) and self.buffer.listened():
+            self._write_weights(version)
+
+    def _write_weights(self, version: int) -> None:
+        """Write the weights of now for who explores."""
+        final = self.folder / f"version-{version:08d}"
+        partial = final.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        self.policy.export(partial)
+        try:
+            replace_folder(partial, final)
+        except OSError as error:
+            raise RunError(f"the weights cannot be written to {final}: {error.strerror}") from error
+        self.buffer.announce(version, final)
+        for old in sorted(self.folder.glob("version-????????"))[:-KEPT_WEIGHTS]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def state(self) -> dict[str, Any]:
+        self._saved = self.buffer.state()
+        return {"buffer": self._saved, "version": self._version}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.buffer.restore(state["buffer"])
+        self._version = state["version"]
+
+    def saved(self) -> None:
+        self.buffer.acknowledge(self._saved)
+
+    def close(self) -> None:
+        self.buffer.close()

@@ -1,0 +1,244 @@
+"""Exploration: prompts of the data set become groups of scored responses, the ones to train on chosen by filters.
+
+    prompts ──▶ requests ──▶ responses ──▶ rewards ──▶ filters ──▶ groups
+       ▲                                                  │
+       └───────────── further prompts, where too few are left
+
+Training takes groups from a ``GroupSource`` and does not know how they were made: ``Explorer`` makes a step's when asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rlctl import pace
+from rlctl.config import Config
+from rlctl.errors import RunError
+from rlctl.runtime.data.open import PromptStream
+from rlctl.runtime.evaluation.response_files import Keeper, Shown
+from rlctl.runtime.experience.recorded import Generates
+from rlctl.runtime.experience.samples import Answered, requests_for
+from rlctl.runtime.experience.selection import needs_greedy
+from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.reporting.metrics import group_metrics, response_metrics, reward_metrics
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.roles import Rewards, texts_of
+from rlctl.runtime.types import Prompt, Request, Response, Sampling
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """The groups of a step."""
+
+    kept: list[Answered]
+    """Those to train on."""
+    drawn: list[Answered]
+    """All that were drawn for them: the kept ones, and those that a filter left out."""
+    metrics: dict[str, float]
+
+
+class GroupSource(Protocol):
+    """Where training takes its groups from, and what keeps rollout and training in step."""
+
+    failure: Exception | None
+    """What work in the background failed of; raised by whatever is called next too."""
+
+    def more(self, step: int, phase: Phase) -> bool:
+        """Whether there is anything to take for a step; waits until that is known."""
+        ...
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        """The groups of a step; ``phase(name)`` is a context that times a part of the work."""
+        ...
+
+    def trained(self, version: int) -> None:
+        """The policy has new weights."""
+        ...
+
+    def sync_due(self, step: int) -> bool:
+        """Whether rollout gets new weights after a step."""
+        ...
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        """Within, engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Within, nothing is drawn: engines and rewards are free for others."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Its position, as plain data."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved position."""
+        ...
+
+    def saved(self) -> None:
+        """The checkpoint with the last ``state`` is on the disk."""
+        ...
+
+    def finished(self) -> None:
+        """The stage is over."""
+        ...
+
+    def close(self) -> None:
+        """End work in the background."""
+        ...
+
+
+class WorksWhenAsked:
+    """The part of a source that draws in ``take`` only."""
+
+    config: Config
+    failure: Exception | None = None
+
+    def more(self, step: int, phase: Phase) -> bool:
+        return True
+
+    def trained(self, version: int) -> None:
+        """Nothing depends on it: all that is drawn is trained on at once."""
+
+    def sync_due(self, step: int) -> bool:
+        return pace.sync_due(self.config, step)
+
+    def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def saved(self) -> None:
+        """Nothing was taken from others."""
+
+    def finished(self) -> None:
+        """Nobody waits for more."""
+
+    def close(self) -> None:
+        """Nothing goes on."""
+
+
+@dataclass(frozen=True)
+class Explorer(WorksWhenAsked):
+    """Draws and scores the groups of a step when they are asked for, whole rounds of prompts at a time."""
+
+    config: Config
+    stage: str
+    stream: PromptStream
+    sampling: Sampling
+    rollout: Generates
+    rewards: Rewards
+    shaping: Shaping
+    """Its filters of groups."""
+    keeper: Keeper | None = None
+    """Gets every response of a step."""
+
+    def take(self, step: int, phase: Phase) -> Explored:
+        """The groups of a step.
+
+        Raises:
+            RunError: filters left too few groups in as many rounds as the config allows.
+        """
+        drawn, kept, rounds = self._explore(step, phase)
+        self.rollout.sleep()
+        self.stream.feedback(mean_rewards(drawn))
+        if self.keeper is not None:
+            keep_responses(step, drawn, self.keeper, self.rewards.tokenizer)
+        metrics = {"data/epoch": float(self.stream.epoch), **metrics_of(drawn)}
+        if self.config.algorithm.filters:
+            metrics |= {"filter/kept_groups_share": len(kept) / len(drawn), "filter/rounds": float(rounds)}
+        return Explored(kept, drawn, metrics)
+
+    def _explore(self, step: int, phase: Phase) -> tuple[list[Answered], list[Answered], int]:
+        """All groups of a step, those that its filters keep, and in how many rounds they were drawn."""
+        wanted, limits = self.config.batch.prompts_per_step, self.config.rollout.over_rollout
+        size = (limits.generation_batch_prompts or wanted) if self.shaping.refills else wanted
+        drawn: list[Answered] = []
+        kept: list[Answered] = []
+        for rounds in itertools.count(1):
+            found = self._round(self.stream.take(size), f"{self.stage}:{step}" + (f":{rounds}" * (rounds > 1)), phase)
+            drawn += found
+            kept += self.shaping.kept_groups(found)
+            if not self.shaping.refills or len(kept) >= wanted:
+                return drawn, kept[:wanted], rounds
+            if rounds == limits.max_generation_batches:
+                break
+        raise RunError(
+            f"{rounds} rounds of {size} prompts left {len(kept)} groups after filtering; a step takes {wanted}",
+            hint="raise rollout.over_rollout.max_generation_batches, or take prompts that are neither too easy nor too hard",
+        )
+
+    def _round(self, prompts: list[Prompt], purpose: str, phase: Phase) -> list[Answered]:
+        """Answer and score prompts; greedily too where the estimator compares with that."""
+        greedy = needs_greedy(self.config.algorithm)
+        with phase("rollout"):
+            answers = self.rollout.generate(self._requests(prompts, purpose))
+            best = self.rollout.generate(self._greedy_requests(prompts, purpose)) if greedy else []
+        with phase("reward"):
+            scores = self.rewards.score(prompts, answers)
+            best_scores = self.rewards.score(prompts, best) if greedy else []
+        baselines: list[tuple[Response, Score] | None] = [None] * len(prompts)
+        if greedy:
+            baselines = [(responses[0], found[0]) for responses, found in zip(best, best_scores, strict=True)]
+        return [
+            Answered(prompt, responses, [score.total for score in group], group, baseline)
+            for prompt, responses, group, baseline in zip(prompts, answers, scores, baselines, strict=True)
+        ]
+
+    def _requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
+        n = self.config.batch.responses_per_prompt
+        return requests_for(prompts, self.sampling, n=n, seed=rollout_seed(self.config), purpose=purpose)
+
+    def _greedy_requests(self, prompts: list[Prompt], purpose: str) -> list[Request]:
+        purpose = f"{purpose}:greedy"
+        seed = rollout_seed(self.config)
+        return requests_for(prompts, self.sampling, n=1, seed=seed, purpose=purpose, greedy=True)
+
+    def state(self) -> dict[str, Any]:
+        return self.stream.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.stream.restore(dict(state))
+
+
+def mean_rewards(drawn: Sequence[Answered]) -> dict[int, float]:
+    """The mean reward of each prompt, by its number in the data."""
+    rewards: dict[int, list[float]] = {}
+    for item in drawn:
+        rewards.setdefault(item.prompt.index, []).extend(item.rewards)
+    return {number: sum(found) / len(found) for number, found in rewards.items()}
+
+
+def keep_responses(step: int, drawn: Sequence[Answered], keeper: Keeper, tokenizer: Any) -> None:
+    """Give every response of a step to a keeper."""
+    texts = texts_of([item.responses for item in drawn], tokenizer)
+    keeper.keep(step, 0, 0, [Shown(item.prompt, text, item.scores) for item, text in zip(drawn, texts, strict=True)])
+    keeper.close()
+
+
+def rollout_seed(config: Config) -> int:
+    """The seed of all responses."""
+    seed = config.rollout.sampling.seed
+    return config.run.seed if seed is None else seed
+
+
+def metrics_of(drawn: Sequence[Answered]) -> dict[str, float]:
+    """Lengths, groups and rewards of the responses of a step."""
+    responses = [response for item in drawn for response in item.responses]
+    groups = [group for group, item in enumerate(drawn) for _ in item.responses]
+    rewards = [reward for item in drawn for reward in item.rewards]
+    lengths = [len(response.token_ids) for response in responses]
+    truncated = [response.finish_reason == "length" for response in responses]
+    scores = [score for item in drawn for score in item.scores]
+    return {
+        **response_metrics(lengths, truncated),
+        **group_metrics(rewards, groups),
+        **reward_metrics(rewards, [s.components for s in scores], [s.error for s in scores]),
+    }

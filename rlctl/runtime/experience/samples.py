@@ -1,0 +1,164 @@
+"""From prompts to training samples: what a step's responses become before the policy is trained on them.
+
+prompts ──requests──▶ rollout ──▶ responses ──▶ rewards ──▶ samples ──shaping──▶ samples with advantages
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlctl.config import Config, build_config
+from rlctl.config.sections.data import EvaluationSource
+from rlctl.errors import RunError, nearest
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.serialization.sequences import array_of
+from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A prompt with its group of responses and their rewards."""
+
+    prompt: Prompt
+    responses: Sequence[Response]
+    rewards: Sequence[float]
+    scores: Sequence[Score] = ()
+    """What the rewards are made of, one a response; empty where nothing asks."""
+    greedy: tuple[Response, Score] | None = None
+    """The greedy response, where the estimator compares with it."""
+    draw: int | None = None
+    """The number of its prompt among all that the stage draws, the same when drawn again; None where groups come in order."""
+
+
+def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampling:
+    """How training responses are drawn."""
+    sampling = config.rollout.sampling
+    return Sampling(
+        max_tokens=config.rollout.max_response_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k or -1,
+        min_p=sampling.min_p,
+        min_tokens=sampling.min_response_tokens,
+        repetition_penalty=sampling.repetition_penalty,
+        stop_token_ids=stop_token_ids,
+        stop=sampling.stop,
+        include_stop=sampling.include_stop,
+        ignore_eos=sampling.ignore_eos,
+    )
+
+
+def evaluation_sampling(config: Config, source: EvaluationSource, stop_token_ids: tuple[int, ...]) -> Sampling:
+    """How responses of a held-out source are drawn."""
+    sampling = source.evaluation_sampling
+    return Sampling(
+        max_tokens=sampling.max_response_tokens or config.rollout.max_response_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k or -1,
+        stop_token_ids=stop_token_ids,
+    )
+
+
+OWN_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "repetition_penalty": "repetition_penalty",
+    "min_response_tokens": "min_tokens",
+    "max_response_tokens": "max_tokens",
+    "ignore_eos": "ignore_eos",
+}
+"""What a source may set of its own sampling, by the names of ``rollout.sampling``, and how ``Sampling`` calls it."""
+
+
+def own_sampling(sampling: Sampling, own: Mapping[str, Any]) -> Sampling:
+    """Sampling with what a source sets of its own; null or -1 for ``top_k`` is off."""
+    values: dict[str, Any] = {
+        OWN_SAMPLING[name]: -1 if name == "top_k" and value is None else value for name, value in own.items()
+    }
+    return dataclasses.replace(sampling, **values)
+
+
+def check_own_sampling(own: Mapping[str, Any], *, key: str) -> None:
+    """Check that a source sets what it can, to numbers in range.
+
+    Raises:
+        RunError: it does not; ``key`` is where the settings stand (``data.train[0].sampling``).
+    """
+    for name in own:
+        if name not in OWN_SAMPLING:
+            raise RunError(
+                f"{key} sets {name!r}; it can set {', '.join(OWN_SAMPLING)}", hint=nearest(name, OWN_SAMPLING)
+            )
+    settings = {name: None if (name, value) == ("top_k", -1) else value for name, value in own.items()}
+    limit = {name: settings.pop(name) for name in ("max_response_tokens",) if name in settings}
+    _, findings = build_config({"rollout": {"sampling": settings, **limit}})
+    if findings:
+        raise RunError(f"{key}: {findings[0].message}", hint=findings[0].hint)
+
+
+def requests_for(
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    *,
+    n: int,
+    seed: int,
+    purpose: str,
+    first: int = 0,
+    greedy: bool = False,
+) -> list[Request]:
+    """One request a prompt, with the sampling of its source.
+
+    Args:
+        prompts: what is asked.
+        sampling: of the run; ``Prompt.extra["sampling"]`` goes over it.
+        n: responses to each.
+        seed: with purpose, place in the batch and row of the data set, it names the random stream.
+        purpose: of the responses.
+        first: place of the first prompt.
+        greedy: take the likeliest tokens, whatever the sampling says.
+    """
+
+    def drawn(prompt: Prompt) -> Sampling:
+        own = own_sampling(sampling, prompt.extra.get("sampling", {}))
+        return dataclasses.replace(own, temperature=0.0) if greedy else own
+
+    return [
+        Request(
+            prompt.token_ids, drawn(prompt), n, derive_seed(seed, purpose, place, prompt.index), inputs=prompt.inputs
+        )
+        for place, prompt in enumerate(prompts, first)
+    ]
+
+
+def samples_of(answered: Sequence[Answered], *, train_on_cut_prompts: bool) -> list[Sample]:
+    """The training sequences of a step, group after group: prompt and response tokens, the response's counted by the loss.
+
+    All are parts of one tensor.
+    """
+    ids, log_probs = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    runs, counted, responds, inputs = [], [], [], []
+    for item in answered:
+        prompt, trained = item.prompt, train_on_cut_prompts or not item.prompt.extra.get("truncated")
+        prompt_ids = array_of(prompt.token_ids, np.int64)
+        for response in item.responses:
+            ids += [prompt_ids, array_of(response.token_ids, np.int64)]
+            log_probs.append(array_of(response.log_probs, np.float32))
+            runs += [len(prompt_ids), len(response.token_ids)]
+            counted += [False, trained]
+            responds += [False, True]
+            inputs.append(prompt.inputs)
+    drawn = np.zeros(sum(runs), np.float32)
+    drawn[np.repeat(responds, runs).astype(bool)] = np.concatenate(log_probs)
+    lengths = [prompt + response for prompt, response in zip(runs[::2], runs[1::2], strict=True)]
+    flat = (np.concatenate(ids), np.repeat(counted, runs).astype(bool), drawn)
+    rows = zip(*(torch.from_numpy(each).split(lengths) for each in flat), inputs, strict=True)
+    return [Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images) for token_ids, mask, own, images in rows]

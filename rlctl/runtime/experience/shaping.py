@@ -1,0 +1,505 @@
+"""From the rewards of a step to what the loss reads: advantages, weights, and which tokens are trained on.
+
+    rewards + length penalties ─▶ shift, scale ─▶ normalise ─▶ clip ─▶ minus KL, clip, whiten ─▶ estimator ─▶ whiten, clip
+
+Here the config chooses; the numbers come from ``runtime.algorithms``. Statistics are over the step, or over each domain
+of it. What lasts from step to step (the KL coefficient, running moments) is in ``Shaping.state``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlctl.config import Config
+from rlctl.config.sections.algorithm import (
+    DifficultyMask,
+    EqualGroups,
+    ErrorLengthClip,
+    Filter,
+    GroupMean,
+    Grpo,
+    Overlong,
+)
+from rlctl.errors import PlanError, RunError
+from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
+from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
+from rlctl.runtime.algorithms.packed import marked, spread
+from rlctl.runtime.algorithms.value_loss import explained_variance
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
+from rlctl.runtime.rewards.routing import Score
+from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.types import Sample
+
+_SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
+"""Names of what a filter compares: the reward with its length penalties, without them, whether the answer is right."""
+
+
+@dataclass
+class Shaping:
+    """Shaping of one stage, with what it remembers between steps."""
+
+    config: Config
+    controller: kl.KLController
+    running: dict[str, rewards.RunningMoments] = field(default_factory=dict)
+    """By domain; one of the name "" where domains are not told apart."""
+
+    @classmethod
+    def of(cls, config: Config) -> Shaping:
+        """Begin a stage.
+
+        Raises:
+            PlanError: the config asks for something that is not computed.
+            ConfigError: a rule that cannot be read.
+        """
+        algorithm = config.algorithm
+        name, _ = estimator_of(algorithm)
+        if ADVANTAGES[name].needs_values and algorithm.objective.choice != "rl":
+            raise PlanError(
+                f"{name} needs a critic, and with algorithm.objective {algorithm.objective.choice} none is trained",
+                hint="set algorithm.advantage to grpo",
+            )
+        if ADVANTAGES[name].measures and algorithm.old_log_probs == "rollout":
+            raise PlanError(
+                f"{name} reads what the pass for old log-probs measures, and algorithm.old_log_probs rollout leaves it out",
+                hint="set algorithm.old_log_probs to recompute",
+            )
+        chosen = algorithm.rollout_correction
+        if chosen is not None:
+            correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
+        if algorithm.preference_feedback is not None and algorithm.advantage.choice != "gae":
+            raise PlanError(
+                f"algorithm.preference_feedback draws responses anew after gae; the advantage is {algorithm.advantage.choice}",
+                hint="set algorithm.preference_feedback to null: verl passes it over there",
+            )
+        penalty = algorithm.kl_in_reward
+        late = any(getattr(each, "metric", "") == "seq_final_reward" for each in algorithm.filters)
+        if late and penalty is not None:
+            raise PlanError(
+                "a filter compares seq_final_reward, which has the KL in the reward taken off: that is known only after "
+                "groups are filtered",
+                hint="set the filter's metric to reward",
+            )
+        controller: kl.KLController = kl.FixedKL(penalty.coefficient if penalty else 0.0)
+        if penalty is not None and penalty.adaptive:
+            controller = kl.AdaptiveKL(penalty.coefficient, penalty.target, penalty.horizon)
+        return cls(config, controller)
+
+    def state(self) -> dict[str, Any]:
+        """What the next step depends on, as plain data."""
+        running = {name: dataclasses.asdict(moments) for name, moments in self.running.items()}
+        return {"kl_coefficient": self.controller.coefficient, "running": running}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` gave."""
+        self.controller.coefficient = state["kl_coefficient"]
+        self.running = {name: rewards.RunningMoments(**moments) for name, moments in state["running"].items()}
+
+    @property
+    def refills(self) -> bool:
+        """Whether groups that a filter leaves out are made up for by further prompts."""
+        return any(getattr(each, "refill", False) for each in self.config.algorithm.filters)
+
+    def kept_groups(self, answered: Sequence[Answered]) -> list[Answered]:
+        """The groups that all filters of groups let pass."""
+        kept = list(answered)
+        for each in self.config.algorithm.filters:
+            if isinstance(each, EqualGroups | GroupMean) and kept:
+                groups = _groups(kept)
+                values = self._compared(each, kept)
+                passes = _passes(each, values, groups)
+                ends = torch.tensor([len(item.responses) for item in kept]).cumsum(0)
+                kept = [item for item, end in zip(kept, ends.tolist(), strict=True) if passes[end - 1]]
+        return kept
+
+    def _compared(self, chosen: EqualGroups | GroupMean, answered: Sequence[Answered]) -> Tensor:
+        """The number of each response that a filter of groups looks at. [B].
+
+        Raises:
+            RunError: no reward gives it.
+        """
+        metric = chosen.metric if isinstance(chosen, EqualGroups) else "score"
+        if metric in _SHAPED:
+            return self._response_rewards(answered)
+        if metric in _SCORE:
+            return _totals(answered)
+        flat = [score for item in answered for score in item.scores]
+        if metric in _RIGHT and all(score.correct is not None for score in flat):
+            return torch.tensor([float(bool(score.correct)) for score in flat])
+        if not all(metric in score.components for score in flat):
+            known = sorted({"reward", "score", "acc", *(name for score in flat for name in score.components)})
+            raise RunError(
+                f"a filter compares {metric!r}, which no reward gives for every response",
+                hint=f"set the metric of algorithm.filters to one of {', '.join(known)}",
+            )
+        return torch.tensor([score.components[metric] for score in flat])
+
+    def _response_rewards(self, answered: Sequence[Answered]) -> Tensor:
+        """Rewards with their penalties on length. [B]."""
+        lengths = torch.tensor([len(response.token_ids) for item in answered for response in item.responses])
+        return _totals(answered) + self._penalties(lengths)
+
+    def _penalties(self, lengths: Tensor) -> Tensor:
+        """Of responses of these lengths. [B]."""
+        shaping, longest = self.config.algorithm.reward_shaping, self.config.rollout.max_response_tokens
+        result = torch.zeros(len(lengths))
+        overlong = shaping.overlong_penalty
+        if overlong is not None:
+            result += rewards.overlong_penalty(
+                lengths,
+                limit=overlong.limit or longest,
+                buffer=overlong.buffer,
+                factor=overlong.factor,
+                clamp=overlong.clamp,
+            )
+        if shaping.length_penalty:
+            result += rewards.length_penalty(lengths, limit=longest, coefficient=shaping.length_penalty)
+        return result
+
+    @torch.no_grad()
+    def shape(self, samples: Sequence[Sample], answered: Sequence[Answered]) -> dict[str, float]:
+        """Write the columns ``advantages`` and, where there are any, ``policy_weights``; narrow the masks; return metrics.
+
+        For a critic, whose ``old_values`` are there, also ``returns`` and ``critic_tokens``: 1 where it learns, which is
+        in responses that a filter leaves out too, as in ROLL. ``samples`` are those of ``answered``, group after group.
+        """
+        if not samples:
+            return {}
+        packed = _Packed(samples)
+        weights, passed, metrics = self._corrected(packed)
+        kept = self._kept_responses(answered)
+        trained = passed & torch.repeat_interleave(kept, packed.lengths)
+        advantages, returns = torch.zeros(2, len(trained))
+        sifted = torch.ones_like(trained)
+        corrected = {"correction_weights": weights, "passed": passed}
+        for indices in self._domains(answered):
+            tokens = packed.tokens_of(indices)
+            found = self._advantages(packed, answered, indices, trained, corrected, metrics)
+            advantages[tokens] = found.tokens
+            if found.kept is not None:
+                sifted[tokens] = found.kept
+                metrics["advantage/left_out_share"] = 1 - _mean(sifted.float())
+            if found.returns is not None:
+                returns[tokens] = found.returns
+        trained = trained & sifted
+        weights = self._weighted(weights, packed, answered)
+        if self._has_critic:
+            metrics["critic/return_mean"] = _mean(returns[passed])
+            metrics["critic/explained_variance"] = explained_variance(
+                packed.read("old_values")[passed], returns[passed]
+            )
+            packed.write("returns", returns)
+            packed.write("critic_tokens", passed.float())
+        packed.write("advantages", advantages)
+        if has_weights(self.config.algorithm):
+            packed.write("policy_weights", weights)
+        packed.narrow(trained)
+        for sample, counted in zip(samples, kept.tolist(), strict=True):
+            sample.counted = counted
+        if self.config.algorithm.filters:
+            metrics["filter/trained_share"] = float(kept.float().mean())
+        return metrics | {"advantage/mean": _mean(advantages[trained]), "advantage/std": _std(advantages[trained])}
+
+    def redrawn(self, samples: list[Sample], answered: Sequence[Answered], *, step: int) -> list[Sample]:
+        """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""
+        chosen = self.config.algorithm.preference_feedback
+        if chosen is None or not samples:
+            return samples
+        scores = self._response_rewards(answered)
+        weights = feedback.feedback_weights(scores, reweight=chosen.reweight, power=chosen.power)
+        seed = derive_seed(self.config.run.seed, "preference-feedback", step)
+        return [samples[index] for index in feedback.drawn_anew(weights, seed)]
+
+    def _corrected(self, packed: _Packed) -> tuple[Tensor, Tensor, dict[str, float]]:
+        """Weight of every token, whether it is kept, and metrics, by the old policy's log-probs."""
+        ones, every = torch.ones(packed.count), torch.ones(packed.count, dtype=torch.bool)
+        chosen = self.config.algorithm.rollout_correction
+        if chosen is None or not corrects_before_loss(self.config.algorithm):
+            return ones, every, {}
+        log_ratio = packed.read("old_log_probs") - packed.read("rollout_log_probs")
+        rules = correction.Rejection.parse(chosen.rejection, chosen.rejection_bounds)
+        passed = correction.keeps(log_ratio, packed.lengths, rules, chosen.veto_threshold)
+        metrics = {"correction/rejected_share": 1 - _mean(passed.float())}
+        if chosen.weight == "none":
+            return ones, passed, metrics
+        segments = packed.segments() if chosen.weight == "segment" else None
+        weights = correction.weights(
+            log_ratio,
+            packed.lengths,
+            chosen.weight,
+            upper=chosen.weight_upper,
+            lower=chosen.weight_lower,
+            normalize=chosen.weight_normalize,
+            segments=segments,
+        )
+        raw = correction.ratios(log_ratio, packed.lengths, chosen.weight, segments)
+        metrics |= {
+            "correction/weight_mean": _mean(weights),
+            "correction/weight_max": float(weights.max()) if len(weights) else 0.0,
+            "correction/cut_share": _mean((raw > chosen.weight_upper).float()),
+            "correction/effective_share": float(weights.sum() ** 2 / (packed.count * weights.square().sum() + 1e-30)),
+        }
+        return weights, passed, metrics
+
+    def _kept_responses(self, answered: Sequence[Answered]) -> Tensor:
+        """Which responses the filters of responses let pass. bool [B]."""
+        kept = torch.ones(sum(len(item.responses) for item in answered), dtype=torch.bool)
+        for each in self.config.algorithm.filters:
+            if not isinstance(each, EqualGroups | GroupMean):
+                kept &= _keeps(each, answered)
+        return kept
+
+    def _domains(self, answered: Sequence[Answered]) -> Iterator[list[int]]:
+        """The responses that share statistics, as indices."""
+        owners = [self._domain(item) for item in answered for _ in item.responses]
+        for domain in dict.fromkeys(owners):
+            yield [index for index, owner in enumerate(owners) if owner == domain]
+
+    def _domain(self, item: Answered) -> str:
+        if not self.config.algorithm.reward_shaping.normalize_per_domain:
+            return ""
+        return str(item.prompt.extra.get("tag", item.prompt.source))
+
+    def _advantages(
+        self,
+        packed: _Packed,
+        answered: Sequence[Answered],
+        indices: list[int],
+        trained: Tensor,
+        corrected: Mapping[str, Tensor],
+        metrics: dict[str, float],
+    ) -> Advantages:
+        """Of the tokens of one domain; moves what lasts. [N of the domain]."""
+        algorithm = self.config.algorithm
+        shaping, chosen = algorithm.reward_shaping, algorithm.advantage
+        tokens, lengths = packed.tokens_of(indices), packed.lengths[indices]
+        owners = [item for item in answered for _ in item.responses]
+        shaped = self._shaped(answered, indices, domain=self._domain(owners[indices[0]]))
+        name, options = estimator_of(algorithm)
+        result = estimate(
+            name,
+            shaped,
+            lengths,
+            groups=_groups(answered)[indices],
+            values=packed.read("old_values")[tokens] if self._has_critic else None,
+            baselines=self._baselines(answered)[indices] if ADVANTAGES[name].needs_greedy else None,
+            parts=self._parts(answered, indices),
+            columns={
+                **{column: packed.read(column)[tokens] for column in ADVANTAGES[name].columns},
+                **{column: values[tokens] for column, values in corrected.items()},
+            },
+            token_penalties=self._reward_kl(packed, tokens, lengths, metrics),
+            penalties_last=self._normalises_first,
+            token_clip=shaping.clip,
+            whiten_rewards=shaping.whiten,
+            whiten=True if shaping.whiten_advantages else getattr(chosen, "whiten", None),
+            trained=trained[tokens],
+            **options,
+        )
+        clip = shaping.advantage_clip
+        return result if clip is None else dataclasses.replace(result, tokens=result.tokens.clamp(-clip, clip))
+
+    @property
+    def _has_critic(self) -> bool:
+        return ADVANTAGES[estimator_of(self.config.algorithm)[0]].needs_values
+
+    def _shaped(self, answered: Sequence[Answered], indices: list[int], *, domain: str) -> Tensor:
+        """Response rewards of a domain, ready for the estimator. [B of the domain]."""
+        shaping = self.config.algorithm.reward_shaping
+        result = (self._response_rewards(answered)[indices] + shaping.shift) * shaping.scale
+        scopes = shaping.normalize
+        if "running" in (scopes.mean, scopes.std):
+            self.running.setdefault(domain, rewards.RunningMoments()).update(result)
+        if scopes.mean is not None or scopes.std is not None:
+            groups = self._normal_groups(answered)[indices]
+            running = self.running.get(domain)
+            result = rewards.normalized(result, groups, mean=scopes.mean, std=scopes.std, running=running)
+        # the group is what normalises in ROLL's grpo, and rewards are cut after that
+        clip = None if self._normalises_first else shaping.clip
+        return result if clip is None else result.clamp(-clip, clip)
+
+    @property
+    def _normalises_first(self) -> bool:
+        """Whether the estimator comes before the KL in the reward and the clip, as ROLL's grpo does."""
+        chosen = self.config.algorithm.advantage
+        return isinstance(chosen, Grpo) and chosen.kl_order == "after_normalisation"
+
+    def _normal_groups(self, answered: Sequence[Answered]) -> Tensor:
+        """What forms a group for normalisation. int64 [B]."""
+        by = self.config.algorithm.reward_shaping.group_by
+        if by == "prompt":
+            return _groups(answered)
+        names = ["" if by == "batch" else str(item.prompt.extra.get("tag", item.prompt.source)) for item in answered]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return torch.tensor([numbers[name] for name, item in zip(names, answered, strict=True) for _ in item.responses])
+
+    def _baselines(self, answered: Sequence[Answered]) -> Tensor:
+        """The greedy response's reward, for each response of its prompt. [B]."""
+        shaping, totals = self.config.algorithm.reward_shaping, []
+        for item in answered:
+            assert item.greedy is not None, "every prompt is answered greedily for this estimator"
+            response, score = item.greedy
+            total = score.total + float(self._penalties(torch.tensor([len(response.token_ids)])))
+            totals += [(total + shaping.shift) * shaping.scale] * len(item.responses)
+        return torch.tensor(totals)
+
+    def _parts(self, answered: Sequence[Answered], indices: list[int]) -> Tensor | None:
+        """The rewards that the estimator reads one by one, as they were scored. [K, B of the domain]."""
+        names = reward_parts(self.config.algorithm)
+        scores = [score for item in answered for score in item.scores] if names else []
+        return torch.tensor([[_part(scores[i], name) for i in indices] for name in names]) if names else None
+
+    def _reward_kl(
+        self, packed: _Packed, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
+    ) -> Tensor | None:
+        """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
+        chosen = self.config.algorithm.kl_in_reward
+        if chosen is None or chosen.coefficient == 0:
+            return None
+        old, reference = packed.read("old_log_probs")[tokens], packed.read("reference_log_probs")[tokens]
+        values = kl.estimate(chosen.estimator, old, reference)
+        coefficient, current = self.controller.coefficient, kl.mean_over_responses(values, lengths)
+        self.controller.update(current, len(lengths))
+        share = len(lengths) / len(packed.lengths)
+        metrics["reward/kl"] = metrics.get("reward/kl", 0.0) + share * current
+        metrics.setdefault("reward/kl_coefficient", coefficient)
+        return coefficient * values
+
+    def _weighted(self, weights: Tensor, packed: _Packed, answered: Sequence[Answered]) -> Tensor:
+        """Token weights times the weights of their responses. [N].
+
+        Raises:
+            RunError: responses weigh by difficulty and a prompt has none.
+        """
+        chosen = self.config.algorithm.loss_weights
+        if not chosen.difficulty and not chosen.length:
+            return weights
+        result = torch.ones(len(packed.lengths))
+        if chosen.difficulty:
+            difficulty = [_difficulty(item) for item in answered for _ in item.responses]
+            result = result * filters.difficulty_weights(torch.tensor(difficulty))
+        if chosen.length:
+            result = result * filters.length_weights(packed.lengths.float())
+        return weights * torch.repeat_interleave(filters.mean_one(result), packed.lengths)
+
+
+class _Packed:
+    """The counted tokens of samples as one tensor, sequence after sequence, as ``algorithms.packed`` has them."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+        self._sizes = [len(sample) for sample in samples]
+        self._mask = torch.cat([sample.mask for sample in samples])
+        self.lengths = marked(self._mask, torch.tensor(self._sizes))
+        self.count = int(self.lengths.sum())
+        self._starts = self.lengths.cumsum(0) - self.lengths
+
+    def read(self, column: str) -> Tensor:
+        """A column, [N]."""
+        return torch.cat([sample.columns[column] for sample in self._samples])[self._mask]
+
+    def write(self, column: str, values: Tensor) -> None:
+        """Set a column of every sample from [N]; 0 where no token is counted."""
+        whole = torch.zeros(len(self._mask)).masked_scatter(self._mask, values)
+        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
+            sample.columns[column] = part
+
+    def narrow(self, kept: Tensor) -> None:
+        """Count only the tokens that are marked, bool [N]."""
+        whole = self._mask.masked_scatter(self._mask, kept)
+        for sample, part in zip(self._samples, whole.split(self._sizes), strict=True):
+            sample.mask = part
+
+    def tokens_of(self, indices: list[int]) -> Tensor | slice:
+        """The places in [N] of the tokens of some samples, in order."""
+        if len(indices) == len(self._samples):
+            return slice(None)
+        lengths, starts = self.lengths[indices], self._starts[indices]
+        return torch.arange(int(lengths.sum())) + spread(starts - lengths.cumsum(0) + lengths, lengths)
+
+    def segments(self) -> Tensor:
+        """The lengths of all runs of counted tokens, sample after sample. [S]."""
+        before = self._mask.roll(1)
+        before[torch.tensor([0, *self._sizes[:-1]]).cumsum(0)] = False
+        begins = self._mask & ~before
+        return torch.bincount(begins.cumsum(0)[self._mask] - 1)
+
+
+def _totals(answered: Sequence[Answered]) -> Tensor:
+    return torch.tensor([reward for item in answered for reward in item.rewards], dtype=torch.float32)
+
+
+def _part(score: Score, name: str) -> float:
+    """A reward of this name, or a number of this name that a reward told beside its score; 0 where a reward failed.
+
+    Raises:
+        RunError: there is none.
+    """
+    found = [value for key, value in score.components.items() if name in (key, key.partition("/")[2])]
+    if not found and score.error is None:
+        raise RunError(
+            f"no reward tells {name!r}, which gdpo normalises; there are {', '.join(score.components)}",
+            hint="name rewards, or numbers that a reward function returns beside its score, in algorithm.advantage.args",
+        )
+    return found[0] if found else 0.0
+
+
+def _groups(answered: Sequence[Answered]) -> Tensor:
+    return torch.tensor([group for group, item in enumerate(answered) for _ in item.responses], dtype=torch.int64)
+
+
+def _passes(chosen: EqualGroups | GroupMean, values: Tensor, groups: Tensor) -> Tensor:
+    if isinstance(chosen, EqualGroups):
+        return filters.unequal_groups(values, groups, threshold=chosen.threshold)
+    return filters.group_mean_between(values, groups, low=chosen.low, high=chosen.high)
+
+
+def _keeps(chosen: Filter, answered: Sequence[Answered]) -> Tensor:
+    """Which responses one filter of responses lets pass. bool [B]."""
+    responses = [response for item in answered for response in item.responses]
+    if isinstance(chosen, Overlong):
+        return torch.tensor([response.finish_reason != "length" for response in responses])
+    right = _right(answered)
+    if isinstance(chosen, DifficultyMask):
+        compared = torch.tensor([len(item.responses) > 1 for item in answered for _ in item.responses])
+        between = filters.group_mean_between(right, _groups(answered), low=chosen.low, high=chosen.high)
+        return between | ~compared
+    assert isinstance(chosen, ErrorLengthClip), f"{chosen.choice} is no filter of responses"
+    lengths = torch.tensor([len(response.token_ids) for response in responses])
+    return filters.short_or_right(lengths, right > 0, max_tokens=chosen.max_tokens)
+
+
+def _right(answered: Sequence[Answered]) -> Tensor:
+    """1 for right and 0 for wrong where a reward can tell, else the reward. [B]."""
+    told = [
+        score.total if score.correct is None else float(score.correct)
+        for item in answered
+        for score in item.scores or [Score(reward) for reward in item.rewards]
+    ]
+    return torch.tensor(told, dtype=torch.float32)
+
+
+def _difficulty(item: Answered) -> float:
+    info = item.prompt.extra.get("extra_info") or {}
+    value = info.get("difficulty") if isinstance(info, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RunError(
+            f"algorithm.loss_weights.difficulty weighs by extra_info.difficulty, which prompt {item.prompt.index} of "
+            f"{item.prompt.source} does not have as a number",
+            hint="name a column with it by data.train[].extra_key, or set algorithm.loss_weights.difficulty to false",
+        )
+    return float(value)
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _std(values: Tensor) -> float:
+    return float(values.std(correction=0)) if len(values) else 0.0

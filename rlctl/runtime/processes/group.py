@@ -1,0 +1,518 @@
+"""Worker processes: spawn them, call all of them, replace those that are lost. What waiting for them comes to is in ``calls.py``.
+
+    Group ── each(Trainer.train_step, shares) ──▶ Host (Ray actor) ── worker.train_step(share) ──▶ plain class
+
+A worker is a plain class that knows nothing of Ray. ``RayGroup`` hosts one in each of several actors; ``LocalGroup`` holds one in
+this process, for machines without Ray. Methods are passed as functions (``Trainer.train_step``), so an editor can follow a call.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from rlctl.errors import RlctlError
+from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
+from rlctl.runtime.processes.environment import enter
+from rlctl.runtime.processes.vitals import of_worker
+from rlctl.runtime.profiling.tools import Order, WorkerProfile
+from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
+
+
+class Host:
+    """Holds one worker in a process of its own; hosted by a Ray actor."""
+
+    def __init__(self, environment: Mapping[str, str], log: str) -> None:
+        """Take on the surroundings; output goes to ``log`` where its folder can be reached from here."""
+        self._entered = _attempt(lambda: enter(environment, log))
+        self._worker: Any = None
+        self._profile = WorkerProfile()
+        self._vitals = of_worker(log)
+
+    def address(self) -> Outcome:
+        """This machine's address, and a port of this process that others can meet it at."""
+        return _attempt(_address)
+
+    def build(self, factory: Callable[..., Any], *args: Any) -> Outcome:
+        """Make the worker."""
+        if self._entered.failed:
+            return self._entered
+        with self._vitals.doing("start"):
+            outcome = _attempt(lambda: factory(*args))
+        self._worker = outcome.value
+        return Outcome(error=outcome.error, hint=outcome.hint, trace=outcome.trace)
+
+    def call(self, method: str, *args: Any) -> Outcome:
+        """Call a method of the worker."""
+        return _attempt(lambda: self._run(method, *args))
+
+    def keep(self, method: str, *args: Any) -> Outcome:
+        """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
+        return _attempt(lambda: _kept(self._run(method, *args)))
+
+    def _run(self, method: str, *args: Any) -> Any:
+        with self._vitals.doing(method), self._profile.around(method):
+            return getattr(self._worker, method)(*args)
+
+    def start_profile(self, order: Order) -> Outcome:
+        """Record what the worker does."""
+        return _attempt(lambda: self._profile.begin(order))
+
+    def end_profile(self, label: str) -> Outcome:
+        """Write what was recorded."""
+        return _attempt(lambda: self._profile.end(label))
+
+    def drop(self) -> Outcome:
+        """End the worker, and keep the process."""
+        outcome = _attempt(lambda: getattr(self._worker, "close", lambda: None)())
+        self._worker = None
+        gc.collect()
+        return outcome
+
+    def process(self) -> int:
+        """The worker's process id; asked in another thread, whether the process answers at all."""
+        return os.getpid()
+
+
+def _kept(value: Any) -> Any:
+    import ray
+
+    return None if value is None else ray.put(value)
+
+
+def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
+    """A host in an actor of its own, which answers ``process`` while it computes. Returns its handle."""
+    import ray
+
+    actor = ray.remote(concurrency_groups={HEARTBEAT: 1}, **options)(Host)
+    return actor.remote(dict(environment), log)
+
+
+HEARTBEAT = "heartbeat"
+"""The actor's threads that do not wait for its work."""
+
+
+def _attempt(action: Callable[[], Any]) -> Outcome:
+    watch = Watch()
+    try:
+        with watch.around():
+            value = action()
+        return Outcome(value, usage=watch.usage)
+    except RlctlError as error:
+        return Outcome(error=error.account or type(error).__name__, hint=error.hint)
+    except Exception as error:  # noqa: BLE001 - whatever a worker raises must reach the controller as data
+        return Outcome(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+
+
+def _address() -> tuple[str, int]:
+    import ray.util
+
+    from rlctl.runtime.train.distributed import offer
+
+    return str(ray.util.get_node_ip_address()), offer()
+
+
+@dataclass(frozen=True)
+class Again:
+    """How a call is made again by a worker in the place of one that was lost."""
+
+    times: int
+    """At most, for one call."""
+    tell: Callable[[WorkerLost], None]
+    """Told of each lost worker."""
+    renew: Callable[[int], None] = lambda index: None
+    """Brings a new worker to where the others are."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long a call may take."""
+
+    seconds: float = math.inf
+    told: str = ""
+    """What is said of one that takes longer."""
+
+
+class Waiting(Protocol):
+    """Calls that were begun."""
+
+    def wait(self) -> list[Any]:
+        """Their values, in order."""
+
+
+class Group(Protocol):
+    """Workers of one role. Calls of several threads come one after another, so that all workers get them in one order."""
+
+    names: Sequence[str]
+    log: CallLog
+    """Gets every call of a method."""
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """Within, no other thread calls these workers."""
+
+    def __len__(self) -> int: ...
+
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        """Call ``method`` on worker i with ``arguments[i]``; all values, in order.
+
+        With ``again`` a worker that is lost is replaced, and called again; only for what does not depend on earlier calls.
+        """
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        """Call ``method`` on one worker."""
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        """Call ``method`` on workers by their index, and do not wait; with ``keep`` values are handles, as of ``fetch``.
+
+        ``beside`` are calls of this group that these depend on: a failure among them is one of these.
+        """
+
+    def processes_of(self) -> range:
+        """Indices for ``begin``: of all processes, also of those that are one to ``each``."""
+
+    def share(self, value: Any) -> Any:
+        """A handle on a value, which can be passed to many workers and crosses to each machine once."""
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        """Call ``method`` on every worker with the same arguments."""
+
+    def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        """As ``all``, giving handles that can be passed as arguments to workers of any group."""
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        """Let some workers, by rank, record what they do."""
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        """Let them write what they recorded; ``label`` is part of the names of the files."""
+
+    def close(self) -> None:
+        """End the processes."""
+
+
+@dataclass(frozen=True)
+class _Later:
+    """A call in this process: it is made when it is waited for."""
+
+    call: Callable[[], list[Any]]
+
+    def wait(self) -> list[Any]:
+        return self.call()
+
+
+class LocalGroup:
+    """One worker in this process."""
+
+    def __init__(self, name: str, worker: Any) -> None:
+        self.names: Sequence[str] = [name]
+        self.log = CallLog()
+        self.turn: AbstractContextManager[Any] = threading.RLock()
+        self._worker = worker
+        self._profile = WorkerProfile()
+
+    def __len__(self) -> int:
+        return 1
+
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        watch = Watch()
+        with self.turn, watch.around(), self._profile.around(method.__name__):
+            value = method(self._worker, *arguments[0])
+        self.log.add(self.names[0], method.__name__, watch.usage)
+        return [value]
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        return self.each(method, [args])[index]
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        return _Later(lambda: self.each(method, list(arguments.values())) if arguments else [])
+
+    def processes_of(self) -> range:
+        return range(1)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self.each(method, [args])
+
+    fetch = all
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        for order in orders.values():
+            self._profile.begin(order)
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        if ranks:
+            self._profile.end(label)
+
+    def close(self) -> None:
+        closing = getattr(self._worker, "close", None)
+        if closing is not None:
+            closing()
+
+
+class Replicas:
+    """A group of which several workers work on the same: they share a model or sequences, and are one to the controller."""
+
+    def __init__(self, group: Group, members: Sequence[Sequence[int]]) -> None:
+        """``members``: the workers of each replica, by their number in ``group``; all of it. The first answers for all."""
+        self._group, self._members = group, members
+        self._first = [each[0] for each in members]
+        self.names: Sequence[str] = [group.names[first] for first in self._first]
+
+    @property
+    def log(self) -> CallLog:
+        return self._group.log
+
+    @log.setter
+    def log(self, log: CallLog) -> None:
+        self._group.log = log
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        assert again is None, "workers that share sequences are lost together"
+        own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
+        return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
+
+    def _of_first(self, answers: Sequence[Any]) -> list[Any]:
+        return [answers[first] for first in self._first]
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        raise AssertionError("workers that share sequences are called together")
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        return self._group.turn
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Waiting:
+        return self._group.begin(method, arguments, keep=keep, again=again, limit=limit, beside=beside)
+
+    def processes_of(self) -> range:
+        return self._group.processes_of()
+
+    def share(self, value: Any) -> Any:
+        return self._group.share(value)
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._of_first(self._group.all(method, *args))
+
+    def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._of_first(self._group.fetch(method, *args))
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        self._group.start_profiles({self._first[rank]: order for rank, order in orders.items()})
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        self._group.end_profiles([self._first[rank] for rank in ranks], label)
+
+    def close(self) -> None:
+        self._group.close()
+
+
+class RayGroup:
+    """Workers in Ray actors."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        spawn: Callable[[int], Any],
+        stop_requested: Callable[[], bool],
+        *,
+        limit: float = math.inf,
+    ) -> None:
+        """Start their processes.
+
+        Args:
+            names: of the workers.
+            spawn: starts the process of one.
+            stop_requested: whether the run was asked to end, which ends every wait.
+            limit: seconds that a call may take.
+        """
+        self.names: Sequence[str] = list(names)
+        self.log = CallLog()
+        self._spawn = spawn
+        self._stop_requested = stop_requested
+        self._limit = limit
+        self.turn: AbstractContextManager[Any] = threading.RLock()
+        self._actors = [spawn(index) for index in range(len(names))]
+        self._pulses = [self._pulse(actor) for actor in self._actors]
+        self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
+        """What the workers were made by and of."""
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def build(self, factory: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Calls:
+        """Make every worker at the same time: those of one role meet in a process group."""
+        self._made = factory, arguments
+        calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
+        return Calls(self.names, calls, self._stop_requested, partial(self._note, "build"), limit=self._limit)
+
+    def replace(self, index: int) -> None:
+        """Put a new worker, made as it was, in the place of one that is lost.
+
+        Raises:
+            WorkerFailed: it cannot be made.
+        """
+        import ray
+
+        assert self._made is not None, "a worker that is lost was made before"
+        factory, arguments = self._made
+        ray.kill(self._actors[index], no_restart=True)
+        actor = self._actors[index] = self._spawn(index)
+        self._pulses[index] = self._pulse(actor)
+        Calls([self.names[index]], [actor.build.remote(factory, *arguments[index])], self._stop_requested).wait()
+
+    def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
+        with self.turn:
+            return self.begin(method, {index: args}).wait()[0]
+
+    def begin(
+        self,
+        method: Callable[..., Any],
+        arguments: Mapping[int, tuple[Any, ...]],
+        *,
+        keep: bool = False,
+        again: Again | None = None,
+        limit: Limit = Limit(),
+        beside: Waiting | None = None,
+    ) -> Calls:
+        asked, indices = "keep" if keep else "call", list(arguments)
+
+        def call(place: int) -> Any:
+            return getattr(self._actors[indices[place]], asked).remote(method.__name__, *arguments[indices[place]])
+
+        with self.turn:
+            waiting = self._calls([call(place) for place in range(len(indices))], method.__name__, indices)
+        if limit.seconds < self._limit:
+            waiting.limit, waiting.overdue = limit.seconds, limit.told
+        if isinstance(beside, Calls):
+            waiting.beside = beside
+        if again is not None:
+            waiting.again = self._maker_again(again, indices, call)
+        return waiting
+
+    def processes_of(self) -> range:
+        return range(len(self))
+
+    def share(self, value: Any) -> Any:
+        import ray
+
+        return ray.put(value)
+
+    def address(self) -> Calls:
+        """Where the first worker can be met: its machine, and a port that is free there."""
+        return Calls(self.names[:1], [self._actors[0].address.remote()], self._stop_requested)
+
+    def each(
+        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
+    ) -> list[Any]:
+        with self.turn:
+            return self.begin(method, dict(enumerate(arguments)), again=again).wait()
+
+    def _maker_again(
+        self, again: Again, indices: Sequence[int], call: Callable[[int], Any]
+    ) -> Callable[[int, WorkerLost], Any]:
+        left = [again.times] * len(indices)
+
+        def replaced(place: int, lost: WorkerLost) -> Any:
+            if not left[place]:
+                raise lost
+            left[place] -= 1
+            again.tell(lost)
+            self.replace(indices[place])
+            again.renew(indices[place])
+            return call(place)
+
+        return replaced
+
+    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        return self.each(method, [args] * len(self._actors))
+
+    def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
+        with self.turn:
+            return self.begin(method, dict.fromkeys(self.processes_of(), args), keep=True).wait()
+
+    def start_profiles(self, orders: Mapping[int, Order]) -> None:
+        calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
+        Calls([self.names[rank] for rank in orders], calls, self._stop_requested).wait()
+
+    def end_profiles(self, ranks: Sequence[int], label: str) -> None:
+        calls = [self._actors[rank].end_profile.remote(label) for rank in ranks]
+        Calls([self.names[rank] for rank in ranks], calls, self._stop_requested).wait()
+
+    def drop(self) -> None:
+        """End the workers, and keep their processes."""
+        Calls(self.names, [actor.drop.remote() for actor in self._actors], lambda: False).wait()
+
+    def processes(self) -> list[int]:
+        """Process ids, in order."""
+        import ray
+
+        return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
+
+    def _pulse(self, actor: Any) -> Pulse:
+        ask = actor.process.options(concurrency_group=HEARTBEAT).remote
+        return Pulse(ask, min(SILENCE_SECONDS, self._limit / 2))
+
+    def _note(self, method: str, worker: str, usage: Usage | None) -> None:
+        self.log.add(worker, method, usage)
+
+    def _calls(self, calls: list[Any], method: str, indices: Sequence[int]) -> Calls:
+        return Calls(
+            [self.names[index] for index in indices],
+            calls,
+            self._stop_requested,
+            partial(self._note, method),
+            self._pulses if len(indices) == len(self) else [self._pulses[index] for index in indices],
+            self._limit,
+        )
+
+    def close(self) -> None:
+        import ray
+
+        for actor in self._actors:
+            ray.kill(actor, no_restart=True)

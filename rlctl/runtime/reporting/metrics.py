@@ -1,0 +1,291 @@
+"""The metrics of a step: their names, units and meaning, and those that follow from rewards and responses alone.
+
+Names are ``group/metric``. ``METRICS`` lists them; ``<...>`` stands for a name of the config (a source, a reward, a phase).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+import numpy as np
+
+from rlctl.runtime.reporting import at_k
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a metric is."""
+
+    unit: str
+    help: str
+
+
+METRICS: dict[str, Metric] = {
+    "reward/mean": Metric("", "Mean total reward of a response."),
+    "reward/std": Metric("", "Standard deviation of the total reward over the step's responses."),
+    "reward/min": Metric("", "Lowest total reward of the step."),
+    "reward/max": Metric("", "Highest total reward of the step."),
+    "reward/failed_share": Metric("share", "Responses with a reward that failed and counts as 0."),
+    "reward/<name>": Metric("", "Mean of one reward, not weighted, over the responses that it scores."),
+    "reward/<name>/<number>": Metric("", "Mean of a further number of that reward."),
+    "reward/kl": Metric("nats", "KL to the reference in the reward: mean over responses of the means of their tokens."),
+    "reward/kl_coefficient": Metric("", "What it was multiplied by; an adaptive one moves."),
+    "advantage/mean": Metric("", "Mean advantage of a trained token."),
+    "advantage/std": Metric("", "Standard deviation of the advantages of trained tokens."),
+    "advantage/left_out_share": Metric("share", "Tokens that the estimator leaves out of training (clipb, clipv)."),
+    "filter/kept_groups_share": Metric(
+        "share", "Groups drawn that the filters let pass, those beyond a full step left out."
+    ),
+    "filter/rounds": Metric("", "Rounds of prompts that were drawn to fill the step."),
+    "filter/trained_share": Metric("share", "Responses of the kept groups that the filters leave in the loss."),
+    "correction/rejected_share": Metric("share", "Tokens that the correction between the engines rejects."),
+    "correction/weight_mean": Metric("", "Mean importance weight of a token."),
+    "correction/weight_max": Metric("", "Largest importance weight."),
+    "correction/cut_share": Metric("share", "Tokens whose ratio is above the largest weight."),
+    "correction/effective_share": Metric("share", "Effective sample size of the weights over the number of tokens."),
+    "response/length_mean": Metric("tokens", "Mean length of a response."),
+    "response/length_p50": Metric("tokens", "Length that half of the responses do not pass."),
+    "response/length_p90": Metric("tokens", "Length that nine of ten responses do not pass."),
+    "response/length_p99": Metric("tokens", "Length that 99 of 100 responses do not pass."),
+    "response/length_max": Metric("tokens", "Longest response."),
+    "response/tokens": Metric("tokens", "Tokens of all responses that were drawn."),
+    "response/truncated_share": Metric("share", "Responses cut at the limit."),
+    "group/equal_share": Metric(
+        "share", "Groups of two or more whose responses all have the same reward: they teach nothing."
+    ),
+    "group/size_mean": Metric("responses", "Mean size of a group."),
+    "staleness/mean": Metric(
+        "weight versions",
+        "How much older the weights that drew a response are than those that are trained on it, the mean.",
+    ),
+    "staleness/max": Metric("weight versions", "The most of a response."),
+    "staleness/share/<versions>": Metric(
+        "share", "Responses that stale, of all; 0, 1, 2-3, 4-7, 8-15 and 16 or more. Not told where none is stale."
+    ),
+    "policy/loss": Metric("", "Loss that was minimised, with its KL and entropy terms."),
+    "policy/policy_loss": Metric("", "The policy loss alone."),
+    "policy/kl_loss": Metric("nats", "KL from the reference in the loss, before its coefficient."),
+    "policy/clip_fraction": Metric("share", "Tokens whose ratio is clipped."),
+    "policy/dual_clip_fraction": Metric("share", "Tokens held by the dual clip."),
+    "policy/ratio": Metric("", "Mean probability ratio to the policy that the step began with."),
+    "policy/approx_kl": Metric("nats", "KL from the policy that the step began with, estimated by k1."),
+    "policy/mismatch_kl": Metric(
+        "nats", "KL from the training engine's policy to the rollout engine's, estimated by k1."
+    ),
+    "policy/mismatch_k3": Metric("nats", "The same, estimated by k3."),
+    "policy/mismatch_probability": Metric("", "Mean difference of a drawn token's probability in the two engines."),
+    "policy/mismatch_chi2": Metric("", "Mean square of the probability ratio of the two engines, less 1."),
+    "policy/rejected_share": Metric("share", "Tokens that the correction rejects, by the log-probs of the moment."),
+    "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
+    "policy/skipped_updates": Metric("share", "Optimizer steps left out because the gradient was not finite."),
+    "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
+    "policy/learning_rate": Metric("", "Learning rate of the last optimizer step."),
+    "critic/loss": Metric("", "Loss that the critic minimised."),
+    "critic/value_loss": Metric("", "The same before its coefficient."),
+    "critic/value_mean": Metric("", "Mean value of a token."),
+    "critic/return_mean": Metric("", "Mean return that the critic learns."),
+    "critic/explained_variance": Metric(
+        "share", "Of the returns' variance, by the values of the step's start; below 0 is worse than a constant."
+    ),
+    "critic/clip_fraction": Metric("share", "Tokens whose value has moved beyond the clip, and which teach nothing."),
+    "critic/grad_norm": Metric("", "Norm of the critic's gradient before clipping."),
+    "critic/learning_rate": Metric("", "Learning rate of the critic's optimizer steps, their mean."),
+    "critic/skipped_updates": Metric("share", "Its optimizer steps left out because the gradient was not finite."),
+    "time/<phase>": Metric("seconds", "Wall time of a phase."),
+    "time/step": Metric("seconds", "Wall time of the step, without what is evaluated and saved after it."),
+    "time/idle": Metric("seconds", "Wall time of the step that no phase covers."),
+    "worker/<role>/busy_share": Metric("share", "Of the step that a role's workers were at work, their mean."),
+    "memory/<role>/resident": Metric(
+        "GiB", "Main memory of the worker that holds most of it, after a call; of the controller too."
+    ),
+    "memory/<role>/gpu_allocated": Metric("GiB", "Tensors on the GPU of the worker that holds most, after a call."),
+    "memory/<role>/gpu_reserved": Metric("GiB", "What its allocator holds of the GPU."),
+    "memory/<role>/gpu_peak": Metric("GiB", "Most that was allocated at a time during a call, of all workers."),
+    "throughput/tokens_per_second": Metric("tokens/s", "Trained tokens a second of the whole step."),
+    "throughput/tokens_per_second_per_device": Metric("tokens/s", "The same over the devices of all roles."),
+    "throughput/trained_tokens_per_second": Metric(
+        "tokens/s", "Tokens a second of the training phase, prompts with them, each counted once."
+    ),
+    "throughput/drawn_tokens_per_second": Metric("tokens/s", "Response tokens a second of the rollout phase."),
+    "throughput/mfu": Metric(
+        "share", "Of the training devices' peak, what the arithmetic of training comes to in the training phase."
+    ),
+    "throughput/step_mfu": Metric("share", "The same in the whole step."),
+    "throughput/responses_per_second": Metric("responses/s", "Responses a second of the whole step."),
+    "data/epoch": Metric("epochs", "Passes over the training data that are over."),
+    "evaluation/<source>/reward": Metric("", "Mean total reward of held-out responses."),
+    "evaluation/<source>/accuracy": Metric(
+        "share", "Held-out responses whose answer is right, where a reward can tell."
+    ),
+    "evaluation/<source>/best": Metric("share", "Held-out prompts with at least one right answer."),
+    "evaluation/<source>/length_mean": Metric("tokens", "Mean length of held-out responses."),
+    "evaluation/<source>/mean@<k>": Metric("", "Mean reward of the k responses to a prompt."),
+    "evaluation/<source>/std@<k>": Metric("", "Standard deviation of the rewards of the k responses to a prompt."),
+    "evaluation/<source>/best@<k>": Metric(
+        "", "Highest reward of k responses drawn from a prompt's, with replacement."
+    ),
+    "evaluation/<source>/worst@<k>": Metric("", "Lowest reward of k responses drawn so."),
+    "evaluation/<source>/maj@<k>": Metric(
+        "",
+        "How right what most of k responses drawn so answer is: 1 or 0, or the reward where none says what is right.",
+    ),
+    "evaluation/<source>/pass@<k>": Metric("share", "Chance that at least one of k responses is right, without bias."),
+}
+
+_OF_SEVERAL = re.compile(r"@\d+$")
+_PATTERNS = [(re.compile(re.sub(r"<[a-z]+>", "[^/]+", name)), metric) for name, metric in METRICS.items()]
+
+
+def describe(name: str) -> Metric | None:
+    """Return what a metric is; None for a name that is not in the table. A source's own slashes belong to its name."""
+    if name in METRICS:
+        return METRICS[name]
+    group, _, rest = name.partition("/")
+    if group == "evaluation" and "/" in rest:
+        return METRICS.get(f"evaluation/<source>/{_OF_SEVERAL.sub('@<k>', rest.rpartition('/')[2])}")
+    return next((metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def reward_metrics(
+    totals: Sequence[float], components: Sequence[Mapping[str, float]], errors: Sequence[str | None]
+) -> dict[str, float]:
+    """Metrics of a step's rewards.
+
+    Args:
+        totals: one a response, at least one.
+        components: of each response; see ``rewards.routing.Score``.
+        errors: of each response.
+    """
+    metrics = {
+        "reward/mean": fmean(totals),
+        "reward/std": pstdev(totals),
+        "reward/min": min(totals),
+        "reward/max": max(totals),
+        "reward/failed_share": sum(error is not None for error in errors) / len(errors),
+    }
+    names = dict.fromkeys(name for component in components for name in component)
+    own = {f"reward/{name}": fmean(c[name] for c in components if name in c) for name in names}
+    return own | metrics
+
+
+def response_metrics(lengths: Sequence[int], truncated: Sequence[bool]) -> dict[str, float]:
+    """Metrics of a step's responses: lengths in tokens and whether each was cut; at least one.
+
+    A percentile that falls between two lengths is in proportion between them.
+    """
+    p50, p90, p99 = np.percentile(lengths, (50, 90, 99))
+    return {
+        "response/length_mean": fmean(lengths),
+        "response/length_p50": float(p50),
+        "response/length_p90": float(p90),
+        "response/length_p99": float(p99),
+        "response/length_max": float(max(lengths)),
+        "response/tokens": float(sum(lengths)),
+        "response/truncated_share": sum(truncated) / len(truncated),
+    }
+
+
+def group_metrics(totals: Sequence[float], groups: Sequence[int]) -> dict[str, float]:
+    """Metrics of a step's groups.
+
+    Args:
+        totals: reward of each response, at least one.
+        groups: the group of each response.
+
+    Returns:
+        The share of equal groups is over groups of two or more, and 0 where there is none.
+    """
+    members: dict[int, list[float]] = {}
+    for total, group in zip(totals, groups, strict=True):
+        members.setdefault(group, []).append(total)
+    several = [rewards for rewards in members.values() if len(rewards) > 1]
+    equal = sum(math.isclose(min(rewards), max(rewards), abs_tol=1e-12) for rewards in several)
+    return {
+        "group/equal_share": equal / len(several) if several else 0.0,
+        "group/size_mean": len(totals) / len(members),
+    }
+
+
+STALENESS_FROM = (0, 1, 2, 4, 8, 16)
+"""Where the parts of the histogram of staleness begin."""
+
+
+def staleness_metrics(versions: Sequence[int], now: int) -> dict[str, float]:
+    """How old the weights are that drew the responses which are trained on; nothing where none was drawn.
+
+    Args:
+        versions: that drew each response.
+        now: of the weights that are trained.
+    """
+    if not versions:
+        return {}
+    ages = [now - version for version in versions]
+    metrics = {"staleness/mean": fmean(ages), "staleness/max": float(max(ages))}
+    if not any(ages):
+        return metrics
+    for start, end in zip(STALENESS_FROM, (*STALENESS_FROM[1:], None), strict=True):
+        share = sum(start <= age and (end is None or age < end) for age in ages) / len(ages)
+        name = f"{start}+" if end is None else f"{start}" if end == start + 1 else f"{start}-{end - 1}"
+        metrics[f"staleness/share/{name}"] = share
+    return metrics
+
+
+def evaluation_metrics(
+    source: str,
+    totals: Sequence[float],
+    correct: Sequence[bool | None],
+    lengths: Sequence[int],
+    prompts: Sequence[int],
+    votes: Sequence[str | None] = (),
+) -> dict[str, float]:
+    """Metrics of one held-out source.
+
+    Args:
+        source: its name.
+        totals: reward of each response, at least one.
+        correct: whether each is right; None where no reward can tell.
+        lengths: of each, in tokens; empty where they are not known.
+        prompts: the prompt that each answers.
+        votes: what each answers; empty or None where no reward tells.
+    """
+    metrics = {"reward": fmean(totals)} | ({"length_mean": fmean(lengths)} if lengths else {})
+    judged = [(prompt, right) for prompt, right in zip(prompts, correct, strict=True) if right is not None]
+    if judged:
+        solved = {prompt for prompt, right in judged if right}
+        metrics["accuracy"] = sum(right for _, right in judged) / len(judged)
+        metrics["best"] = len(solved) / len({prompt for prompt, _ in judged})
+    groups: dict[int, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        groups.setdefault(prompt, []).append(index)
+    found: dict[str, list[float]] = {}
+    for indices in groups.values():
+        chosen = [votes[index] for index in indices] if votes else [None]
+        for name, value in _of_one_prompt([totals[i] for i in indices], [correct[i] for i in indices], chosen).items():
+            found.setdefault(name, []).append(value)
+    metrics |= {name: fmean(values) for name, values in found.items()}
+    return {f"evaluation/{source}/{name}": value for name, value in metrics.items()}
+
+
+def _of_one_prompt(
+    totals: Sequence[float], correct: Sequence[bool | None], votes: Sequence[str | None]
+) -> dict[str, float]:
+    """What several responses to one prompt tell beyond their mean; nothing of a single one."""
+    n = len(totals)
+    if n < 2:
+        return {}
+    metrics = {f"mean@{n}": fmean(totals), f"std@{n}": pstdev(totals)}
+    verdicts = [right for right in correct if right is not None]
+    said = [vote for vote in votes if vote is not None]
+    for k in at_k.counts(n):
+        metrics[f"best@{k}"] = at_k.best(totals, k)
+        metrics[f"worst@{k}"] = at_k.worst(totals, k)
+        if len(said) == n:
+            values = [float(right) for right in verdicts] if len(verdicts) == n else totals
+            metrics[f"maj@{k}"] = at_k.majority(values, said, k)
+        if len(verdicts) == n:
+            metrics[f"pass@{k}"] = at_k.pass_at(n, sum(verdicts), k)
+    return metrics

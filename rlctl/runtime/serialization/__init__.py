@@ -1,0 +1,1 @@
+"""What crosses between processes, packed into a few large buffers a call."""

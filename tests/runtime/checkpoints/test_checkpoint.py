@@ -1,0 +1,200 @@
+"""A checkpoint is whole or it is not there: what is cut off, missing or unfinished is passed over for the one before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlctl.errors import RunError
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints, read_checkpoint
+from rlctl.runtime.checkpoints.checksums import write_checksums
+from rlctl.runtime.processes.calls import WorkerFailed
+
+CONTROLLER = {"progress": {}, "data": {}}
+
+
+def write(folder: Path) -> None:
+    (folder / "policy").mkdir()
+    (folder / "policy" / "__0_0.distcp").write_bytes(b"weights")
+    (folder / "policy" / ".metadata").write_bytes(b"metadata")
+    write_checksums(folder / "policy")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Checkpoints:
+    """Steps 1, 2 and 10."""
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None)
+    for step in (1, 2, 10):
+        checkpoints.save(step, CONTROLLER, write)
+    return checkpoints
+
+
+def test_the_newest_is_that_of_the_last_step(saved: Checkpoints) -> None:
+    newest = saved.newest()
+    assert newest is not None
+    assert (newest.step, newest.folder.name) == (10, "step-000010")
+    manifest = json.loads((newest.folder / "manifest.json").read_text())
+    assert manifest.keys() == {
+        *("controller.json", "checksums.json"),
+        *(f"policy/{name}" for name in ("__0_0.distcp", ".metadata", "checksums.json")),
+    }
+    assert manifest["policy/__0_0.distcp"] == len(b"weights")
+    assert saved.damaged() == []
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a file is cut off": lambda folder: (folder / "policy" / "__0_0.distcp").write_bytes(b"weight"),
+    "a hidden file is missing": lambda folder: (folder / "policy" / ".metadata").unlink(),
+    "there is no manifest": lambda folder: (folder / "manifest.json").unlink(),
+    "the manifest is cut off": lambda folder: (folder / "manifest.json").write_text('{"policy'),
+    "the manifest is no object": lambda folder: (folder / "manifest.json").write_text("[]"),
+    "there is no controller state": lambda folder: (folder / "controller.json").unlink(),
+    "the controller state is of something else": lambda folder: (folder / "controller.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_one_is_passed_over(saved: Checkpoints, how: str) -> None:
+    newest = saved.folder / "step-000010"
+    DAMAGE[how](newest)
+    before = saved.newest()
+    assert before is not None
+    assert before.step == 2
+    assert saved.damaged() == [newest]
+
+
+FILES = ("controller.json", "checksums.json", "manifest.json")
+ENGINE_FILES = ("policy/__0_0.distcp", "policy/.metadata", "policy/checksums.json")
+
+
+@pytest.mark.parametrize("name", [*FILES, *ENGINE_FILES])
+@pytest.mark.parametrize("cut", [True, False], ids=["cut off", "flipped"])
+def test_no_byte_of_any_file_may_be_missing_or_another(tmp_path: Path, name: str, cut: bool) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None)
+    for step in (1, 2):
+        checkpoints.save(step, CONTROLLER, write)
+    path = checkpoints.folder / "step-000002" / name
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] if cut else whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        before = Checkpoints(checkpoints.folder, keep_last=None)
+        newest = before.newest()
+        assert newest is not None
+        assert newest.step == 1, f"{name} is wrong at byte {place}"
+        assert before.damaged() == [checkpoints.folder / "step-000002"]
+
+
+def test_one_that_is_written_in_the_background_is_not_there_before_it_is_finished(saved: Checkpoints) -> None:
+    saved.begin(11, CONTROLLER, write)
+    assert saved.under_way == 11
+    newest = Checkpoints(saved.folder, keep_last=None).newest()
+    assert newest is not None
+    assert newest.step == 10
+    (saved.folder / "step-000011.partial" / "policy" / "__1_0.distcp").write_bytes(b"written later")
+    assert saved.finish().name == "step-000011"
+    assert saved.under_way is None
+    assert json.loads((saved.folder / "step-000011" / "manifest.json").read_text())["policy/__1_0.distcp"] == 13
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 11
+
+
+def test_what_cannot_be_written_in_the_background_is_told_when_it_is_finished(saved: Checkpoints) -> None:
+    def fails() -> None:
+        raise WorkerFailed("policy-0: No space left on device", actor="policy-0")
+
+    saved.begin(11, CONTROLLER, write)
+    with pytest.raises(WorkerFailed, match="step 11 could not be written: policy-0: No space left"):
+        saved.finish(fails)
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 10
+
+
+def test_the_previous_one_makes_room_where_that_is_asked_for(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None, delete_previous=True)
+    checkpoints.save(1, CONTROLLER, write)
+    checkpoints.begin(2, CONTROLLER, write)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000002.partial"]
+    checkpoints.finish()
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000002"]
+
+
+def test_one_that_was_being_written_is_not_there(saved: Checkpoints) -> None:
+    (saved.folder / "step-000010").rename(saved.folder / "step-000011.partial")
+    assert [path.name for path in saved.damaged()] == []
+    newest = saved.newest()
+    assert newest is not None
+    assert newest.step == 2
+
+
+def test_a_failed_write_leaves_the_ones_before(saved: Checkpoints) -> None:
+    def no_space(folder: Path) -> None:
+        write(folder)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(RunError, match="step 11 could not be written: No space left on device"):
+        saved.save(11, CONTROLLER, no_space)
+    assert not (saved.folder / "step-000011").exists()
+    assert saved.newest() == read_checkpoint(saved.folder / "step-000010")
+
+
+def test_writing_a_step_again_replaces_it(saved: Checkpoints) -> None:
+    (saved.folder / "step-000010" / "policy" / "__0_0.distcp").unlink()
+    saved.save(10, CONTROLLER, write)
+    assert saved.damaged() == []
+
+
+def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=2)
+    for step in (999_999, 1_000_000, 1_000_001):
+        checkpoints.save(step, CONTROLLER, write)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["step-1000000", "step-1000001"]
+
+
+def test_without_a_folder_there_is_none(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "nowhere", keep_last=1)
+    assert checkpoints.newest() is None
+    assert checkpoints.damaged() == []
+
+
+def test_of_the_last_checkpoints_fewer_keep_their_critic_and_all_stay_whole(tmp_path: Path) -> None:
+    def with_critic(folder: Path) -> None:
+        write(folder)
+        (folder / "critic").mkdir()
+        (folder / "critic" / "__0_0.distcp").write_bytes(b"values")
+        write_checksums(folder / "critic")
+
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=3, keep_last_critic=2)
+    for step in (1, 2, 3, 4):
+        checkpoints.save(step, CONTROLLER, with_critic)
+    kept = {folder.name: (folder / "critic").exists() for folder in sorted(checkpoints.folder.iterdir())}
+    assert kept == {"step-000002": False, "step-000003": True, "step-000004": True}
+    assert checkpoints.damaged() == []
+
+
+def test_rights_that_are_lost_are_told_and_nothing_is_harmed(tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(*arguments: str) -> int:
+        return subprocess.run(["mount", *arguments, str(place)], capture_output=True, check=False).returncode
+
+    if mount("-t", "tmpfs", "-o", "size=1m", "tmpfs"):
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        checkpoints = Checkpoints(place / "main", keep_last=1)
+        checkpoints.save(1, CONTROLLER, write)
+        assert mount("-o", "remount,ro") == 0
+        with pytest.raises(WorkerFailed, match="step 2 could not be written: Read-only file system") as refused:
+            checkpoints.save(2, CONTROLLER, write)
+        assert "fix the rights" in refused.value.hint
+        newest = checkpoints.newest()
+        assert newest is not None
+        assert newest.step == 1
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)

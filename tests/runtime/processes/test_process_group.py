@@ -1,0 +1,66 @@
+"""A child and its group are ended once, while the child's number is still its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from rlctl.runtime.processes.process_group import end_group, status_of
+from rlctl.runtime.rewards.confinement import inside
+
+
+def child(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+
+
+def test_a_child_that_ended_keeps_its_number_until_its_group_is_ended() -> None:
+    process = child("import os, subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True); os._exit(3)")
+    assert process.stdout is not None
+    other = psutil.Process(int(process.stdout.readline()))
+    process.stdout.close()
+    assert status_of(process, within=20.0) == 3
+    assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+    end_group(process)
+    assert process.returncode == 3
+    deadline = time.monotonic() + 20.0
+    while other.is_running() and other.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "what the child left goes on"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("waited", ["once", "by somebody else"])
+def test_no_signal_goes_to_a_number_that_was_given_back(waited: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = child("import os; os.kill(os.getpid(), 9)")
+    assert process.stdout is not None
+    process.stdout.close()
+    if waited == "once":
+        assert status_of(process, within=20.0) == -signal.SIGKILL
+        end_group(process)
+    else:
+        os.waitpid(process.pid, 0)
+    monkeypatch.setattr("os.killpg", lambda *_: pytest.fail("a signal was sent"))
+    end_group(process)
+
+
+def test_one_that_goes_on_is_ended() -> None:
+    process = child("input()")
+    assert process.stdout is not None
+    assert status_of(process) is None
+    end_group(process)
+    process.stdout.close()
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("release", "limited"),
+    [("6.13.9", False), ("5.15.0-91-generic", False), ("6.14.0", True), ("7.0", True), ("x", False)],
+)
+def test_the_number_of_processes_of_the_machine_is_never_lowered(release: str, limited: bool) -> None:
+    """Before Linux 6.14 it is one for all namespaces, and real root may write it in any."""
+    assert ("/proc/sys/kernel/pid_max" in inside._settings(release)) is limited
