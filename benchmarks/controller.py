@@ -165,7 +165,10 @@ def trainer(method: str, args: tuple[Any, ...]) -> Any:
         return [
             dict.fromkeys(("loss", "policy_loss", "grad_norm", "learning_rate", "mismatch_kl"), 0.0) for _ in args[0]
         ]
-    return Values.of([torch.zeros(len(sample)) for sample in args[0]]) if method.endswith("log_probs") else None
+    zeros = (
+        Values.of([torch.zeros(len(sample)) for sample in args[0]]) if method in ("log_probs", "statistics") else None
+    )
+    return [zeros for _ in args[1]] if method == "statistics" else zeros
 
 
 def rewarder(method: str, args: tuple[Any, ...]) -> Any:
