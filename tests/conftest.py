@@ -9,6 +9,7 @@ other, from the start, and goes before the others, as what they measure is real 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -20,6 +21,11 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 os.environ["RLCTL_LANGUAGE"] = "en"  # texts are looked for in English, whatever the locale
+
+# `&` in a script and nohup leave these ignored, and tests send them to what they start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 CLUSTER = ("ray", "gpu")
 """Marks of what runs in the cluster's process."""
