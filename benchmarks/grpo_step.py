@@ -162,6 +162,7 @@ def make_start(settings: Settings) -> None:
     from rlctl.runtime.quickstart import make_quickstart
 
     folder = settings.folder
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "reward.py").write_text(REWARD_BEFORE_SFT if settings.spread_lengths else REWARD)
     if not (folder / "quickstart").exists():
         make_quickstart(folder / "quickstart", seed=0)
