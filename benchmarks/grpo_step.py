@@ -14,8 +14,7 @@ turns of ``--steps`` steps, one waiting while the other works. A turn's time is 
 ratio is the median of the rounds' ratios, over the quiet rounds where there are any: those in which the cores did nothing else.
 What else is busy slows both sides, but not alike: threads that meet at a barrier suffer more, and Linux shares its cores out by
 session, of which a Ray cluster has several. With ``--processor-time`` the ratio is of the processor time of each side's
-processes, whatever the cores do beside. Needs
-``rlctl[dev]`` and no network.
+processes, whatever the cores do beside. Needs ``rlctl[dev]`` and no network.
 """
 
 from __future__ import annotations

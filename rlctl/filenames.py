@@ -1,4 +1,7 @@
-"""What the name of a file says: its ending, and whether there is a file or a folder of that name. Standard library only."""
+"""What the name of a file says: its ending, whether it is a file or a folder, and which names here may be configs.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is particular to a kind of model before an engine loads it."""
+"""What is particular to kinds of models, for all engines: config files, images, routers of experts."""

@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -209,7 +209,12 @@ def reserve(
 
 def _give_back(bundles: PlacementGroup) -> None:
     """Do not wait long for a cluster whose head is gone: it has nothing to be given back, and Ray waits a minute for it."""
-    asking = threading.Thread(target=remove_placement_group, args=(bundles,), daemon=True)
+
+    def ask() -> None:
+        with suppress(Exception):  # a cluster that does not hear of it gives them to others once the run is over
+            remove_placement_group(bundles)
+
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(GIVEN_BACK_SECONDS)
 

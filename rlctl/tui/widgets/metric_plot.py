@@ -175,9 +175,8 @@ class MetricPlot(Vertical):
         )
         for curve, points in drawn:
             plot.plot(list(points.steps), list(points.values), line_style=curve.color, hires_mode=HiResMode.BRAILLE)
-            if (
-                len(self._curves) > 1 or len(points) == 1
-            ):  # letters tell curves without colors, and one is a single point
+            # letters along a curve tell it from others without its color; one is all there is of a single point
+            if len(self._curves) > 1 or len(points) == 1:
                 places = sorted({round(part * (len(points) - 1) / MARKS) for part in range(1, MARKS + 1)})
                 marks: dict[str, Any] = {"marker": curve.letter, "marker_style": f"bold {curve.color}"}
                 plot.scatter([points.steps[at] for at in places], [points.values[at] for at in places], **marks)
