@@ -1,6 +1,7 @@
 """The batch script asks for what the plan needs, starts Ray on its nodes, and is put back into the queue when its time is over.
 
-Slurm itself is not here: ``srun``, ``scontrol``, ``ray`` and ``rlctl`` are small programs that write down how they are called.
+Slurm itself is not here: ``srun``, ``scontrol``, ``ray`` and ``rlctl`` are small programs that write down how they are called;
+this ``ray`` is healthy as soon as its head has started, which may be a while after the script has asked for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
 FAKES = {
     "srun": 'for last; do :; done\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n',
     "scontrol": "",
-    "ray": 'if [ "$1 $2" = "start --head" ]; then echo $$ > "$CALLS.ray"; fi\nif [ "$1" = start ]; then exec sleep 60; fi\n',
+    "ray": 'if [ "$1 $2" = "start --head" ]; then echo $$ > "$CALLS.ray"; fi\n'
+    'if [ "$1" = start ]; then exec sleep 60; fi\n'
+    'if [ "$1" = health-check ]; then until [ -s "$CALLS.ray" ]; do sleep 0.05; done; fi\n',
     "rlctl": 'if [ "$1" = launch ]; then\n'
     '  for _ in $(seq 100); do [ -e "$RUN/stop" ] && exit 3; [ -e "$RUN/end" ] && exit $(cat "$RUN/end"); sleep 0.1; done\n'
     'elif [ "$2" = stop ]; then touch "$3/stop"; fi\n',
@@ -112,6 +115,7 @@ def test_bash_reads_it(batch: Batch, authenticate: bool) -> None:
 def test_ray_is_on_every_node_and_the_run_on_it(batch: Batch, tmp_path: Path) -> None:
     job = Started(batch, tmp_path)
     job.await_call("rlctl launch")
+    job.await_call("ray start --address")
     (job.run / "end").write_text("0")
     assert job.ended() == 0
     head, others = job.called("ray start")
