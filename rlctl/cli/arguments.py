@@ -53,7 +53,11 @@ Trace = Annotated[
 ]
 Variables = Annotated[
     list[str],
-    typer.Option("--env", metavar="NAME=VALUE", help="Set a variable for a launch script; may be repeated."),
+    typer.Option(
+        "--env",
+        metavar="NAME=VALUE",
+        help="Set a variable of a launch script; [b]1=VALUE[/b] is its first argument; may be repeated.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]

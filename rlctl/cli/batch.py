@@ -18,6 +18,7 @@ def batch(
     *,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
+    variables: arguments.Variables = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
     """Show the batch arithmetic: from the prompts of a step to the micro-batches.
@@ -33,7 +34,7 @@ def batch(
     """
     from rlctl.batch import rows_by_stage
 
-    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments)
+    loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
     diagnostics.findings(report.findings)
     stages = rows_by_stage(loaded, report)
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments, diagnostics, output
-from rlctl.errors import ExitCode
+from rlctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 File = Annotated[str, typer.Argument(metavar="FILE", help="A config of any dialect.", show_default=False)]
 
 
-def diff(first: File, second: File, *, dialect: arguments.Dialect = None, json: arguments.Json = False) -> None:
+def diff(
+    first: File,
+    second: File,
+    *,
+    dialect: arguments.Dialect = None,
+    variables: arguments.Variables = [],  # noqa: B006 - typer reads it, nothing changes it
+    json: arguments.Json = False,
+) -> None:
     """Show what differs in meaning between two configs of any dialects.
 
     Compared are the effective values, written or default, in canonical units: two files that say the same in different words
     have no difference. Each row has both values, and for each the key in the file's own dialect with file and line.
-    Exit code 0 says that they mean the same, 3 that they differ.
+    Exit code 0 says that they mean the same, 3 that they differ. [bold]--env[/bold] is for each that is a launch script.
 
     [bold]Examples[/bold]
 
@@ -32,8 +39,15 @@ def diff(first: File, second: File, *, dialect: arguments.Dialect = None, json: 
     [cyan]rlctl diff run_old.sh run_new.sh --json[/cyan]
     """
     from rlctl.difference import differences
+    from rlctl.sources import is_script_file
 
-    (ours, mine), (theirs, other) = (arguments.must_read([file], dialect=dialect) for file in (first, second))
+    files = (first, second)
+    scripts = [file for file in files if is_script_file(file)]
+    if variables and not scripts:
+        raise UsageError(f"--env is for a launch script, and neither {first} nor {second} is one")
+    (ours, mine), (theirs, other) = (
+        arguments.must_read([file], dialect=dialect, variables=variables if file in scripts else ()) for file in files
+    )
     names = [report.dialect.partition("@")[0] for report in (mine, other)]
     found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")
     for file, report in ((first, mine), (second, other)):

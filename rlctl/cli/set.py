@@ -24,6 +24,7 @@ def set_keys(
     ],
     *,
     dialect: arguments.Dialect = None,
+    variables: arguments.Variables = [],  # noqa: B006 - typer reads it, nothing changes it
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change in the file, and write nothing.")
     ] = False,
@@ -43,7 +44,8 @@ def set_keys(
     from rlctl.documents import read_text
     from rlctl.editing.session import Session
 
-    session = Session.open(file, dialect=dialect, assignments=changes)
+    given = arguments.pairs(variables, "--env")
+    session = Session.open(file, dialect=dialect, assignments=changes, given=given)
     before = read_text(file)
     if dry_run:
         text = session.text()

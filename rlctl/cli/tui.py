@@ -68,10 +68,15 @@ def tui(
     [cyan]rlctl tui runs/gsm8k-grpo[/cyan]
     """
     _speak(language)
-    os.environ.update(arguments.pairs(variables, "--env"))  # every reading of the script, and a launch, sees them
+    given = arguments.pairs(variables, "--env")
+    words_of_script = {name: value for name, value in given.items() if name.isdecimal()}
+    os.environ.update(
+        {name: value for name, value in given.items() if name not in words_of_script}
+    )  # a launch sees them
     if web:
         words = [f"--from={dialect}"] if dialect is not None else []
         words += [f"--set={assignment}" for assignment in assignments]
+        words += [f"--env={name}={value}" for name, value in words_of_script.items()]
         words += ["--readonly"] if readonly else []
         words += [f"--theme={theme}"] if theme is not None else []
         words += [f"--folder={folder}", "--", *([target] if target is not None else [])]
@@ -83,7 +88,12 @@ def tui(
     from rlctl.tui.app import RlctlApp
 
     run = None if target is None else _run(target, folder)
-    session = None if target is None or run is not None else partial(_session, target, dialect, assignments)
+    is_config = target is not None and run is None
+    if words_of_script and not is_config:
+        raise UsageError("--env 1=VALUE is an argument of a launch script, and none is named")
+    session = (
+        partial(_session, target, dialect, assignments, words_of_script) if target is not None and is_config else None
+    )
     RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme).run_to_end()
 
 
@@ -97,7 +107,7 @@ def _run(target: str, folder: Path) -> Path | None:
     return found
 
 
-def _session(target: str, dialect: str | None, assignments: list[str]) -> Session:
+def _session(target: str, dialect: str | None, assignments: list[str], given: dict[str, str]) -> Session:
     """The config that a word names: a file, or a preset."""
     from rlctl import presets
     from rlctl.editing.session import Session
@@ -105,7 +115,7 @@ def _session(target: str, dialect: str | None, assignments: list[str]) -> Sessio
     path = Path(target)
     if not path.exists() and target in {preset.name for preset in presets.names()}:
         return Session.of_text(presets.text(target), f"{target}.yaml")
-    return Session.open(path, dialect=dialect, assignments=assignments)
+    return Session.open(path, dialect=dialect, assignments=assignments, given=given)
 
 
 def _speak(language: str | None) -> None:

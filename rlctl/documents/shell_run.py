@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from rlctl.documents import shell_builtins
 from rlctl.documents.files import read_text
 from rlctl.documents.shell_conditions import Conditions, Status
-from rlctl.documents.shell_state import State, never
+from rlctl.documents.shell_state import MissingError, State, given_with, never
 from rlctl.documents.shell_syntax import Script, parse
 from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
 from rlctl.documents.shell_words import Words, as_regex, is_costly
@@ -52,6 +53,8 @@ class Reading:
     """The programs that are started, in order."""
     ended: Location | None = None
     """Where the script ends itself, if it does."""
+    said: list[Text] = field(default_factory=list)
+    """What it prints until then."""
 
 
 class _End(Exception):
@@ -89,8 +92,19 @@ def read_script(
         DocumentError: it is no bash script, or says something that reading alone cannot decide.
     """
     state = State(name, list(arguments), environment, given or {}, is_secret)
+    try:
+        return _whole(text, state)
+    except MissingError as error:
+        wanted = survey(text, name, arguments=arguments, environment=environment, given=given, is_secret=is_secret)
+        if len(wanted) < 2:
+            raise
+        message = f"the script wants {len(wanted)} things that are not given: {listed(wanted, name)}"
+        raise MissingError(message, at=error.at, hint=given_with(wanted)) from None
+
+
+def _whole(text: str, state: State) -> Reading:
     reader = _Reader(state)
-    script = parse(text, name)
+    script = parse(text, state.script)
     try:
         reader.block(script, script.root)
     except _End:
@@ -98,8 +112,32 @@ def read_script(
     except _Return:
         pass
     except RecursionError:
-        raise DocumentError("is nested too deep", at=Location(name)) from None
-    return Reading(state, reader.commands, reader.ended)
+        raise DocumentError("is nested too deep", at=Location(state.script)) from None
+    return Reading(state, reader.commands, reader.ended, reader.said)
+
+
+def survey(
+    text: str,
+    name: str,
+    *,
+    arguments: Sequence[Text] = (),
+    environment: Mapping[str, str],
+    given: Mapping[str, str] | None = None,
+    is_secret: Callable[[str], bool] = never,
+) -> dict[str, tuple[Location, str]]:
+    """Every variable and argument that a script ends without, where and why: it is read on as far as that can be."""
+    state = State(name, list(arguments), environment, given or {}, is_secret, surveys=True)
+    with suppress(DocumentError):
+        _whole(text, state)
+    return state.missing
+
+
+def listed(wanted: Mapping[str, tuple[Location, str]], name: str) -> str:
+    """What a script wants, with lines and reasons."""
+    return ", ".join(
+        f"${variable} ({f'line {at.line}' if at.file == name else at}{f': {why}' if why else ''})"
+        for variable, (at, why) in wanted.items()
+    )
 
 
 class _Reader:
@@ -111,6 +149,8 @@ class _Reader:
         self.conditions = Conditions(state, self.words)
         self.output: list[Text] | None = None
         """What commands print inside of ``$( )``; None outside."""
+        self.said: list[Text] = []
+        """What they print outside."""
         self._steps = 0
         self._depth = 0
 
@@ -508,6 +548,8 @@ class _Reader:
             if name != "exit":
                 raise _Return(name)
             self.ended = at
+            if self.state.surveys:
+                return None
             raise _End
         if name in ("source", "."):
             return self._source(words, at)
@@ -523,8 +565,8 @@ class _Reader:
             return self.conditions.words(words[1:], at)
         known = shell_builtins.call(self.state, words, at)
         if known is not None:
-            if known.output is not None and self.output is not None:
-                self.output.append(known.output)
+            if known.output is not None:
+                (self.said if self.output is None else self.output).append(known.output)
             return known.status
         self.commands.append(Command(tuple(words), at, self.state.folder))
         status = shell_builtins.status_of(self.state, words, at)
@@ -539,11 +581,13 @@ class _Reader:
             raise DocumentError(f"the function {name} calls itself too often", at=at)
         script, body = self.state.functions[name]
         kept, self.state.arguments = self.state.arguments, arguments
+        self.state.calls += 1
         try:
             return self.statement(script, body)
         except _Return:
             return None
         finally:
+            self.state.calls -= 1
             self.state.arguments = kept
             self._depth -= 1
 

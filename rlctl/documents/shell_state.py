@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,20 @@ NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "P
 """Variables that have another value each time."""
 
 
+def given_with(names: Iterable[str]) -> str:
+    """How a person gives a script the variables and arguments of these names."""
+    wanted = list(names)
+    told = "; a number is an argument of the script" if any(name.isdecimal() for name in wanted) else ""
+    return "give " + " ".join(f"--env {name}=VALUE" for name in wanted) + told
+
+
 def never(name: str) -> bool:
     """The usual answer to whether a variable is a secret."""
     return False
+
+
+class MissingError(DocumentError):
+    """The script ends where a variable or an argument is not given."""
 
 
 @dataclass
@@ -47,6 +58,12 @@ class State:
     """Where the script is, after ``cd``."""
     before: str = "."
     """Where it was before the last ``cd``."""
+    surveys: bool = False
+    """Whether the script is read on where it would end, to learn of everything that it wants."""
+    missing: dict[str, tuple[Location, str]] = field(default_factory=dict)
+    """What it wants and is not given, where and why, in a survey."""
+    calls: int = 0
+    """How many functions are being called, one in the other."""
     strict: bool = False
     """Whether a variable that is not set ends the script (``set -u``)."""
     wants_arguments: bool = False
@@ -83,16 +100,23 @@ class State:
         value = self.look_up(name, at)
         if value is None:
             if self.strict:
-                raise DocumentError(
-                    f"${name} is not set, which ends the script here (set -u)",
-                    at=at,
-                    hint=f"give it with --env {name}=VALUE",
-                )
+                return self.lacks(name, at, "set -u", f"${name} is not set, which ends the script here (set -u)")
             self.unset.setdefault(name, at)
             return (Piece("", at, names=frozenset({name})),)
         if isinstance(value, list):
             return value[0] if value else ()
         return value
+
+    def lacks(self, name: str, at: Location, why: str, message: str) -> Text:
+        """What stands for a variable or an argument without which the script ends, in a survey.
+
+        Raises:
+            MissingError: this is none.
+        """
+        if not self.surveys:
+            raise MissingError(message, at=at, hint=given_with([name]))
+        self.missing.setdefault(name, (at, why))
+        return (Piece("", at, problem=message),)
 
     def items(self, name: str, at: Location) -> list[Text]:
         """The items of an array; a plain variable is an array of one."""

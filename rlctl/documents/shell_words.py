@@ -191,9 +191,8 @@ class Words:
             return literal(self.state.script, at)
         if name.isdecimal():
             found = self._argument(name)
-            if found is None and self.state.strict:
-                hint = "write the script's arguments after its name"
-                raise DocumentError(f"the script wants an argument ${name}, and none is given", at=at, hint=hint)
+            if found is None and (self.state.strict or (self.state.surveys and not self.state.calls)):
+                return self.state.lacks(name, at, "", f"the script wants an argument ${name}, and none is given")
             if found is None:
                 self.state.unset.setdefault(name, at)
                 return (Piece("", at, names=frozenset({name})),)
@@ -311,8 +310,7 @@ class Words:
             if is_there and found is not None:
                 return unquoted(found)
             told = plain(self._word(word, at, in_double=in_double)) or "it is not set"
-            hint = "write it after the script's name" if name.isdecimal() else f"give it with --env {name}=VALUE"
-            raise DocumentError(f"the script wants ${name}: {told}", at=at, hint=hint)
+            return self.state.lacks(name, at, told, f"the script wants ${name}: {told}")
         default = self._word(word, at, in_double=in_double)
         value = default
         if is_there and found is not None:

@@ -149,5 +149,6 @@ def launch_words(
     """The command that launches a file of a session; ``detach``: as a job, which is not followed."""
     own = session.file is not None and file == session.file.path
     words = ["launch", str(file), *(["--from", session.dialect] if own else [])]
+    words += [f"--env={name}={value}" for name, value in session.given.items()] if own and session.is_script else []
     words += ["--new"] if new else []
     return words + ([f"--address={address}"] if address else []) + (["--detach"] if detach else [])

@@ -18,7 +18,7 @@ from rlctl.documents.overrides_write import Change
 from rlctl.documents.shell_write import bash_word
 from rlctl.errors import RlctlError, UsageError
 from rlctl.rendering import write_out
-from rlctl.sources import Script, gather_text, is_script
+from rlctl.sources import Input, Script, gather_text, is_script
 from rlctl.translate import read_input
 
 ROUNDS = 3
@@ -28,7 +28,13 @@ GONE = object()
 
 
 def edited_text(
-    text: str, name: str, dialect: str, before: Loaded, after: Loaded, facts: Mapping[str, str] | None = None
+    text: str,
+    name: str,
+    dialect: str,
+    before: Loaded,
+    after: Loaded,
+    facts: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> str | None:
     """The text of a file in which ``before`` became ``after``; None where it cannot be done by changing single keys.
 
@@ -39,17 +45,18 @@ def edited_text(
         before: what the text holds.
         after: what it is to hold.
         facts: what a person said of the run that no config says.
+        given: what a launch script is given, as after ``--env``.
     """
     edit = _in_script if is_script(text, name) else _in_yaml
     now, new = before, text
     try:
-        today = reread(text, name, dialect, before)
+        today = reread(text, name, dialect, before, given)
         moved = {path for path, _ in changed_keys(before, today, dialect, facts)} if today is not before else set()
         for again in range(ROUNDS):
             changes = dict(changed_keys(now, after, dialect, facts))
             kept = {path: value for path, value in changes.items() if not again or path not in moved}
             edited = edit(new, name, kept, after, dialect, again > 0)
-            found = _loaded(edited, name, dialect)
+            found = _loaded(edited, name, dialect, given)
             if found is None:
                 return None
             if edited == new:
@@ -60,9 +67,9 @@ def edited_text(
         return None
 
 
-def reread(text: str, name: str, dialect: str, loaded: Loaded) -> Loaded:
+def reread(text: str, name: str, dialect: str, loaded: Loaded, given: Mapping[str, str] | None = None) -> Loaded:
     """What a text that once held ``loaded`` holds now: a script may say another thing each time, as ``$(date)`` does."""
-    found = _loaded(text, name, dialect) if is_script(text, name) else None
+    found = _loaded(text, name, dialect, given) if is_script(text, name) else None
     return found if found is not None else loaded
 
 
@@ -105,8 +112,18 @@ def _in_yaml(
     return edit_yaml(document, new, delete=there)
 
 
-def _loaded(text: str, name: str, dialect: str) -> Loaded | None:
-    return read_input(gather_text(text, name, Script(environment=os.environ)), dialect=dialect)[0]
+def _loaded(text: str, name: str, dialect: str, given: Mapping[str, str] | None = None) -> Loaded | None:
+    return read_input(gathered(text, name, given), dialect=dialect)[0]
+
+
+def gathered(text: str, name: str, given: Mapping[str, str] | None) -> Input:
+    """What a text is, read as it is here; a launch script with what it is given.
+
+    Raises:
+        RlctlError: it, or something that it includes, cannot be read.
+    """
+    variables = given or {} if is_script(text, name) else {}
+    return gather_text(text, name, Script(variables=variables, environment=os.environ))
 
 
 def _unsaid(loaded: Loaded, wanted: Loaded) -> set[KeyPath]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
@@ -19,13 +18,13 @@ from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
 from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
-from rlctl.editing.saving import edited_text, reread
+from rlctl.editing.saving import edited_text, gathered, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
 from rlctl.runs.folder import put_at
-from rlctl.sources import Script, gather_text, is_script
+from rlctl.sources import is_script
 from rlctl.translate import Translation, check_facts, read_document, read_input, translate_loaded
 
 
@@ -90,20 +89,35 @@ class Session:
     """What the dialect could not say when the file was saved last: key, the value here, the one in the file."""
     facts: dict[str, str] = field(default_factory=dict)
     """What a person said of the run that no config says, as ``dataset_rows``: plan, preview and saving go by it."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What the file is given where it is a launch script: its variables, and by number its arguments."""
 
     # Opening
 
     @classmethod
-    def open(cls, path: Path, *, dialect: str | None = None, assignments: Sequence[str] = ()) -> Session:
-        """Open a file of any dialect, a launch script included.
+    def open(
+        cls,
+        path: Path,
+        *,
+        dialect: str | None = None,
+        assignments: Sequence[str] = (),
+        given: Mapping[str, str] | None = None,
+    ) -> Session:
+        """Open a file of any dialect, a launch script included, which is given what it wants.
 
         Raises:
+            UsageError: there is something for a launch script, and the file is none.
             RlctlError: it cannot be read, or holds no config; every problem is named.
         """
         text = read_text(path)
-        loaded, report = _read(text, path, dialect)
+        if given and not is_script(text, str(path)):
+            raise UsageError(
+                f"--env sets a variable of a launch script, and {path} is none", hint="set it before rlctl"
+            )
+        loaded, report = _read(text, path, dialect, given)
         file = OnDisk(path, text, loaded)
-        session = cls(file, report.dialect, report, _silence(report.dialect), [_State(loaded, base=file)])
+        states = [_State(loaded, base=file)]
+        session = cls(file, report.dialect, report, _silence(report.dialect), states, given=given or {})
         if assignments:
             session._assign(assignments)
         return session
@@ -260,7 +274,7 @@ class Session:
         Raises:
             RlctlError: it cannot be read, or holds no config; every problem is named.
         """
-        loaded, report = _read(text, self.place, self.dialect)
+        loaded, report = _read(text, self.place, self.dialect, self.given)
         self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded))
         self.report = report
 
@@ -342,7 +356,8 @@ class Session:
         if state.base is None:
             return None
         base = state.base
-        return edited_text(base.text, str(base.path), self.dialect, base.loaded, state.loaded, self.facts)
+        name = str(base.path)
+        return edited_text(base.text, name, self.dialect, base.loaded, state.loaded, self.facts, self.given)
 
     def text_for(self, path: Path, dialect: str | None = None) -> str:
         """The text for a file of another name, in this or another dialect: a script where it is called as one.
@@ -363,7 +378,7 @@ class Session:
             RlctlError: the text cannot be read.
         """
         name = "anew.yaml" if self.file is None else str(self.file.path)
-        return self._unsaid(_read(text, Path(name), self.dialect)[0])
+        return self._unsaid(_read(text, Path(name), self.dialect, self.given)[0])
 
     def _unsaid(self, said: Loaded) -> list[tuple[str, Any, Any]]:
         return [(item.key, item.first.value, item.second.value) for item in differences(self.loaded, said)]
@@ -372,7 +387,7 @@ class Session:
         """What the text that this was read from says otherwise by now, as a name with a time in it."""
         if (base := self.base) is None:
             return frozenset()
-        today = reread(base.text, str(base.path), self.dialect, base.loaded)
+        today = reread(base.text, str(base.path), self.dialect, base.loaded, self.given)
         return frozenset(item.key for item in differences(base.loaded, today))
 
     @property
@@ -412,7 +427,8 @@ class Session:
         if self.file is None:
             return
         text = read_text(self.file.path) if self.file.path.exists() else ""
-        loaded = _read(text, self.file.path, self.dialect)[0] if text.strip() else Loaded(self.defaults)
+        is_there = bool(text.strip())
+        loaded = _read(text, self.file.path, self.dialect, self.given)[0] if is_there else Loaded(self.defaults)
         self.file = OnDisk(self.file.path, text, loaded)
         self._saved = None
 
@@ -464,7 +480,7 @@ class Session:
         return path
 
     def _saved_as(self, path: Path, text: str) -> None:
-        loaded, report = _read(text, path, self.dialect)
+        loaded, report = _read(text, path, self.dialect, self.given)
         moved = self._moved()
         self.lost = [item for item in self._unsaid(loaded) if item[0] not in moved]
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
@@ -482,7 +498,7 @@ class Session:
         if self.file is None:
             raise UsageError("this config has no file yet", hint="save it under a name")
         text = read_text(self.file.path)
-        loaded, self.report = _read(text, self.file.path, self.dialect)
+        loaded, self.report = _read(text, self.file.path, self.dialect, self.given)
         self.file = OnDisk(self.file.path, text, loaded)
         self._push(loaded, (Change((), symbolic(loaded)),), self.file)
         self._saved = self._now
@@ -576,9 +592,8 @@ def _options(cls: type) -> list[type]:
     return list(cls.registry.values()) if issubclass(cls, Choice) else [cls]
 
 
-def _read(text: str, path: Path, dialect: str | None) -> tuple[Loaded, Report]:
-    given = gather_text(text, str(path), Script(environment=os.environ))
-    loaded, report = read_input(given, dialect=dialect)
+def _read(text: str, path: Path, dialect: str | None, given: Mapping[str, str] | None = None) -> tuple[Loaded, Report]:
+    loaded, report = read_input(gathered(text, str(path), given), dialect=dialect)
     if loaded is None:
         raise UsageError("\n".join(_errors(report)), hint=f"mend {path} first")
     return loaded, report

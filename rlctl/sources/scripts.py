@@ -17,7 +17,8 @@ from rlctl.adapters.dialect import Program as KnownProgram
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
 from rlctl.documents.scalars import plain_value
-from rlctl.documents.shell_run import Command, Reading, read_script
+from rlctl.documents.shell_run import Command, Reading, listed, read_script, survey
+from rlctl.documents.shell_state import given_with
 from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.report import Finding, Level
@@ -31,6 +32,8 @@ _FILE_OPTIONS = ("config", "c", "config_file", "config-file")
 _PARENTS = 4
 """How far above the script a config is looked for that its command names by a relative path."""
 _MIN_SECRET = 6
+_SAID, _SAID_LENGTH = 3, 300
+"""Lines, and characters, of what a script says last that are shown."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,13 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     Raises:
         DocumentError: the script starts no trainer, or several, or what it starts depends on what only running it could tell.
     """
+    how = _with_arguments(how)
     arguments = [literal(word, Location(COMMAND_LINE, place)) for place, word in enumerate(how.arguments, 1)]
     reading = _traced(text, name, how, arguments) if how.traced else _read(text, name, how, arguments)
-    launch = _the_one([found for command in reading.commands if (found := _launch(command))], reading, name)
+    started = [found for command in reading.commands if (found := _launch(command))]
+    if not started and reading.ended is not None:
+        raise _ended(text, name, how, arguments, reading)
+    launch = _the_one(started, name)
     words = told(launch.program)
     _refuse_sweeps(words, launch.program)
     given = _base(launch, words, reading, name)
@@ -71,6 +78,25 @@ def read_launch(text: str, name: str, how: Script) -> Input:
         environment=how.variables,
         taken=taken | {word for word in how.arguments if not is_override(word)},
     )
+
+
+def _with_arguments(how: Script) -> Script:
+    """``--env 1=VALUE`` and so on are the first arguments; overrides that follow the script come after them.
+
+    Raises:
+        UsageError: one is left out, or stands after the script as well.
+    """
+    given = {int(name): value for name, value in how.variables.items() if name.isdecimal()}
+    if not given:
+        return how
+    if sorted(given) != list(range(1, len(given) + 1)):
+        told = ", ".join(str(place) for place in sorted(given))
+        raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without a gap")
+    after = next((word for word in how.arguments if not is_override(word)), None)
+    if after is not None:
+        raise UsageError(f"{after!r} stands after the script, and its arguments are given with --env too")
+    others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
+    return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
 
 def _told(launch: Launch, how: Script) -> str:
@@ -128,7 +154,7 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
         raise DocumentError(
             f"started no trainer when it was run in isolation: {how_it_ended}: {said[:200]}",
             at=Location(name),
-            hint="give what it wants as arguments after its name, or with --env NAME=VALUE",
+            hint="give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE",
         )
     return reading
 
@@ -172,16 +198,26 @@ def _launch(command: Command) -> Launch | None:
     return None
 
 
-def _the_one(found: Sequence[Launch], reading: Reading, name: str) -> Launch:
+def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: Reading) -> DocumentError:
+    """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
+    wanted = survey(
+        text, name, arguments=arguments, environment=how.environment, given=how.variables, is_secret=_is_secret
+    )
+    said = " / ".join(plain(line) for line in reading.said[-_SAID:])
+    message = "starts no trainer that is known here: it ends itself"
+    message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
+    message += f"; it wants {listed(wanted, name)}" if wanted else ""
+    hint = given_with(wanted) if wanted else "give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE"
+    return DocumentError(message, at=reading.ended, hint=hint)
+
+
+def _the_one(found: Sequence[Launch], name: str) -> Launch:
     known = [launch for launch in found if launch.dialect] or list(found)
     if not known:
-        where = f": it ends itself at line {reading.ended.line}" if reading.ended is not None else ""
         raise DocumentError(
-            f"starts no trainer that is known here{where}",
-            at=reading.ended or Location(name),
-            hint="give what it wants as arguments after its name, or with --env NAME=VALUE"
-            if reading.ended
-            else "it needs a line as: python3 -m verl.trainer.main_ppo key=value ...",
+            "starts no trainer that is known here",
+            at=Location(name),
+            hint="it needs a line as: python3 -m verl.trainer.main_ppo key=value ...",
         )
     if len(known) > 1:
         lines = ", ".join(f"line {launch.program.at.line} ({launch.program.name})" for launch in known[:5])
@@ -209,7 +245,7 @@ def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Rea
     unused = [word for word in arguments if word not in taken and not is_override(word)]
     if unused and not wanted:
         raise DocumentError(
-            f"takes no arguments, and {' '.join(unused)!r} stands after it",
+            f"takes no arguments, and is given {' '.join(unused)!r}",
             at=Location(name),
             hint="several files are read as stages where each is a YAML file or a script",
         )
@@ -364,7 +400,7 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
         ]
         used = dependences(launch.program.arguments)
         for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
-            hint = f"--env {variable}=VALUE" if not variable.isdecimal() else "write it after the script's name"
+            hint = f"--env {variable}=VALUE"
             found.append(
                 Finding("unset", Level.NOTE, f"${variable} is not set; the script takes it for empty", at=at, hint=hint)
             )

@@ -61,3 +61,20 @@ def test_what_is_no_key_or_value_changes_nothing(rlctl: Any, file: Path) -> None
         assert done.code == 1
         assert "Traceback" not in done.err
     assert file.read_text() == VERL
+
+
+def test_a_script_is_given_its_argument(rlctl: Any, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "set -u\npython3 -m verl.trainer.main_ppo \\\n    data.train_files=$DATA \\\n    trainer.nnodes=$1\n"
+    )
+    refused = rlctl("set", str(script), "batch.responses_per_prompt=4")
+    assert "$DATA (line 3: set -u), $1 (line 4)" in " ".join(refused.err.split())
+    done = rlctl("set", str(script), "batch.responses_per_prompt=4", "--env", "1=2", "--env", "DATA=x")
+    assert done.code == 0, done.err
+    assert "trainer.nnodes=$1 \\\n" in script.read_text()
+    assert "actor_rollout_ref.rollout.n=4\n" in script.read_text()
+    shown = rlctl("batch", str(script), "--env", "1=2", "--env", "DATA=x", "--json")
+    assert shown.code == 0
+    assert rlctl("diff", str(script), str(script), "--env", "1=2", "--env", "DATA=x").code == 0
+    assert rlctl("diff", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml"), "--env", "1=2").code == 2

@@ -210,6 +210,21 @@ def test_what_cannot_be_read_is_refused_at_its_line(script: str, line: int, said
     assert caught.value.at.line == line or not line
 
 
+def test_all_that_a_script_wants_is_told_at_once_and_nothing_that_it_does_not() -> None:
+    script = (
+        "set -u\nA=${A:-$ONE}\nif [ $TWO = x ]; then exit 1; fi\n: ${THREE:?where to}\nB=${B:-}\n"
+        "f() { echo $1; }\nf $MODEL\ntrainer $ONE $4 ${FIVE:-5} $B"
+    )
+    with pytest.raises(DocumentError, match="wants 4 things") as caught:
+        read(script)
+    assert "$ONE (line 2: set -u), $TWO (line 3: set -u), $THREE (line 4: where to), $4 (line 8)" in str(caught.value)
+    assert caught.value.at == Location("run.sh", 2)
+    assert "give --env ONE=VALUE --env TWO=VALUE --env THREE=VALUE --env 4=VALUE;" in caught.value.hint
+    assert [plain(word) for word in read(script, *"1234", ONE="1", TWO="2", THREE="3").commands[-1].words] == [
+        "trainer", "1", "4", "5",
+    ]  # fmt: skip
+
+
 def test_a_check_that_ends_the_script_is_taken_for_passed() -> None:
     script = "[ -d data ] || { echo 'no data'; exit 1; }\nif [ ! -f x ]; then\n  echo no\n  exit 2\nfi\nwhich uv || exit 1\ntrainer a=1"
     assert last(script) == ["trainer", "a=1"]

@@ -88,6 +88,8 @@ def test_what_is_not_saved_is_launched_from_a_file_of_its_own(session: Session, 
     assert Session.open(other).config == session.config
     assert other.stat().st_mode & 0o77 == 0
     assert file.read_text() == FILE
+    session.given = {"1": "4"}
+    assert "--env" not in str(launch_words(session, file)), "the file is no script"
     words = launch_words(session, other, address="http://head:8265", new=True, detach=True)
     assert words == ["launch", str(other), "--new", "--address=http://head:8265", "--detach"]
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlctl.config import Config, config_from
+from rlctl.editing.planning import launch_words
 from rlctl.editing.session import Change, FileChangedError, Session
 from rlctl.errors import ConfigError, DocumentError, UsageError
 
@@ -318,3 +319,23 @@ def test_a_script_that_says_the_time_is_changed_only_where_a_person_changed_it(t
     session.set(("run", "name"), "mine")
     session.save()
     assert "trainer.experiment_name=mine" in path.read_text()
+
+
+def test_a_script_is_given_its_arguments_each_time_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(SCRIPT.replace("set -x\nN=8\n", "set -u\nN=$1\nshift\n"))
+    with pytest.raises(DocumentError, match=r"argument \$1"):
+        Session.open(path)
+    session = Session.open(path, given={"1": "7"})
+    assert session.config.batch.responses_per_prompt == 7
+    session.set(RATE, 2e-6)
+    session.save()
+    assert "rollout.n=$N" in path.read_text()
+    again = Session.open(path, given={"1": "9"})
+    assert again.config.batch.responses_per_prompt == 9
+    assert again.written(RATE) == 2e-6
+    assert launch_words(session, path)[-1] == "--env=1=7"
+    session.save_as(tmp_path / "run.yaml")
+    assert Session.open(tmp_path / "run.yaml").config.batch.responses_per_prompt == 7
+    with pytest.raises(UsageError, match="none"):
+        Session.open(tmp_path / "run.yaml", given={"1": "7"})

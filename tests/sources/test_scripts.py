@@ -20,7 +20,7 @@ from rlctl.adapters.table import Table
 from rlctl.documents.launch import program_of
 from rlctl.documents.shell_run import read_script
 from rlctl.documents.shell_text import literal, plain, problem
-from rlctl.errors import DocumentError, Location, RlctlError
+from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.report import Report
 from rlctl.sources import Script, gather
 from rlctl.tracing import trace
@@ -141,9 +141,35 @@ def test_arguments_of_a_script_are_its_own(tmp_path: Path) -> None:
     assert found["trainer.total_epochs"] == 3
     assert found["trainer.n_gpus_per_node"] == 4
     assert loaded.config.algorithm.objective.choice == "sft"
-    with pytest.raises(DocumentError, match="ends itself at line 3") as caught:
-        translate.read(file)
-    assert "arguments" in caught.value.hint
+    again = translate.read(file, overrides=["trainer.total_epochs=3"], variables={"2": "/save", "1": "4"})
+    assert values(again[1]) == found, "they are given by number too"
+    assert again[0] is not None
+    assert again[0].config == loaded.config
+
+
+def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_path: Path) -> None:
+    text = (
+        'set -u\nif [ "$#" -lt 2 ]; then\n  echo "usage: run.sh GPUS FOLDER" >&2\n  exit 1\nfi\nn=$1\nsave=$2\nshift 2\n'
+        "python3 -m verl.trainer.main_ppo data.train_files=$DATA trainer.n_gpus_per_node=$n "
+        'trainer.default_local_dir=$save "$@"\n'
+    )
+    file = write(tmp_path, text)
+    with pytest.raises(DocumentError, match=r"usage: run\.sh GPUS FOLDER") as caught:
+        translate.read(file, environment={})
+    assert "wants $1 (line 6), $2 (line 7), $DATA (line 9: set -u)" in caught.value.message
+    assert caught.value.at is not None
+    assert caught.value.at.line == 4
+    assert "--env 1=VALUE --env 2=VALUE --env DATA=VALUE; a number is an argument" in caught.value.hint
+    with pytest.raises(UsageError, match="without a gap"):
+        translate.read(file, variables={"2": "/save"})
+    with pytest.raises(UsageError, match="'4' stands after"):
+        translate.read(file, variables={"1": "4"}, overrides=["4"])
+
+
+def test_an_argument_that_a_script_does_not_look_at_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=x\n")
+    with pytest.raises(DocumentError, match="takes no arguments, and is given '8'"):
+        translate.read(file, variables={"1": "8"})
 
 
 def test_a_word_that_the_script_does_not_look_at_is_refused(tmp_path: Path) -> None:
