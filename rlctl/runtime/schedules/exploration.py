@@ -10,6 +10,7 @@ while training waits for it. A failure in the thread ends the run at once, with 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -135,8 +136,7 @@ class Exploration:
         """Whether rollout gets new weights after a step."""
         if self._config.sync.style == "explorer_driven":
             horizon, next_step = self._horizon, self._taken + self._config.batch.prompts_per_step
-            there = self._scheduler.there - self._dropped()
-            return horizon is None or there >= horizon.groups or next_step > horizon.groups
+            return horizon is None or self._there() >= horizon.groups or next_step > horizon.groups
         return pace.sync_due(self._config, step)
 
     @contextmanager
@@ -153,8 +153,9 @@ class Exploration:
             self._synced, self._version = step, version
             if version not in self._sent[-1:]:
                 self._sent.append(version)
-            explored = self._scheduler.there - self._dropped()
-            self._horizon = pace.horizon(self._config, synced=step, total_steps=self._total_steps, explored=explored)
+            self._horizon = pace.horizon(
+                self._config, synced=step, total_steps=self._total_steps, explored=self._there()
+            )
         self._start()
 
     def trained(self, version: int) -> None:
@@ -242,22 +243,29 @@ class Exploration:
 
     def _pump(self) -> bool:
         """Begin what may be begun and let the engines work; whether there was anything to do."""
-        self._scheduler.begin(self._room(), extra=not self._draining)
+        self._scheduler.begin(self._room(), extra=not self._draining, most=self._places())
         if not self._scheduler.busy:
             return False
         self._scheduler.pump(POLL_SECONDS)
         return True
 
-    def _room(self) -> int:
+    def _room(self) -> float:
         """How many groups may be under way."""
         horizon = self._horizon
         if horizon is None or (self._draining and self._config.sync.style != "fixed"):
             return 0
-        there = self._scheduler.there - self._dropped()
-        room = horizon.groups - there
-        if horizon.waiting is not None:
-            room = min(room, horizon.waiting - (there - self._taken))
-        return room
+        return min(horizon.groups - self._there(), self._places())
+
+    def _places(self) -> float:
+        """How many groups may be under way so that each finds its place in the buffer: nobody waits for one while engines are
+        at work, since training may need them before it takes further groups."""
+        if self._horizon is None or self._horizon.waiting is None:
+            return math.inf
+        return self._horizon.waiting - (self._there() - self._taken)
+
+    def _there(self) -> int:
+        """Groups to train on that are there, or were and are trained on, since the start of the stage."""
+        return self._scheduler.there - self._dropped()
 
     def _dropped(self) -> int:
         """Groups that were too old when they would have been taken."""

@@ -130,16 +130,18 @@ class Scheduler:
         self.handed_on = handed_on
         self._turn = self.draws.first_open
 
-    def begin(self, room: int, *, extra: bool = True) -> None:
-        """Begin prompts.
+    def begin(self, room: float, *, extra: bool = True, most: float = math.inf) -> None:
+        """Begin prompts, where there is room.
 
         Args:
             room: how many further groups to train on there may be, those under way counted.
-            extra: whether further prompts may run beside them (``additional_prompts``).
+            extra: whether further prompts may run beside them (``additional_prompts``), which are there for a later step where
+                filters leave out none.
+            most: how many may be under way at most, whatever for.
         """
-        limit = self.config.rollout.max_running_prompts or math.inf
-        additional = self.config.rollout.over_rollout.additional_prompts if extra else 0
-        while len(self._flights) < limit and len(self._flights) < max(room, additional):
+        additional = self.config.rollout.over_rollout.additional_prompts if extra and room > 0 else 0
+        limit = min(max(room, additional), most, self.config.rollout.max_running_prompts or math.inf)
+        while len(self._flights) < limit:
             self._begin(*self.draws.next())
 
     def _begin(self, number: int, prompt: Prompt) -> None:

@@ -18,6 +18,7 @@ from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.experience.explore import Explored
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.schedules.exploration import WAIT, Exploration
+from tests.waiting import until
 
 from .simulated import Engines, Simulation, configured
 
@@ -27,10 +28,18 @@ TOKENIZER: Any = None
 class Trainer:
     """A training loop that trains nothing."""
 
-    def __init__(self, config: Config, engines: Engines, *, total_steps: int = 8, train_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: Config,
+        engines: Engines,
+        *,
+        total_steps: int = 8,
+        train_seconds: float = 0.0,
+        capacity: int | None = None,
+    ) -> None:
         self.config, self.engines, self.train_seconds = config, engines, train_seconds
         self.stop = threading.Event()
-        self.buffer = MemoryBuffer(read_timeout=20.0, stopped=self.stop.is_set)
+        self.buffer = MemoryBuffer(capacity=capacity, read_timeout=20.0, stopped=self.stop.is_set)
         simulation = Simulation(config, engines)
         simulation.scheduler._hand_on = lambda group: self.buffer.put([group])
         self.source = Exploration(
@@ -152,19 +161,20 @@ def test_a_run_that_is_resumed_loses_and_repeats_no_prompt() -> None:
     assert sorted(flat(first.rows + second.rows)) == list(range(16))
 
 
-def test_rollout_goes_on_while_the_policy_is_trained_and_only_then_where_devices_are_shared() -> None:
-    begun: dict[str, int] = {}
-    for layout in ("split", "colocated"):
-        config = configured(sync={"ahead": 4, "in_flight": "continue"}, placement={"layout": layout})
-        trainer = Trainer(config, Engines(lambda row, place: 4.0 * row, wall_seconds=0.01))
-        trainer.sync(0)
-        trainer.source.take(1, trainer.phase)
-        before = trainer.engines.now
+@pytest.mark.parametrize("layout", ["split", "colocated"])
+def test_rollout_goes_on_while_the_policy_is_trained_and_only_then_where_devices_are_shared(layout: str) -> None:
+    config = configured(sync={"ahead": 4, "in_flight": "continue"}, placement={"layout": layout})
+    trainer = Trainer(config, Engines(lambda row, place: 4.0 * row, wall_seconds=0.01))
+    trainer.sync(0)
+    trainer.source.take(1, trainer.phase)
+    before = trainer.engines.now
+    if layout == "split":
+        until(lambda: trainer.engines.now > before, "rollout waits for training")
+    else:
         time.sleep(0.3)
-        begun[layout] = int(trainer.engines.now > before)
-        assert trainer.engines.slept == int(layout == "colocated"), "shared devices are left to training"
-        trainer.source.close()
-    assert begun == {"split": 1, "colocated": 0}
+        assert trainer.engines.now == before
+    assert trainer.engines.slept == int(layout == "colocated"), "shared devices are left to training"
+    trainer.source.close()
 
 
 @pytest.mark.parametrize("style", ["trainer_driven", "explorer_driven", "fully_async"])
@@ -245,3 +255,22 @@ def test_training_says_when_it_waits_and_rollout_how_long_it_was_idle() -> None:
     assert WAIT in trainer.phases
     assert metrics["time/rollout_idle"] > 0.1
     assert pace.in_background(trainer.config)
+
+
+def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on() -> None:
+    """They take the places of groups that filters leave out; when a step's groups are there, none is missing."""
+    config = configured(rollout={"over_rollout": {"additional_prompts": 3}}, sync={"in_flight": "continue"}, **SPLIT)
+    trainer = Trainer(config, Engines(wall_seconds=0.001), total_steps=20, train_seconds=0.2)
+    trainer.run(range(1, 5))
+    assert len(trainer.engines.begun) <= 4 * 2 + 3
+    assert max(flat(trainer.staleness)) <= 1
+
+
+def test_further_prompts_beside_a_step_take_no_more_room_than_the_buffer_has() -> None:
+    """Else the groups of the next step wait for room, and training, which would make it, waits for the engines."""
+    memory, over = {"name": "memory", "capacity": 4}, {"additional_prompts": 5}
+    config = configured(rollout={"over_rollout": over}, sync={"ahead": 1}, buffer=memory, **SPLIT)
+    trainer = Trainer(config, Engines(), total_steps=8, train_seconds=0.05, capacity=4)
+    threading.Timer(20.0, trainer.stop.set).start()
+    trainer.run(range(1, 9))
+    assert len(flat(trainer.rows)) == 16

@@ -190,7 +190,6 @@ def test_scoring_goes_on_beside_rollout_and_no_further_than_it_may() -> None:
     here.scheduler.pump(2.0)
     assert scored == [1], "engines went on while the first group was scored"
     here.scheduler.begin(3)
-    here.scheduler.pump(2.0)
     threading.Timer(0.2, release.set).start()
     here.scheduler.pump(2.0)
     assert here.groups, "four responses wait to be scored: rollout waits for that"
