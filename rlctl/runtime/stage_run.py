@@ -155,7 +155,8 @@ class StageRun:
             message = f"{' and '.join(left)} did not come back: this is not the run that would have gone on"
             self.events.emit("advisory", message=message, hint="see checkpoint.save_contents and load_contents")
         if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
-            self.events.emit("advisory", message=f"{saved.folder} has no copy, and stays", hint="see checkpoint.remote")
+            message = f"{saved.folder} has no whole copy of this run's elsewhere, and stays"
+            self.events.emit("advisory", message=message, hint="see checkpoint.delete_after_load and checkpoint.remote")
 
     def _saved(self) -> Saved | None:
         """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""

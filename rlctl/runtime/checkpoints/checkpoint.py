@@ -34,6 +34,8 @@ from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
 FULL_BYTES = 1 << 20
 """A disk with less room than this is full: no file of a checkpoint fits."""
 _NAME = re.compile(r"step-(\d{6,})")
+PARTIAL = ".partial"
+"""Ending of a checkpoint that is being written."""
 MANIFEST = "manifest.json"
 ROLES = ("policy", "critic")
 """Folders of a checkpoint that hold an engine's state."""
@@ -88,6 +90,10 @@ class Copies(Protocol):
         """Bring the newest whole copy into a folder that has none as new."""
         ...
 
+    def holds(self, name: str) -> bool:
+        """Whether there is a whole copy of the checkpoint of a name."""
+        ...
+
 
 class Checkpoints:
     """The checkpoints of one stage."""
@@ -131,7 +137,8 @@ class Checkpoints:
                 shutil.rmtree(folder, ignore_errors=True)
         partial = self._partial(step)
         with self._told(step):
-            shutil.rmtree(partial, ignore_errors=True)
+            for left in self.folder.glob(f"step-*{PARTIAL}"):  # by a run that ended while it wrote them
+                shutil.rmtree(left, ignore_errors=True)
             partial.mkdir(parents=True)
             write(partial)
             _write_json(partial / "controller.json", {"step": step, **controller})
@@ -178,7 +185,7 @@ class Checkpoints:
             self._prune()
 
     def _partial(self, step: int) -> Path:
-        return self.folder / f"step-{step:06d}.partial"
+        return self.folder / f"step-{step:06d}{PARTIAL}"
 
     @contextmanager
     def _told(self, step: int) -> Iterator[None]:
@@ -220,10 +227,13 @@ class Checkpoints:
         return [folder for folder in self._folders() if folder in self._damaged or read_checkpoint(folder) is None]
 
     def forget(self, saved: Saved) -> bool:
-        """Delete a checkpoint that has a copy elsewhere; whether it had."""
-        if self._copies is not None:
+        """Delete a checkpoint of this stage that has a whole copy elsewhere; whether it had."""
+        copied = (
+            self._copies is not None and saved.folder.parent == self.folder and self._copies.holds(saved.folder.name)
+        )
+        if copied:
             shutil.rmtree(saved.folder, ignore_errors=True)
-        return self._copies is not None
+        return copied
 
     def _folders(self) -> list[Path]:
         if not self.folder.is_dir():
@@ -297,7 +307,7 @@ def replace_folder(partial: Path, final: Path) -> None:
     _sync_tree(partial)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    _sync_folder(final.parent)
+    _sync(final.parent)
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -310,15 +320,15 @@ def _write_json(path: Path, data: Any) -> None:
 
 
 def _sync_tree(folder: Path) -> None:
+    """Have a folder on the disk, with all that is in it: files, and the folders that name them."""
     for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    _sync_folder(folder)
+        if path.is_file() or path.is_dir():
+            _sync(path)
+    _sync(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -108,6 +108,14 @@ class RemoteCopies:
                 return
             shutil.rmtree(partial, ignore_errors=True)  # an empty folder there leaves none here
 
+    def holds(self, name: str) -> bool:
+        """Whether there is a whole copy of the checkpoint of a name: its manifest is sent last.
+
+        Raises:
+            RunError: the place cannot be read.
+        """
+        return MANIFEST in remote.names_in(f"{self.url}/{name}", key=KEY)
+
     def _names(self) -> list[str]:
         return [name for name in remote.names_in(self.url, key=KEY) if step_of(name) >= 0]
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from rlctl.errors import RunError
-from rlctl.runtime.checkpoints.checkpoint import Checkpoints, read_checkpoint
+from rlctl.runtime.checkpoints.checkpoint import MANIFEST, Checkpoints, read_checkpoint, replace_folder, verified
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed
+from rlctl.runtime.remote.checkpoints import RemoteCopies
 
 CONTROLLER = {"progress": {}, "data": {}}
 
@@ -198,3 +201,55 @@ def test_rights_that_are_lost_are_told_and_nothing_is_harmed(tmp_path: Path) -> 
         assert newest.step == 1
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """A place for copies, in memory."""
+    yield "memory://checkpoints/run/main"
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_one_that_was_loaded_is_deleted_only_where_its_own_copy_is_whole(tmp_path: Path, place: str) -> None:
+    """A run may be killed between a checkpoint and its copy, and another run's checkpoints are not copied here."""
+    copies = RemoteCopies(place)
+    checkpoints = Checkpoints(tmp_path / "main", keep_last=None, copies=copies)
+    checkpoints.save(1, CONTROLLER, write)
+    Checkpoints(checkpoints.folder, keep_last=None).save(2, CONTROLLER, write)  # and ended before it was copied
+    Checkpoints(tmp_path / "other", keep_last=None).save(1, CONTROLLER, write)
+    newest, other = checkpoints.newest(), verified(tmp_path / "other" / "step-000001")
+    assert newest is not None
+    assert other is not None
+    assert not checkpoints.forget(newest)
+    assert not checkpoints.forget(other)
+    fsspec.filesystem("memory").rm(f"{place}/step-000001/{MANIFEST}".removeprefix("memory:/"))
+    first = verified(checkpoints.folder / "step-000001")
+    assert first is not None
+    assert not checkpoints.forget(first), "its copy is cut off"
+    copies.send(first.folder, keep=["step-000001", "step-000002"])
+    copies.wait()
+    assert checkpoints.forget(first)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == [
+        "main/step-000002",
+        "other/step-000001",
+    ]
+
+
+def test_what_a_killed_run_left_of_others_makes_room_for_the_next(saved: Checkpoints) -> None:
+    saved.begin(7, CONTROLLER, write)  # asked for by somebody, and cut off: no later run comes to save at this step
+    again = Checkpoints(saved.folder, keep_last=None)
+    again.save(11, CONTROLLER, write)
+    assert [path.name for path in saved.folder.iterdir() if path.name.endswith(".partial")] == []
+
+
+def test_before_the_ones_before_go_all_of_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of files are in their folders: after a power cut a file that was written is not there without."""
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.readlink(f"/proc/self/fd/{handle}")))
+    partial = tmp_path / "step-000001.partial"
+    partial.mkdir()
+    write(partial)
+    replace_folder(partial, tmp_path / "step-000001")
+    assert synced == {str(path) for path in (tmp_path, partial, partial / "policy")} | {
+        str(partial / "policy" / name) for name in ("__0_0.distcp", ".metadata", "checksums.json")
+    }
