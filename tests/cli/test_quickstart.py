@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from rlctl.cli.quickstart import _ended
 from rlctl.runtime.quickstart import carries, split_problems
+from tests.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -74,7 +76,14 @@ def test_a_command_of_it_ends_by_a_signal_in_its_own_time() -> None:
     process = subprocess.Popen([sys.executable, "-c", ends], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    for number, after in ((signal.SIGINT, 0.1), (signal.SIGTERM, 0.6)):
-        threading.Timer(after, os.kill, (os.getpid(), number)).start()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def send() -> None:
+        until(lambda: signal.getsignal(signal.SIGTERM) is not before, "signals are not taken")
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=send).start()
     assert _ended(process) == 3
     process.stdout.close()

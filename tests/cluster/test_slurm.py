@@ -23,6 +23,7 @@ from rlctl.cluster.machines import Machines
 from rlctl.cluster.slurm import Batch, duration, script
 from rlctl.config import to_plain
 from tests.runtime.conftest import marked, task  # noqa: F401 - a fixture
+from tests.waiting import until
 
 CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
 FAKES = {
@@ -79,10 +80,7 @@ class Started:
         return [line for line in lines if line.startswith(start)]
 
     def await_call(self, start: str) -> None:
-        deadline = time.monotonic() + 20
-        while not self.called(start):
-            assert time.monotonic() < deadline, self.process.poll()
-            time.sleep(0.05)
+        until(lambda: self.called(start), f"{start!r} was not called")
 
     def ended(self) -> int:
         self.process.communicate(timeout=30)

@@ -21,6 +21,7 @@ from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response
+from tests.waiting import until
 
 from .made import group, indices
 
@@ -39,8 +40,9 @@ def test_a_writer_waits_while_there_is_no_room_and_a_reader_that_wants_more_make
     buffer = MemoryBuffer(capacity=4)
     writer = threading.Thread(target=buffer.put, args=([group(index, n=2) for index in range(5)],), daemon=True)
     writer.start()
-    time.sleep(0.1)
-    assert buffer.statistics().waiting == 4, "two groups of two responses fill it"
+    until(lambda: buffer.statistics().waiting == 4, "two groups of two responses fill it")
+    time.sleep(0.05)
+    assert buffer.statistics().waiting == 4
     assert indices(buffer.take(1)) == [0]
     assert indices(buffer.take(4)) == [1, 2, 3, 4], "more than the capacity holds"
     writer.join(5)

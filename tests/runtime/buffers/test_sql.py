@@ -20,6 +20,7 @@ from rlctl.runtime.buffers.replay import RULES, Reuse
 from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.buffers.tables import BUFFERS, connect
 from rlctl.runtime.processes.calls import StopRequested
+from tests.waiting import until
 
 from .made import group, indices, put_in_order
 
@@ -56,7 +57,8 @@ def test_a_writer_waits_for_room(database: str, label: str) -> None:
     writer, reader = member(database, label, "writer", capacity=4), member(database, label, "reader")
     thread = threading.Thread(target=writer.put, args=([group(index) for index in range(5)],), daemon=True)
     thread.start()
-    time.sleep(0.6)
+    until(lambda: reader.statistics().waiting == 4, "what there is room for was not written")
+    time.sleep(0.2)
     assert reader.statistics().waiting == 4
     assert indices(reader.take(1)) == [0]
     assert indices(reader.take(4)) == [1, 2, 3, 4], "more than the capacity holds"
@@ -184,9 +186,7 @@ def test_many_processes_at_once_lose_and_double_nothing_though_one_is_killed(
 
     holder = start("holder", "hold", 3)
     writers = [start(f"writer{number}", "write", 40) for number in range(2)]
-    deadline = time.monotonic() + 60
-    while len(told("holder")) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: len(told("holder")) == 3, "the holder took nothing")
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
     readers = [start(f"reader{number}", "read", 4) for number in range(2)]

@@ -19,6 +19,7 @@ import ray
 from rlctl.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Again, Host, LocalGroup, RayGroup, spawn
+from tests.waiting import until
 
 
 class Worker:
@@ -229,10 +230,7 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
         group.each(Worker.sleep_or_hang, [(False,), (True,)])
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
-    deadline = time.monotonic() + 10.0
-    while not is_over(stopped):
-        assert time.monotonic() < deadline, "a process that is stopped is ended too"
-        time.sleep(0.1)
+    until(lambda: is_over(stopped), "a process that is stopped is ended too")
 
 
 @pytest.mark.soak

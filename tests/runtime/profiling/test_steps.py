@@ -63,7 +63,7 @@ def events_of(path: Path) -> list[dict[str, Any]]:
 def test_a_step_is_measured_whether_or_not_it_is_profiled(tmp_path: Path) -> None:
     meter, groups = meter_of(tmp_path, [])
     metrics = take_steps(meter, groups, [1, 2])
-    assert metrics["time/idle"] == pytest.approx(0.02, abs=0.02)
+    assert metrics["time/idle"] >= 0.02
     assert metrics["time/idle"] + metrics["time/rollout"] + metrics["time/train"] == pytest.approx(
         metrics["time/step"], abs=0.01
     )

@@ -29,7 +29,7 @@ def test_an_outcome_says_what_the_call_took() -> None:
     before = time.time()
     usage = _attempt(lambda: time.sleep(0.05)).usage
     assert usage is not None
-    assert 0.05 <= usage.seconds < 1
+    assert 0.05 <= usage.seconds < 10
     assert before <= usage.began <= time.time()
     assert (usage.pid, usage.gpu) == (os.getpid(), None)
     assert usage.resident > 10 * 2**20

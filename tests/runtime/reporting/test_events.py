@@ -71,4 +71,4 @@ def test_a_phase_outside_of_the_steps_is_timed(tmp_path: Path) -> None:
     with Events(tmp_path / "events.jsonl", seen.append).timed("start"):
         pass
     assert [(event["kind"], event["name"]) for event in seen] == [("phase", "start"), ("phase_ended", "start")]
-    assert 0 <= seen[1]["seconds"] < 1
+    assert 0 <= seen[1]["seconds"] < 10

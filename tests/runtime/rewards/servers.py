@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,6 +71,20 @@ def serve(answer: Answer) -> Iterator[Served]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def meeting(count: int, answer: Any) -> Answer:
+    """Answers that wait for each other until so many have been asked for at the same time, or for 20 seconds."""
+    all_there = threading.Barrier(count)
+    first = itertools.count()
+
+    def wait(body: dict[str, Any]) -> tuple[int, Any]:
+        if next(first) < count:
+            with suppress(threading.BrokenBarrierError):
+                all_there.wait(20)
+        return 200, answer
+
+    return wait
 
 
 def completion(text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rlctl.runtime.rewards.judge import READERS, ServiceError, fill
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
-from tests.runtime.rewards.servers import Answer, Served, completion, serve
+from tests.runtime.rewards.servers import Answer, Served, completion, meeting, serve
 
 KEY = "sk-very-secret"
 
@@ -144,12 +144,12 @@ def test_an_endpoint_that_refuses_is_not_asked_again_and_never_shows_the_key() -
 def test_a_slow_answer_and_a_dead_endpoint_cost_their_responses() -> None:
     def answer(body: dict[str, Any]) -> tuple[int, Any]:
         if "slow" in body["messages"][0]["content"]:
-            time.sleep(2)
+            time.sleep(20)
         return 200, completion("Score: 5")
 
     began = time.monotonic()
     (fast, slow), _ = judged(answer, item("fast"), item("slow"), timeout=0.5)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert (fast.total, slow.total) == (0.5, 0.0)
     assert "took longer than 0.5 s" in (slow.error or "")
     with RewardWorker([JudgeReward(base_url="http://127.0.0.1:9", model="m")]) as worker:
@@ -166,11 +166,7 @@ def test_what_is_no_completion() -> None:
 
 
 def test_concurrency_is_bounded() -> None:
-    def answer(body: dict[str, Any]) -> tuple[int, Any]:
-        time.sleep(0.03)
-        return 200, completion("Score: 5")
-
-    found, served = judged(answer, *(item(str(i), i) for i in range(20)), max_concurrent=4)
+    found, served = judged(meeting(4, completion("Score: 5")), *(item(str(i), i) for i in range(20)), max_concurrent=4)
     assert len(found) == 20
     assert served.most_at_once == 4
 

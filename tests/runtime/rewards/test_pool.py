@@ -95,9 +95,9 @@ def is_gone(pid: int) -> bool:
 
 
 def test_every_call_has_the_whole_limit(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("import time\ndef compute_score(**kwargs):\n    time.sleep(0.3)\n    return 1")
-    with CallPool(FunctionScorer(str(tmp_path / "slow.py"), "compute_score"), processes=1, timeout=1.0) as pool:
-        assert pool.map(calls(*"abcdef")) == [Outcome(1.0)] * 6
+    (tmp_path / "slow.py").write_text("import time\ndef compute_score(**kwargs):\n    time.sleep(0.9)\n    return 1")
+    with CallPool(FunctionScorer(str(tmp_path / "slow.py"), "compute_score"), processes=1, timeout=2.5) as pool:
+        assert pool.map(calls(*"abc")) == [Outcome(1.0)] * 3
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("exit", "with status 7"), ("segfault", "by signal SIGSEGV")])

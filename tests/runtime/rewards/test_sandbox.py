@@ -14,7 +14,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rewards.sandbox import cases_of, program_of
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
-from tests.runtime.rewards.servers import Served, run_code, serve
+from tests.runtime.rewards.servers import Served, meeting, run_code, serve
 
 DOUBLE = {"inputs": ["1\n", "2\n", "3\n", "x\n"], "outputs": ["2\n", "4", "6\n", "8\n"]}
 RIGHT = "Here it is:\n```python\nprint(2 * int(input()))\n```\nDone."
@@ -82,7 +82,7 @@ def test_programs_that_raise_hang_or_take_all_memory_pass_nothing(sandbox: Serve
     bodies = ["1 / 0", "while True: pass", "x = [0] * 10**9\nprint(1)", "print(1"]
     began = time.monotonic()
     found = score(sandbox.url, *((f"```python\n{body}\n```", one) for body in bodies), timeout=3.0, memory_limit_mb=256)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 20
     assert [(one.total, one.correct, one.error) for one in found] == [(0.0, False, None)] * 4
 
 
@@ -97,12 +97,9 @@ def test_a_response_without_a_program_is_wrong_and_a_row_without_cases_is_a_fail
 
 
 def test_so_many_requests_at_once_and_no_more() -> None:
-    def slow(body: dict[str, Any]) -> tuple[int, Any]:
-        time.sleep(0.05)
-        return 200, {"status": "Success", "run_result": {"status": "Finished", "stdout": "1", "return_code": 0}}
-
+    answer = {"status": "Success", "run_result": {"status": "Finished", "stdout": "1", "return_code": 0}}
     cases = {"inputs": ["1"] * 6, "outputs": ["1"] * 6}
-    with serve(slow) as served:
+    with serve(meeting(5, answer)) as served:
         found = score(served.url, *((RIGHT, cases) for _ in range(4)), max_concurrent=5)
         assert [one.total for one in found] == [1.0] * 4
         assert served.most_at_once == 5

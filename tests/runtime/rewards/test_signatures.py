@@ -45,15 +45,15 @@ async def compute_score(data_source, solution_str, ground_truth, extra_info=None
     await asyncio.sleep(float(solution_str))
     return {"score": 1, "acc": 1}
 """)
-    scorer = FunctionScorer(str(tmp_path / "mine.py"), "compute_score", timeout=1.0)
-    with CallPool(scorer, processes=1, timeout=1.0) as pool:
+    scorer = FunctionScorer(str(tmp_path / "mine.py"), "compute_score", timeout=3.0)
+    with CallPool(scorer, processes=1, timeout=3.0) as pool:
         began = time.monotonic()
         found = pool.map([Call("s", text) for text in ("0.5", "bad", "30", *["0.5"] * 20)])
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
     assert found[0] == Outcome(1.0, correct=True, metrics={"acc": 1.0})
     assert isinstance(found[1], Failure)
     assert found[1].message.endswith("ValueError: mine")
-    assert found[2] == Failure("the call took longer than 1 s")
+    assert found[2] == Failure("the call took longer than 3 s")
     assert found[3:] == [found[0]] * 20
 
 
