@@ -144,7 +144,8 @@ class RolloutTimeouts:
     """How long responses are waited for."""
 
     response: Seconds | None = None
-    """Longest wait for the responses to a prompt, which is then given up for another one; null waits as long as it takes."""
+    """Longest wait for the responses to a prompt, which is then given up for another one; null waits as long as it takes. Time in
+    which rollout rests, as it does while devices are trained on, does not count."""
     retries: Annotated[int, Unit("retries"), Range(at_least=0)] = 2
     """How often a failed response is asked for again."""
     dynamic: DynamicTimeout | None = None

@@ -77,7 +77,7 @@ class Scheduler:
         tell: Callable[[str], None] = lambda message: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``hand_on`` gets each group to train on; ``tell`` gets what went wrong, for people."""
+        """``hand_on`` gets each group to train on; ``tell`` gets what went wrong, for people; ``clock`` gives seconds."""
         self.config, self.stage, self.draws = config, stage, draws
         self.handed_on = 0
         """Groups, since the start of the stage."""
@@ -102,10 +102,12 @@ class Scheduler:
         self._aborted: list[int] = []
         self._load = [0] * len(engines)
         """Responses under way in each engine."""
+        self._worked = 0.0
+        """Seconds that engines have been at work: by them time is limited, as nobody is late for what is done in between."""
         self._durations = [0, 0.0]
         """Responses that finished here, and the seconds that they took together."""
         self._rounds: dict[int, float] = {}
-        """When enough prompts of a round were over, of rounds whose stragglers are not waited for for ever."""
+        """When enough prompts of a round were over (``_worked``), of rounds whose stragglers are not waited for for ever."""
         self._round_over: Counter[int] = Counter()
         self._fruitless = 0
         """Groups left out since one was kept."""
@@ -146,7 +148,7 @@ class Scheduler:
 
     def _begin(self, number: int, prompt: Prompt) -> None:
         config, each = self.config, self.config.batch.prompts_per_step
-        flight = Flight(number, prompt, self._clock())
+        flight = Flight(number, prompt, self._worked)
         self._flights[number] = flight
         step, place = number // each + 1, number % each
         seed, purpose = rollout_seed(config), f"{self.stage}:{step}"
@@ -179,7 +181,10 @@ class Scheduler:
         if not self._scores_too_slowly():
             outbox, self._outbox = self._outbox, [{} for _ in self._outbox]
             aborted, self._aborted = self._aborted, []
-            for engine, found in enumerate(self._engines.stream(outbox, aborted, seconds)):
+            began = self._clock()
+            finished = self._engines.stream(outbox, aborted, seconds)
+            self._worked += self._clock() - began
+            for engine, found in enumerate(finished):
                 if found is None:
                     self._lost(engine)
                 else:
@@ -192,14 +197,13 @@ class Scheduler:
         return bool(limit) and sum(len(flight.responses) for flight in self._complete) > limit
 
     def _take(self, finished: Sequence[Finished]) -> None:
-        now = self._clock()
         for each in finished:
             asked = self._asked.get(each.ticket)
             if asked is None:
                 continue  # it was given up while it was on its way
             flight = asked.flight
             self._durations[0] += 1
-            self._durations[1] += now - flight.began
+            self._durations[1] += self._worked - flight.began
             self._load[asked.engine] -= 1
             asked.missing -= 1
             if asked.greedy:
@@ -231,7 +235,7 @@ class Scheduler:
 
     def _give_up_late(self) -> None:
         """Give up prompts that take too long, and the stragglers of rounds that have waited for them."""
-        now, limit = self._clock(), self._time_limit()
+        now, limit = self._worked, self._time_limit()
         for flight in [flight for flight in self._flights.values() if flight.tickets and now - flight.began > limit]:
             self._abandon(flight, f"it took more than {limit:.3g} s")
         over = self.config.rollout.over_rollout

@@ -22,6 +22,7 @@ class Flight:
     number: int
     prompt: Prompt
     began: float
+    """Seconds that engines had worked by then."""
     tickets: set[int] = field(default_factory=set)
     """Requests that are not answered yet."""
     responses: dict[int, Response] = field(default_factory=dict)

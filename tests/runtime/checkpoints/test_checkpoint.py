@@ -245,7 +245,7 @@ def test_what_a_killed_run_left_of_others_makes_room_for_the_next(saved: Checkpo
 def test_before_the_ones_before_go_all_of_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of files are in their folders: after a power cut a file that was written is not there without."""
     synced: set[str] = set()
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.readlink(f"/proc/self/fd/{handle}")))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(str(Path(f"/proc/self/fd/{handle}").readlink())))
     partial = tmp_path / "step-000001.partial"
     partial.mkdir()
     write(partial)

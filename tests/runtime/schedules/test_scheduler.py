@@ -75,6 +75,20 @@ def test_a_prompt_that_takes_too_long_is_given_up_and_replaced() -> None:
     assert here.scheduler.counts["abandoned"] == 1
 
 
+@pytest.mark.parametrize("timeouts", [{"response": 5.0}, {"dynamic": {"ratio": 4.0}}])
+def test_time_in_which_rollout_rests_is_nobodys_delay(timeouts: dict[str, Any]) -> None:
+    """Devices that are shared are trained on for minutes, with responses under way that nobody works on."""
+    here = simulation(
+        Engines(lambda row, place: 2.0), rollout={"timeouts": timeouts}, sync={"in_flight": "continue", "ahead": 2}
+    )
+    here.until(4)
+    here.scheduler.begin(2)
+    here.scheduler.pump(0.5)
+    here.scheduler._clock = lambda: here.engines.now + 600.0
+    here.until(6)
+    assert (here.rows, here.told) == ([0, 1, 2, 3, 4, 5], [])
+
+
 def test_the_time_limit_follows_what_responses_take() -> None:
     here = simulation(rollout={"timeouts": {"dynamic": {"ratio": 4.0}}}, sync={"in_flight": "continue"})
     here.until(4)
