@@ -149,7 +149,8 @@ class SglangEngine(ByResponse[_Row]):
             url: of the server.
             model_path: folder or hub name of the model that it serves.
             server: the child that serves, ended with the engine.
-            timeout: seconds of one response; None is as long as it takes.
+            timeout: seconds of one call, a response of ``generate`` among them; None is as long as it takes. What was submitted
+                is given up by whoever submitted it (``abort``).
             max_length: prompt and response tokens together, at most; None is what the model has positions for.
             trust_remote_code: whether code in the model's folder may run.
             sleeps: whether the server was started so that it can give its memory back.
@@ -166,6 +167,7 @@ class SglangEngine(ByResponse[_Row]):
         self._coming: _Coming | None = None
         self._prefix = uuid.uuid4().hex
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """Names of what was submitted and is there."""
         self._loop = asyncio.new_event_loop()
         self._client = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))
         self._thread = threading.Thread(target=self._loop.run_forever, name="sglang", daemon=True)
@@ -285,9 +287,11 @@ class SglangEngine(ByResponse[_Row]):
             "return_logprob": True,
             "stream": False,
         }
-        future = asyncio.run_coroutine_threadsafe(self._ask("/generate", body, self._timeout), self._loop)
+        limit = self._timeout if ticket is None else None
+        future = asyncio.run_coroutine_threadsafe(self._ask("/generate", body, limit), self._loop)
         self._rows[name] = _Row(request, index, ticket, self.weight_version, future)
-        future.add_done_callback(lambda _: self._done.put(name))
+        if ticket is not None:
+            future.add_done_callback(lambda _: self._done.put(name))
         return name
 
     def _answer(self, name: str) -> Response:

@@ -155,6 +155,26 @@ def test_requests_are_given_up(setting: Setting) -> None:
     engine.close()
 
 
+def test_what_was_submitted_is_late_only_for_who_submitted_it(setting: Setting) -> None:
+    """The scheduler gives a prompt up; an engine that raised would end the run, and the time it rests is none of its own."""
+    engine = setting.engine(timeout=0.2)
+    setting.speaker.running.clear()
+    engine.submit({1: Request(PROMPTS[0], GREEDY, 1, seed=0)})
+    assert engine.poll(0.5) == []
+    setting.speaker.running.set()
+    found: list[Any] = []
+    deadline = time.monotonic() + 30.0
+    while not found and time.monotonic() < deadline:
+        found = engine.poll(1.0)
+    assert [each.ticket for each in found] == [1]
+    setting.speaker.running.clear()
+    with pytest.raises(RunError, match=r"longer than 0\.2 s for /generate"):
+        engine.generate([Request(PROMPTS[0], GREEDY, 1, seed=0)])
+    setting.speaker.running.set()
+    assert engine._done.empty(), "nobody takes the names of what generate answered out of it"
+    engine.close()
+
+
 def test_sleep_gives_the_memory_back_and_weights_come_before_the_cache(setting: Setting, make_model: MakeModel) -> None:
     engine = setting.engine(sleeps=True)
     weights = AutoModelForCausalLM.from_pretrained(str(make_model(seed=1)), dtype=torch.float32).state_dict()
