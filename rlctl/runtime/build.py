@@ -209,6 +209,8 @@ def _stage_run(
     def renew(engine: int) -> None:
         if policy is not None:
             run.send_weights(engine)
+        elif isinstance(source_of_groups, Filling):
+            source_of_groups.renew(engine)
 
     again = Again(config.rollout.timeouts.retries, lost, renew)
     rollout = RolloutEngines(groups["rollout"], again, config.sync.timeout) if "rollout" in groups else None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import Config
+from rlctl.runtime.buffers.sql import SqlBuffer
 from rlctl.runtime.processes.calls import WorkerLost
 from rlctl.runtime.processes.group import Again, LocalGroup
 from rlctl.runtime.schedules.exploration import Exploration
@@ -121,6 +122,30 @@ def test_a_lost_engine_while_rollout_is_ahead_loses_and_doubles_nothing(
     assert [*steps(seen)] == [1, 2, 3, 4, 5]
     assert len(trained) == len(set(trained)) == 20
     assert all(metrics["staleness/max"] <= 3 for metrics in steps(seen).values())
+
+
+def test_a_lost_engine_of_a_run_that_only_explores_has_the_weights_of_the_one_that_trains(
+    task: Task, tmp_path: Path, dying: Any
+) -> None:
+    url = f"sqlite:///{tmp_path}/shared.db"
+    trains = SqlBuffer(url, "sums", "trains")
+    config = config_of(
+        task,
+        tmp_path,
+        run={"mode": "explore_only"},
+        buffer={"name": "sql", "url": url, "label": "sums"},
+        schedule={"total_steps": 2, "evaluate_first": False},
+        data={"eval": []},
+        rollout=FEW_AT_A_TIME,
+    )
+    trains.announce(7, Path(config.model.path))
+    groups = dying(config, (3,))
+    seen = run_here(config, tmp_path / "run")
+    assert groups[0].streamed > 3
+    assert len(told(seen)) == 1
+    explored = trains.take(8)
+    trains.close()
+    assert {response.weight_version for group in explored for response in group.responses} == {7}
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ explores takes the newest.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,20 +101,34 @@ class Filling(_IntoBuffer):
         if not self._begun or pace.sync_due(self.config, step - 1):
             self._begun = True
             with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
-                self._take_newest_weights()
+                self._version = self._newest_weights(above=self._version)
         explored = self.explorer.take(step, phase)
         with phase("buffer"):
             self.buffer.put(explored.kept)
         told = {"buffer/weight_version": float(max(self._version, 0))} | self.buffer.statistics().metrics()
         return Explored(explored.kept, explored.drawn, explored.metrics | told)
 
-    def _take_newest_weights(self) -> None:
+    def renew(self, engine: int) -> None:
+        """Bring an engine that took the place of a lost one to the weights that the others have, or to newer ones."""
+        if self._version >= 0:
+            self._newest_weights(above=-1, engines=(engine,))
+
+    def _newest_weights(self, *, above: int, engines: Collection[int] = ()) -> int:
+        """Give engines, by default all, the newest weights that were announced, where their version is above one.
+
+        Returns:
+            The version that they have then, or ``above``.
+
+        Raises:
+            RunError: they cannot be read.
+        """
         found = self.buffer.announced()
-        while found is not None and found[0] > self._version:
+        while found is not None and found[0] > above:
             version, folder = found
+            source = Files(folder, self.config.sync.bucket_mib * MIB, self.rollout.share)
             try:
-                self.rollout.load_weights(Files(folder, self.config.sync.bucket_mib * MIB, self.rollout.share), version)
-                self._version = version
+                self.rollout.load_weights(source, version, engines)
+                return version
             except UnreadableWeights as error:
                 found, before = self.buffer.announced(), found
                 if found == before:  # else newer ones have taken their place meanwhile
@@ -123,6 +137,7 @@ class Filling(_IntoBuffer):
                         hint="both runs must see that folder: put run.folder of the one that trains on storage that they "
                         "share",
                     ) from error
+        return above
 
 
 @dataclass
