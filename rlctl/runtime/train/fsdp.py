@@ -39,7 +39,7 @@ from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters
 
 
-class FsdpEngine:
+class FsdpEngine(TellsLogProbs):
     """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
 
     def __init__(
@@ -144,13 +144,6 @@ class FsdpEngine:
         if train.compile and self.device.type == "cuda" and has_triton():
             compile_rows()
         self.offload()
-
-    def log_probs(
-        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
-    ) -> list[Tensor]:
-        """See ``TrainEngine``."""
-        found = self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro, adapters=adapters)
-        return found[LOG_PROBS]
 
     def statistics(
         self,

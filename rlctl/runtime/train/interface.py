@@ -14,6 +14,7 @@ from torch import Tensor
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.output import Checkpoint
 from rlctl.runtime.algorithms.aggregation import Totals
+from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.types import Sample
 
 Role = Literal["policy", "critic", "reference"]
@@ -188,3 +189,25 @@ class TrainEngine(Protocol):
     def reload(self) -> None:
         """Take the device again, before the next call does."""
         ...
+
+
+class TellsLogProbs:
+    """The call of a train engine that asks for log-probs alone."""
+
+    def statistics(
+        self,
+        samples: Sequence[Sample],
+        names: Sequence[str],
+        *,
+        temperature: float,
+        micro: Micro,
+        adapters: bool = True,
+    ) -> dict[str, list[Tensor]]:
+        raise NotImplementedError
+
+    def log_probs(
+        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
+    ) -> list[Tensor]:
+        """See ``TrainEngine``."""
+        found = self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro, adapters=adapters)
+        return found[LOG_PROBS]

@@ -48,7 +48,7 @@ from rlctl.runtime.models.vision import auto_class
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.megatron import checkpointing, weights
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 from rlctl.runtime.train.megatron.head import Read
@@ -76,7 +76,7 @@ class Fed:
     """Where ``routed`` says something of them."""
 
 
-class MegatronEngine:
+class MegatronEngine(TellsLogProbs):
     """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
 
     def __init__(
@@ -165,12 +165,6 @@ class MegatronEngine:
             self.config.no_sync_func = waits if len(waits) > 1 else waits[0]
         for chunk in self.chunks:
             chunk.broadcast_params()
-
-    def log_probs(
-        self, samples: Sequence[Sample], *, temperature: float, micro: Micro, adapters: bool = True
-    ) -> list[Tensor]:
-        """See ``TrainEngine``."""
-        return self.statistics(samples, (LOG_PROBS,), temperature=temperature, micro=micro)[LOG_PROBS]
 
     def statistics(
         self,
