@@ -76,7 +76,7 @@ def status_of(state: State, words: list[Text], at: Location) -> Status:
         match = _IMPORT.fullmatch(texts[2]) if len(texts) == 3 else None
         if match is None or match[1] not in _PROBES:
             return None
-        state.assumed.setdefault(f"that the Python module {match[1]} is not installed where this runs", at)
+        state.assumed.setdefault(f"assumed that the Python module {match[1]} is not installed where this runs", at)
         return False
     if re.fullmatch(
         r"python[\d.]*|torchrun|uv|ray|trinity|accelerate|deepspeed|bash|sh|nohup|exec|env|srun|time", texts[0]

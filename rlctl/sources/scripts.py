@@ -395,7 +395,7 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
         found.append(Finding("secret", Level.WARNING, message, hint=hint))
     if not how.traced:
         found += [
-            Finding("assumed", Level.WARNING, f"assumed {what}", at=at, hint="--trace runs the script instead")
+            Finding("assumed", Level.WARNING, what, at=at, hint="--trace runs the script instead")
             for what, at in reading.state.assumed.items()
         ]
         used = dependences(launch.program.arguments)

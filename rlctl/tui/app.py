@@ -262,7 +262,7 @@ class RlctlApp(App[RlctlError]):
         if len(self.screen_stack) > 1:
             from rlctl.tui.screens.opening import OpeningScreen
 
-            self.push_screen(OpeningScreen(name))
+            self.push_screen(OpeningScreen(say("opening {name} ...").format(name=name)))
         self._read(name, read, self.screen)
 
     @work(thread=True, group="open")

@@ -19,6 +19,19 @@ def say(text: str) -> str:
     return text
 
 
+def shortened(text: str, cells: int) -> str:
+    """The text without its middle where it is wider than that."""
+    if cell_len(text) <= cells:
+        return text
+    head, tail = text, text
+    while cell_len(head) + cell_len(tail) + 1 > max(cells, 3):
+        if cell_len(head) >= cell_len(tail):
+            head = head[:-1]
+        else:
+            tail = tail[1:]
+    return f"{head}…{tail}"
+
+
 def padded(text: str, cells: int) -> str:
     """The text with spaces after it, up to a width: a Chinese character takes two cells."""
     return text + " " * (cells - cell_len(text))

@@ -49,7 +49,8 @@ ZH: dict[str, str] = {
     "Dismiss menu": "收起菜单",
     "Exit the command palette": "退出命令面板",
     "opening {name} ...": "正在打开 {name}……",
-    "Give up opening it": "不再打开它",
+    "Do not wait for it": "不再等待",
+    "reading the checkpoints of {name} ...": "正在读取 {name} 的检查点……",
     # the monitor
     "reading the run ...": "正在读取运行……",
     "Overview": "总览",

@@ -98,7 +98,28 @@ FINDINGS: dict[str, str] = {
     "mode offline keeps files that can be sent later": "offline 模式保存文件，以后可再发送",
     "'{}' holds a secret in plain text": "'{0}' 含有明文密钥",
     "write ${oc.env:NAME}, and set NAME in the environment": "请写 ${oc.env:NAME}，并在环境变量中设置 NAME",
+    # what reading a launch script says
+    "the script was read, not run; it starts {}, of {}": "只读取脚本，没有运行；它启动 {1} 的 {0}",
+    "the script was run in isolation; it starts {}, of {}": "在隔离环境中运行了脚本；它启动 {1} 的 {0}",
+    "taken as they are here, because they are no plain texts: {}": "不是纯文本，因此取这里的值：{0}",
+    "--env NAME=VALUE gives another value": "用 --env 名称=值 给出别的值",
+    "the script sets {} for its programs; that is no part of the config": "脚本为它的程序设置 {0}；这不属于配置",
+    "set them where the run starts": "请在启动运行的地方设置它们",
+    "assumed that the Python module {} is not installed where this runs": "假设运行处没有安装 Python 模块 {0}",
+    "--trace runs the script instead": "--trace 改为运行脚本",
+    "the command starts from '{}', which comes with {}: those are {}'s defaults": (
+        "命令以 {1} 自带的 '{0}' 为起点：即 {2} 的默认值"
+    ),
+    "the command starts from {}": "命令以 {0} 为起点",
+    "${} is not set; the script takes it for empty": "没有设置 ${0}；脚本把它当作空",
+    "${} is written in the script; it stays ${oc.env:{}}, and its value is shown nowhere": (
+        "脚本中写有 ${0}；它保持为 ${oc.env:{1}}，其值不在任何地方显示"
+    ),
+    "export {} before the run, and take it out of the script": "运行前请 export {0}，并从脚本中去掉它",
     # what reading a file says
+    "{} keys belong to other releases than {}; they are read as those releases mean them": (
+        "{0} 个键属于 {1} 以外的版本；按那些版本的含义读取"
+    ),
     "'{}: {}' goes on as its value; what it names has no counterpart of its own": (
         "'{0}: {1}' 以它的值继续；它引用的键没有对应的键"
     ),

@@ -156,12 +156,14 @@ def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pyt
     assert "batch.x: mini-batch 有 1024 条回答，而一步有 512\n" in findings_pane._text(finding)
     assert "把 batch.mini_batch_responses 设为 512 或更小" in findings_pane._text(finding)
     assert findings_pane._text(refused).endswith("model.tinker: 不调用任何远程训练服务")
+    read = in_chinese("the script was read, not run; it starts verl.trainer.main_ppo, of verl")
+    assert read == "只读取脚本，没有运行；它启动 verl 的 verl.trainer.main_ppo"
     assert in_chinese("wandb in mode online needs an account and the network") == "wandb 的 online 模式需要账号和网络"
 
 
 def texts_of_checks() -> Iterator[str]:
     """Every text of the checks and of reading a file, ``{}`` for each value in it."""
-    for place in ("checks", "megatron", "adapters", "support.py"):
+    for place in ("checks", "megatron", "adapters", "sources", "documents", "translate.py", "support.py"):
         for path in [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.JoinedStr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.facts import MEANINGS, FactsScreen, asked_in
 from rlctl.tui.screens.save_as import SaveAsScreen
+from rlctl.tui.widgets.preview_pane import PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
-from tests.tui.conftest import drive, settled, text
+from tests.tui.conftest import drive, settled, text, text_of
 from tests.tui.test_editor import FILE, row
 
 FILE = FILE + "schedule: {total_epochs: 2}\n"
@@ -132,6 +134,44 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
     saved = Session.open(file.with_name("run.roll.yaml"))
     assert saved.dialect.startswith("roll")
     assert saved.config.schedule.total_steps == 20
+
+
+def test_saving_as_proposes_the_dialect_that_is_looked_at_and_a_name_that_no_file_has(file: Path) -> None:
+    file.with_name("run.roll.yaml").write_text("{}")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        def proposed() -> tuple[Any, str]:
+            dialog = screen.app.screen
+            return dialog.query_one("#dialect", Select).value, dialog.query_one("#name", Input).value
+
+        await burst(screen, pilot, "f12")
+        assert proposed() == ("rlctl", str(file)), "nobody looks at another dialect"
+        await burst(screen, pilot, "escape", "f4", "f4")
+        await burst(screen, pilot, "f4", "2", "f12")
+        await settled(screen, pilot)
+        assert screen.query_one(PreviewPane).dialect == "trinity"
+        assert proposed() == ("trinity", str(file.with_name("run.trinity.yaml")))
+        screen.app.screen.query_one("#dialect", Select).value = "roll"
+        await settled(screen, pilot)
+        assert proposed() == ("roll", str(file.with_name("run.roll-2.yaml")))
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_the_counts_of_the_head_are_seen_however_long_the_name_is(file: Path) -> None:
+    long = file.with_name(f"run_{'qwen3_next_' * 9}megatron.yaml")
+    long.write_text(file.read_text())
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        def head() -> str:
+            return text_of(screen.app).splitlines()[0]
+
+        assert re.search(r" run_qwen3\S*…\S*megatron.yaml — rlctl@1: \d+ errors, \d+ findings", head())
+        await pilot.resize_terminal(180, 24)
+        await settled(screen, pilot)
+        assert long.name in head()
+
+    drive(RlctlApp(session=Session.open(long)), act, size=(80, 24))
 
 
 def test_keys_that_come_at_once_go_where_they_are_meant_to(file: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import socket
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from textual.widgets import DataTable, OptionList, Static
 
 from rlctl import runs
+from rlctl.errors import RunError
 from rlctl.runs.record import began
 from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.processes.vitals import Vitals
@@ -29,7 +31,7 @@ from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.widgets.log_view import LogView
-from tests.tui.conftest import drive, settled, text, writer
+from tests.tui.conftest import drive, settled, text, text_of, writer
 
 
 def spans(response: Response, text: str) -> list[int]:
@@ -365,6 +367,41 @@ def test_who_only_watches_does_nothing_to_a_run(run: Path, monkeypatch: pytest.M
         assert not (run / STOP_FILE).exists()
 
     drive(RlctlApp(run=run, readonly=True), act)
+
+
+def test_that_checkpoints_are_being_read_is_told_at_once_and_can_be_given_up(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"status": "stopped", "ended": time.time()}))
+    read = threading.Event()
+
+    def standing(folder: Path) -> runs.Standing:
+        assert read.wait(30)
+        return runs.Standing([], "grpo", [])
+
+    monkeypatch.setattr(runs, "standing", standing)
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await pilot.press("R")
+        await pilot.pause()
+        assert "reading the checkpoints of" in text_of(screen.app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.app.screen is screen
+        read.set()
+        await settled(screen, pilot)
+        assert screen.app.screen is screen, "nobody waits for it any more"
+        await press(screen, pilot, "R")
+        assert "has saved nothing yet" in text_of(screen.app)
+        monkeypatch.setattr(runs, "standing", lambda folder: (_ for _ in ()).throw(RunError("no config there")))
+        told: list[str] = []
+        monkeypatch.setattr(MonitorScreen, "notify", lambda screen, message, **how: told.append(message))
+        await press(screen, pilot, "escape", "R")
+        assert told == ["no config there"]
+        assert screen.app.screen is screen
+
+    drive(RlctlApp(run=run), act)
 
 
 def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -25,7 +26,7 @@ from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
 from rlctl.errors import ConfigError, RlctlError
 from rlctl.report import Finding
-from rlctl.tui.language import say
+from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor_files import EditorFiles
 from rlctl.tui.widgets.editor_pane import EditorPane
@@ -40,6 +41,8 @@ from rlctl.tui.widgets.section_tree import SectionTree
 
 SOON_SECONDS = 0.05
 """How long after a key what follows from it is shown."""
+BESIDE_TITLE = 21
+"""Cells of the head that are the icon, the space for a clock, and what stands between title and counts."""
 RESULTS = 40
 """Most fields that a search shows."""
 TABS = (
@@ -249,11 +252,17 @@ class EditorScreen(EditorFiles):
         self.look_again()
 
     def _show_title(self) -> None:
+        """The file's name, whose middle goes where the counts would be cut off."""
         name = say("new config") if self.session.file is None else self.session.file.path.name
-        self.title = f"{name}{' *' if recovery.is_at_stake(self.session) else ''}"
+        mark = " *" if recovery.is_at_stake(self.session) else ""
         pane = self.query_one(FindingsPane)
         told = say("{dialect}: {errors} errors, {count} findings") if self._is_checked else "{dialect}"
-        self.sub_title = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
+        told = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
+        room = self.app.size.width - BESIDE_TITLE - cell_len(mark) - cell_len(told)
+        self.title, self.sub_title = shortened(name, room) + mark, told
+
+    def on_resize(self) -> None:
+        self._show_title()
 
     def look_again(self) -> None:
         """Check the config, and read the pane in sight, once nobody types."""
@@ -477,6 +486,13 @@ class EditorScreen(EditorFiles):
         await self._after((Change(view.path, view.default),), say("default: {label}"))
 
     # What is in sight
+
+    @property
+    def shown_dialect(self) -> str:
+        """The preview's, where it is in sight or a person chose it there; else the file's own."""
+        pane = self.query_one(PreviewPane)
+        is_shown = pane.is_chosen or self.query_one("#beside", TabbedContent).active == "preview"
+        return pane.dialect if is_shown else self.session.dialect.partition("@")[0]
 
     async def action_toggle_full(self) -> None:
         self.full = not self.full

@@ -92,6 +92,11 @@ class EditorFiles(Screen[None]):
         """Show the field at a path."""
         raise NotImplementedError
 
+    @property
+    def shown_dialect(self) -> str:
+        """The dialect that a person looks at."""
+        raise NotImplementedError
+
     def _may_write(self) -> bool:
         if self.readonly:
             self.notify(say("opened to read only"), severity="warning")
@@ -208,7 +213,7 @@ class EditorFiles(Screen[None]):
 
     def _ask_name(self, after: Callable[[], Any]) -> None:
         self.app.push_screen(
-            SaveAsScreen(self.session, DIALECTS),
+            SaveAsScreen(self.session, DIALECTS, self.shown_dialect),
             lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else None,
         )
 

@@ -13,19 +13,19 @@ from rlctl.tui.language import say
 
 
 class OpeningScreen(ModalScreen[None]):
-    """Stands over the screen that asked, so that no key goes to it, until what is opened takes its place."""
+    """Stands over the screen that asked, so that no key goes to it, until what is read takes its place."""
 
     DEFAULT_CSS = """
     OpeningScreen { align: center middle; }
     OpeningScreen > Static { width: auto; height: auto; padding: 1 3; border: round $primary; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", say("Back"), id="opening.leave", tooltip=say("Give up opening it"))
+        Binding("escape", "dismiss", say("Back"), id="opening.leave", tooltip=say("Do not wait for it"))
     ]
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, told: str) -> None:
         super().__init__()
-        self._name_told = name
+        self._told = told
 
     def compose(self) -> ComposeResult:
-        yield Static(say("opening {name} ...").format(name=self._name_told), markup=False)
+        yield Static(self._told, markup=False)

@@ -18,6 +18,7 @@ from rlctl.monitor.logs import readable
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import AskScreen, ChooseScreen
+from rlctl.tui.screens.opening import OpeningScreen
 
 REFUSED_WITHIN = 20.0
 """Seconds in which a run that cannot go on says why."""
@@ -36,10 +37,10 @@ class RunActions(Screen[None]):
     ]  # fmt: skip
 
     class Resumable(Message):
-        """What is kept of the run."""
+        """What is kept of the run, or why that cannot be read."""
 
-        def __init__(self, found: runs.Standing) -> None:
-            self.found = found
+        def __init__(self, found: runs.Standing | RlctlError | OSError, waiting: OpeningScreen) -> None:
+            self.found, self.waiting = found, waiting
             super().__init__()
 
     def __init__(self, folder: Path, *, readonly: bool) -> None:
@@ -105,19 +106,28 @@ class RunActions(Screen[None]):
         elif self.info.status == "finished":
             self.notify(say("the run is finished: there is nothing to go on with"))
         else:
-            self._find_checkpoints()
+            waiting = OpeningScreen(say("reading the checkpoints of {name} ...").format(name=self.info.name))
+            self.app.push_screen(waiting)
+            self._find_checkpoints(waiting)
 
-    @work(thread=True, exclusive=True, group="checkpoints")
-    def _find_checkpoints(self) -> None:
+    @work(thread=True, group="checkpoints")
+    def _find_checkpoints(self, waiting: OpeningScreen) -> None:
         try:
-            self.post_message(self.Resumable(runs.standing(self.folder)))
+            found: runs.Standing | RlctlError | OSError = runs.standing(self.folder)
         except (RlctlError, OSError) as error:
-            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+            found = error
+        self.post_message(self.Resumable(found, waiting))
 
     @on(Resumable)
     def _offer(self, message: Resumable) -> None:
+        if self.app.screen is not message.waiting:  # nobody waits for it any more
+            return
+        message.waiting.dismiss()
         name = self.info.name if self.info is not None else self.folder.name
         found = message.found
+        if not isinstance(found, runs.Standing):
+            self.notify(str(found), severity="error", markup=False)
+            return
         if not found.kept:
             question = say("{name} has saved nothing yet: it begins anew. Go on?")
             if found.stage is None:

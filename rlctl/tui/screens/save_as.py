@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -64,18 +65,19 @@ class SaveAsScreen(ModalScreen["Named | None"]):
             self.dialect, self.text, self.fact = dialect, text, fact
             super().__init__()
 
-    def __init__(self, session: Session, dialects: Sequence[str]) -> None:
+    def __init__(self, session: Session, dialects: Sequence[str], shown: str) -> None:
+        """``shown``: the dialect that is looked at, which is proposed."""
         super().__init__()
-        self.session, self.dialects = session, dialects
-        self.file_name = "run.yaml" if session.file is None else str(session.file.path)
+        self.session, self.dialects, self.shown = session, dialects, shown
         self.own = session.dialect.partition("@")[0]
+        self.file_name = self._proposed(shown)
         self._wanted = ""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Label(say("Save as: file, and dialect"))
             yield Line(self.file_name, id="name", suggester=PathSuggester())
-            yield Select([(name, name) for name in self.dialects], value=self.own, allow_blank=False, id="dialect")
+            yield Select([(name, name) for name in self.dialects], value=self.shown, allow_blank=False, id="dialect")
             yield Tick(say("go on with that file (off: export a copy)"), True, id="goes-on", compact=True)
             yield VerticalScroll(Static("", id="lost", markup=False), id="account", can_focus=False)
             with Horizontal(classes="buttons"):
@@ -85,7 +87,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
 
     def on_mount(self) -> None:
         self.query_one("#facts").display = False
-        self._read(self.own)
+        self._read(self.shown)
 
     @property
     def dialect(self) -> str:
@@ -101,11 +103,14 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         self._read(str(message.value))
 
     def _proposed(self, dialect: str) -> str:
+        """A name of that dialect which no file has yet; the file's own for its own dialect, to be changed."""
         place = Path("run.yaml") if self.session.file is None else self.session.file.path
-        if dialect == self.own:
+        if dialect == self.own and self.session.file is not None:
             return str(place)
         ending = ".yaml" if place.suffix in SCRIPT_ENDINGS else place.suffix
-        return str(place.with_name(f"{place.stem}.{dialect}{ending}"))
+        stem = place.stem if dialect == self.own else f"{place.stem.removesuffix(f'.{self.own}')}.{dialect}"
+        names = (f"{stem}{'' if number == 1 else f'-{number}'}{ending}" for number in count(1))
+        return str(next(path for name in names if not (path := place.with_name(name)).exists()))
 
     @work(thread=True, exclusive=True, group="account")
     def _read(self, dialect: str) -> None:

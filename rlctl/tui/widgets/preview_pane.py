@@ -73,6 +73,8 @@ class PreviewPane(EditorPane):
     def __init__(self) -> None:
         super().__init__()
         self.dialect = DIALECTS[0]
+        self.is_chosen = False
+        """Whether a person chose the dialect."""
         self._lines: tuple[Told, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -127,7 +129,7 @@ class PreviewPane(EditorPane):
     def _chosen(self, message: Select.Changed) -> None:
         message.stop()
         if str(message.value) != self.dialect:
-            self.dialect = str(message.value)
+            self.dialect, self.is_chosen = str(message.value), True
             self.post_message(self.Renewed())
 
 
