@@ -8,7 +8,7 @@ import socket
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 Status = Literal["running", "finished", "stopped", "failed", "interrupted"]
 ALIVE_FILE = "alive"
@@ -35,17 +35,8 @@ class Record:
 
 
 NUMBER = (int, float)
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "status": str,
-    "pid": int,
-    "host": str,
-    "started": NUMBER,
-    "ended": (*NUMBER, type(None)),
-    "cause": str,
-    "process_began": NUMBER,
-    "directory": str,
-}
+_KINDS = {name: kind | int if isinstance(0.0, kind) else kind for name, kind in get_type_hints(Record).items()}
+"""Of each field, with whole numbers where any are: JSON knows no other."""
 _LAST = 1e11
 """Seconds since the epoch, which no time of a run reaches."""
 
