@@ -9,6 +9,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
@@ -64,7 +65,7 @@ def load_model(
         )
     except ImportError as error:
         raise MissingDependency(f"the model {path} needs a package that is not installed: {error}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise RunError(f"cannot load a causal language model from {path}: {reason}") from error
     if (

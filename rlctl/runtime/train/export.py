@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers.utils import cached_file
@@ -146,7 +147,7 @@ def _write_adapters(adapters: Adapters, state: Mapping[str, Tensor], folder: Pat
     """Return what went wrong, empty where nothing did."""
     try:
         adapters.write(state, folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         return str(error)
     return ""
 
@@ -175,7 +176,7 @@ def _write_files(plain: PreTrainedModel, state: dict[str, Tensor], folder: Path,
             _write_processor(plain.name_or_path, partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.replace(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         return str(error)
     return ""
 

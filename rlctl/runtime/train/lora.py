@@ -21,6 +21,7 @@ from peft import LoraConfig, PeftConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from peft.tuners.lora.layer import Embedding
 from peft.utils import load_peft_weights
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -113,7 +114,7 @@ class Adapters:
         """Write whole adapters as peft does: ``PeftModel.from_pretrained`` reads the folder.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError, SafetensorError: the folder cannot be written.
         """
         folder.mkdir(parents=True, exist_ok=True)
         save_file(
@@ -152,7 +153,10 @@ def _read_config(path: str) -> LoraConfig:
 
 def _take_up(model: PreTrainedModel, path: str) -> None:
     """Copy an adapter's weights into the layers that were just made for it."""
-    stored = {_inside(name): tensor for name, tensor in load_peft_weights(path, device="cpu").items()}
+    try:
+        stored = {_inside(name): tensor for name, tensor in load_peft_weights(path, device="cpu").items()}
+    except (OSError, ValueError, SafetensorError) as error:
+        raise RunError(f"the adapter {path} cannot be read: {error}", hint="check model.lora.adapter_path") from error
     places = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     for name in sorted(stored.keys() ^ places.keys()):
         where = "has no place for" if name in stored else f"needs, and {path} lacks,"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.config.sections.model import Model
@@ -46,7 +47,7 @@ def load(
             config.update(VALUE_HEAD)
         kind = AutoModelForTokenClassification if value_head else auto_class(config)
         loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
         raise RunError(
             f"the model {model.path} could not be loaded: {error}", hint="check model.path and model.attention"
         ) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import ModelReward
@@ -143,7 +144,7 @@ def _load(reward: ModelReward, dtype: torch.dtype) -> Any:
         model, found = AutoModelForSequenceClassification.from_pretrained(
             reward.path, dtype=dtype, trust_remote_code=reward.trust_remote_code, output_loading_info=True
         )
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
         raise RunError(
             f"the reward model {reward.path} could not be loaded: {error}",
             hint=f"set the path of the reward {reward.name!r} to a sequence classifier",

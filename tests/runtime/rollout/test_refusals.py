@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import GPT2Config, MambaConfig, PretrainedConfig, Qwen3NextConfig, T5Config
 
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import MemorySettings
 from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.rollout.transformers import TransformersEngine
+from rlctl.runtime.train.model import load
 from rlctl.runtime.types import Request, Sampling
 
 from .conftest import MakeModel
@@ -73,6 +77,17 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(RunError, match=f"cannot load a causal language model from {path}"):
             TransformersEngine(str(path))
+
+
+def test_weights_that_are_cut_off_are_told_as_such(make_model: MakeModel, tmp_path: Path) -> None:
+    """As a download that was broken off leaves them."""
+    folder = shutil.copytree(make_model(), tmp_path / "model")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(RunError, match=f"cannot load a causal language model from {folder}: .*(file|header|buffer)"):
+        TransformersEngine(str(folder))
+    with pytest.raises(RunError, match=f"the model {folder} could not be loaded"):
+        load(Model(path=str(folder)), MemorySettings(), dtype=torch.float32, train=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from rlctl.errors import RunError
 from rlctl.runtime.rollout.weights import Checklist
+from rlctl.runtime.train import export
 from rlctl.runtime.train.losses import SftLoss
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import make_samples
@@ -80,4 +83,23 @@ def test_a_failed_export_leaves_nothing_and_is_a_run_error_everywhere(
     empty.mkdir()
     with pytest.raises(RunError, match="holds no tokenizer"):
         two.run(jobs.train_and_export, models["qwen2"], make_samples(3), SftLoss(), tmp_path / "hf", str(empty))
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may be larger than 10 kB, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_weights_that_find_no_room_are_told_of_and_raise_on_no_worker_alone(
+    models: dict[str, Path], tmp_path: Path, small_files: None
+) -> None:
+    """The others wait for what the first worker says."""
+    plain = AutoModelForCausalLM.from_pretrained(models["qwen2"])
+    problem = export._write_files(plain, plain.state_dict(), tmp_path / "hf", None)
+    assert "File too large" in problem
     assert not (tmp_path / "hf").exists()

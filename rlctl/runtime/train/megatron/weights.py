@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state as mpu
 from megatron.core.utils import unwrap_model
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers.utils import cached_file
 
@@ -120,11 +120,18 @@ class _Files:
         return set(self._of)
 
     def tensor(self, name: str) -> Any:
-        """What can be sliced to read some rows and columns of a tensor."""
+        """What can be sliced to read some rows and columns of a tensor.
+
+        Raises:
+            RunError: its file cannot be read.
+        """
         file = self._of[name]
-        if file not in self._files:
-            self._files[file] = self._opened.enter_context(safe_open(file, framework="pt"))
-        return self._files[file].get_slice(name)
+        try:
+            if file not in self._files:
+                self._files[file] = self._opened.enter_context(safe_open(file, framework="pt"))
+            return self._files[file].get_slice(name)
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"the weights in {file} cannot be read: {error}", hint="check model.path") from error
 
     def __enter__(self) -> _Files:
         return self
@@ -145,7 +152,7 @@ def _places(path: str) -> dict[str, str]:
         if single is not None:
             with safe_open(single, framework="pt") as file:
                 return dict.fromkeys(file.keys(), str(single))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise RunError(f"the weights of {path} cannot be read: {error}", hint="check model.path") from error
     raise RunError(
         f"{path} has neither {SINGLE} nor {INDEX}, which the Megatron engine reads",
