@@ -91,7 +91,13 @@ def build_stage(
                 placement.stage(stage_plan, worker_environment(config), variables_by_role(config))
             )
             start_workers(groups, stage_plan, config, model_path, device, materials.clock, folder)
-        trackers = make_trackers(config, folder, lambda message: events.emit("advisory", message=message, hint=""))
+        several = len(placement.plan.stages) > 1
+        trackers = make_trackers(
+            config,
+            folder,
+            lambda message: events.emit("advisory", message=message, hint=""),
+            stage=stage.name if several else "",
+        )
         for tracker in trackers:
             stack.enter_context(tracker)
         run = _stage_run(stage, stage_plan, device, materials, groups, folder, events, trackers, stop)

@@ -18,13 +18,16 @@ from rlctl.runtime.tracking.tensorboard import TensorboardTracker
 from rlctl.runtime.tracking.wandb import WandbTracker
 
 
-def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) -> list[SafeTracker]:
+def make_trackers(
+    config: Config, run_folder: Path, log: Callable[[str], None], *, stage: str = ""
+) -> list[SafeTracker]:
     """Make the trackers of a run and send them its config. The console is left to the front end.
 
     Args:
         config: the run's.
         run_folder: gets ``tracking/<name>`` for the files of each.
         log: called with a sentence when a tracker fails: the run goes on without it.
+        stage: one of several, which a service knows as a run of its own: its steps count from 1 again, and steps have to rise.
 
     Raises:
         MissingDependency: a tracker's package is not installed.
@@ -36,7 +39,9 @@ def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) 
             continue  # the console shows events, and of one framework's own tracker the run is told
         try:
             trackers.append(
-                SafeTracker(settings.choice, partial(_make, settings, _info(config, settings, run_folder)), log)
+                SafeTracker(
+                    settings.choice, partial(_make, settings, run_info(config, settings, run_folder, stage)), log
+                )
             )
         except RlctlError:
             for made in trackers:
@@ -46,11 +51,15 @@ def make_trackers(config: Config, run_folder: Path, log: Callable[[str], None]) 
     return [tracker for tracker in trackers if tracker.enabled]
 
 
-def _info(config: Config, settings: output.Tracker, run_folder: Path) -> RunInfo:
+def run_info(config: Config, settings: output.Tracker, run_folder: Path, stage: str) -> RunInfo:
+    """What a tracker is told of the run, or of one of its several stages."""
     folder = run_folder / "tracking" / settings.choice
     if isinstance(settings, output.TensorboardTracker | output.SwanlabTracker) and settings.folder:
         folder = Path(settings.folder).expanduser()
-    return RunInfo(config.run.project, config.run.name, config.run.group, folder)
+    run = config.run
+    if stage:
+        return RunInfo(run.project, f"{run.name}-{stage}", run.group or run.name, folder / stage)
+    return RunInfo(run.project, run.name, run.group, folder)
 
 
 def _make(settings: output.Tracker, info: RunInfo) -> Tracker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,15 @@ from rlctl.config.sections.output import MlflowTracker as Settings
 from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, flatten, kept_id, rows
 
-MAX_PARAMETERS, MAX_VALUE_CHARACTERS = 100, 6000
-"""What MLflow takes in one request, and in one value."""
+MAX_PARAMETERS, MAX_VALUE_CHARACTERS, MAX_NAME_CHARACTERS = 100, 6000, 250
+"""What MLflow takes in one request, in one value, and in one name."""
+_NO_NAME = re.compile(r"[^/\w.\- :]")
+"""What MLflow takes in no name."""
+
+
+def name_for(name: str) -> str:
+    """The name of a metric or setting as MLflow takes it; ``mean@8`` is ``mean_at_8``, as in verl (verl/utils/tracking.py)."""
+    return _NO_NAME.sub("_", re.sub(r"/+", "/", name.replace("@", "_at_")))[:MAX_NAME_CHARACTERS]
 
 
 class MlflowTracker:
@@ -47,7 +55,7 @@ class MlflowTracker:
 
         now = int(time.time() * 1000)
         self._client.log_batch(
-            self._run_id, metrics=[Metric(name, value, now, step) for name, value in metrics.items()]
+            self._run_id, metrics=[Metric(name_for(name), value, now, step) for name, value in metrics.items()]
         )
 
     def log_responses(self, name: str, responses: Sequence[ShownResponse], *, step: int) -> None:
@@ -61,9 +69,8 @@ class MlflowTracker:
         from mlflow.entities import Param
 
         known = self._client.get_run(self._run_id).data.params
-        params = [
-            Param(key, str(value)[:MAX_VALUE_CHARACTERS]) for key, value in flatten(config).items() if key not in known
-        ]
+        settings = {name_for(key): str(value)[:MAX_VALUE_CHARACTERS] for key, value in flatten(config).items()}
+        params = [Param(key, value) for key, value in settings.items() if key not in known]
         for start in range(0, len(params), MAX_PARAMETERS):
             self._client.log_batch(self._run_id, params=params[start : start + MAX_PARAMETERS])
 

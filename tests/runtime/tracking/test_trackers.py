@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlctl.config import Config, config_from
-from rlctl.runtime.tracking.interface import ShownResponse
-from rlctl.runtime.tracking.make import make_trackers
+from rlctl.runtime.tracking.interface import RunInfo, ShownResponse
+from rlctl.runtime.tracking.make import make_trackers, run_info
 from rlctl.runtime.tracking.mlflow import tracking_uri
 
 SECRET = "sk-do-not-show-0123456789"
@@ -43,9 +44,9 @@ def config(tracker: dict[str, Any]) -> Config:
     )
 
 
-def log_run(folder: Path, tracker: dict[str, Any], *, steps: tuple[int, ...] = (1, 2)) -> None:
+def log_run(folder: Path, tracker: dict[str, Any], *, steps: tuple[int, ...] = (1, 2), stage: str = "") -> None:
     problems: list[str] = []
-    (made,) = make_trackers(config(tracker), folder, problems.append)
+    (made,) = make_trackers(config(tracker), folder, problems.append, stage=stage)
     for step in steps:
         made.log({"reward/mean": step / 4, "policy/loss": -1.5}, step=step)
         made.log_responses("evaluation/responses", [ShownResponse("1+1=", f"answer | of\nstep {step}", 0.5)], step=step)
@@ -75,6 +76,25 @@ def test_tensorboard_is_read_back(tmp_path: Path) -> None:
     (last,) = events.Tensors("evaluation/responses/text_summary")[-1].tensor_proto.string_val
     assert last.decode().splitlines()[2] == r"| 3 | 1+1= | answer \| of<br>step 3 | 0.5 |"
     assert_no_secret(tmp_path)
+
+
+def test_each_of_several_stages_is_a_run_of_its_own_whose_steps_rise(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for stage, steps in (("sft", (1, 2, 3)), ("grpo", (1, 2))):
+        log_run(tmp_path, {"name": "tensorboard"}, steps=steps, stage=stage)
+        events = EventAccumulator(str(tmp_path / "tracking" / "tensorboard" / stage)).Reload()
+        assert [event.step for event in events.Scalars("reward/mean")] == list(steps)
+
+
+def test_services_know_a_stage_by_its_name_and_the_run_as_its_group(tmp_path: Path) -> None:
+    made = config({"name": "wandb"})
+    (_, settings), group = made.tracking, replace(made, run=replace(made.run, group=None))
+    place = tmp_path / "tracking" / "wandb"
+    assert run_info(made, settings, tmp_path, "") == RunInfo("demo", "first", "mine", place)
+    assert run_info(made, settings, tmp_path, "sft") == RunInfo("demo", "first-sft", "mine", place / "sft")
+    assert run_info(group, settings, tmp_path, "sft").group == "first"
 
 
 def test_tensorboard_folder_of_the_config(tmp_path: Path) -> None:
@@ -137,6 +157,25 @@ def test_mlflow_is_queried_back_and_a_second_launch_goes_on(tmp_path: Path) -> N
     ]
     assert_no_secret(tmp_path)
     del os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]
+
+
+def test_mlflow_gets_the_metrics_whose_names_it_would_refuse(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    problems: list[str] = []
+    tracker = {"name": "mlflow"}
+    (made,) = make_trackers(config(tracker), tmp_path, problems.append)
+    made.log({"evaluation/gsm8k/mean@8": 0.5, "staleness/share/16+": 0.25, "reward/a//(b)": 1.0}, step=1)
+    made.close()
+    assert problems == []
+    client = MlflowClient(tracking_uri(None, tmp_path / "tracking" / "mlflow"))
+    (run,) = client.search_runs([client.get_experiment_by_name("demo").experiment_id])
+    assert run.data.metrics == {
+        "evaluation/gsm8k/mean_at_8": 0.5,
+        "staleness/share/16_": 0.25,
+        "reward/a/_b_": 1.0,
+    }
 
 
 def test_mlflow_addresses(tmp_path: Path) -> None:
