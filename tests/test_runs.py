@@ -141,6 +141,34 @@ def test_literal_secrets_become_names_of_variables(
     assert read.tracking[0].api_key == "key"  # type: ignore[attr-defined]
 
 
+def test_secrets_in_free_mappings_and_in_stages_are_no_less_secret(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "abc-secret")
+    for name in ("RLCTL_REWARDS_0_ARGS_OPENAI_API_KEY", "RLCTL_STAGES_0_ROLLOUT_ENGINE_ARGS_HF_TOKEN"):
+        monkeypatch.setenv(name, "abc-secret")
+    plain = {
+        "model": {"path": "/models/tiny"},
+        "placement": {"device": "cpu"},
+        "rewards": [
+            {"type": "function", "path": "a.py", "args": {"openai_api_key": "abc-secret", "end_token": "</s>"}}
+        ],
+        "stages": [
+            {
+                "name": "grpo",
+                "rollout": {"engine": {"name": "vllm", "args": {"hf_token": "abc-secret"}}},
+                "environment": {"variables": {"HF_TOKEN": "abc-secret"}},
+            }
+        ],
+    }
+    made = replace(config_from(plain), run=config.run)
+    folder = write_run(tmp_path / "demo", made, status="stopped")
+    assert "abc-secret" not in (folder / "config.yaml").read_text()
+    assert runs.read_config(folder) == made
+    other = json.loads(json.dumps(plain).replace("abc-secret", "other-secret"))
+    assert runs.differences(made, replace(config_from(other), run=config.run)) == []
+
+
 def test_a_password_in_a_url_becomes_the_name_of_a_variable(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

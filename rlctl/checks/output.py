@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,6 @@ from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
 from rlctl.documents.paths import dotted
-
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-"""Names of environment variables that hold secrets."""
 
 
 def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -82,8 +78,6 @@ def literal_secrets(config: Config, surroundings: Surroundings) -> Iterator[Prob
     if surroundings.symbolic is None:
         return
     named = [path for path, value in secrets(config) if value]
-    variables = config.environment.variables.items()
-    named += [("environment", "variables", name) for name, value in variables if value and SECRET_NAME.search(name)]
     for path in named:
         if path not in surroundings.symbolic:
             yield Problem(

@@ -103,7 +103,11 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
             wrong.append(f"{dotted(path)} is {value!r}, and there is no such file here")
     if wrong:
         raise RunError("paths that mean nothing on the cluster:\n  " + "\n  ".join(wrong))
-    literal = [dotted(path) for path, value in secrets(loaded.config) if value and path not in loaded.expressions]
+    literal = [
+        dotted(path)
+        for path, value in secrets(loaded.config)
+        if value and path not in loaded.expressions and path[-3:-1] != ("environment", "variables")
+    ]
     if literal:
         raise RunError(
             f"{', '.join(literal)} holds a secret in plain text, which never leaves this machine",

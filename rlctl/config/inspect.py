@@ -274,13 +274,42 @@ def _items_of(item: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[
 
 
 def secrets(config: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Path and value of every field that must never be shown, logged or stored: marked ones, and URLs with a password."""
+    """Path and value of everything that must never be shown, logged or stored.
+
+    These are the fields that the schema marks, URLs with a password, and in free mappings (further arguments, environment
+    variables, changes of stages) text under a name of a secret.
+    """
+    marked = marked_secrets(config)
+    for setting in settings(config):
+        if setting.path in marked or has_password(setting.value):
+            yield setting.path, setting.value
+        elif isinstance(setting.value, dict | tuple):  # sections and choices in it are settings of their own
+            yield from _secrets_within(setting.value, setting.path)
+
+
+def marked_secrets(config: Any) -> set[tuple[str | int, ...]]:
+    """The paths of those that the schema marks: all of them may be null."""
     secret = {key.pattern for key in walk(type(config)) if key.info.secret}
-    return (
-        (setting.path, setting.value)
-        for setting in settings(config)
-        if setting.pattern in secret or has_password(setting.value)
-    )
+    return {setting.path for setting in settings(config) if setting.pattern in secret}
+
+
+def _secrets_within(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Those of plain values."""
+    if isinstance(value, str):
+        names = _SECRET_VARIABLE if path[-3:-1] == ("environment", "variables") else _SECRET_NAME
+        if has_password(value) or (value not in ("", "EMPTY") and names.search(str(path[-1]))):
+            yield path, value
+    elif isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _secrets_within(item, (*path, key))
+
+
+_SECRET_VARIABLE = re.compile(r"(key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(^|_|-)(api_?key|secret(_?key)?|access_?key(_?id)?|(access|auth|bearer|hf)_?token|password|passwd|credentials?)$",
+    re.IGNORECASE,
+)
+"""Narrower: ``answer_token`` of a reward is none, and nothing may become of it but itself."""
 
 
 def has_password(value: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.config import Config, Loaded, load, to_file
-from rlctl.config.inspect import has_password, secrets
+from rlctl.config.inspect import marked_secrets, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
 from rlctl.plan import Plan
@@ -67,14 +67,13 @@ def symbolic(loaded: Loaded) -> dict[str, Any]:
     A secret that was written out becomes the name of a variable, to be set where the run is to be resumed with it.
     """
     plain = to_file(loaded.config)
+    nullable = marked_secrets(loaded.config)
     for path, value in secrets(loaded.config):
         if value is not None:
-            name = "_".join(str(part) for part in ("rlctl", *path)).upper()
-            otherwise = "" if has_password(value) else ",null"
-            put_at(plain, path, f"${{oc.env:{name}{otherwise}}}")
-    for name in loaded.config.environment.variables:
-        if _SECRET_NAME.search(name):
-            put_at(plain, ("environment", "variables", name), f"${{oc.env:{name}}}")
+            is_variable = path[-3:-1] == ("environment", "variables")
+            name = re.sub(r"\W", "_", "_".join(str(part) for part in ("rlctl", *path))).upper()
+            otherwise = ",null" if path in nullable else ""
+            put_at(plain, path, f"${{oc.env:{path[-1] if is_variable else f'{name}{otherwise}'}}}")
     for path, text in loaded.expressions.items():
         put_at(plain, path, text)
     return plain
@@ -89,7 +88,6 @@ def put_at(plain: Any, path: tuple[Any, ...], value: Any) -> None:
         plain[path[-1]] = value
 
 
-_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|credentials?)$")
 _ASSIGNED = re.compile(
     r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
 )
