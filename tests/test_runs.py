@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rlctl import runs
-from rlctl.config import Config, Loaded, config_from, load
+from rlctl.config import Config, Loaded, config_from, load, to_plain
 from rlctl.documents import read_yaml
 from rlctl.errors import RunError
 from rlctl.runs import folder as run_folder
@@ -180,6 +180,40 @@ def test_a_password_in_a_url_becomes_the_name_of_a_variable(
         runs.read_config(folder)
     monkeypatch.setenv("RLCTL_BUFFER_URL", url)
     assert runs.read_config(folder).buffer == more.buffer
+
+
+@pytest.mark.parametrize("mode", ["online", "explore_only", "evaluate_only"])
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        {"name": "sql", "url": "sqlite:////shared/other.db", "capacity": 64},
+        {"name": "file", "path": "/shared/other.jsonl", "capacity": 64},
+        {"name": "memory", "log_path": "/shared/other.jsonl", "capacity": 64},
+    ],
+    ids=lambda buffer: buffer["name"],
+)
+def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict[str, Any], mode: str) -> None:
+    """Least of all over the responses of an earlier run, or into the buffer that another one trains on."""
+    whole = {
+        "run": {"mode": mode, "skip": {"rollout": "dump", "folder": "/shared/dump"}},
+        "rollout": {"responses_folder": "/shared/responses.parquet", "evaluation_folder": "/shared/evaluated"},
+        "buffer": buffer,
+        "checkpoint": {"remote": "s3://shared/checkpoints", "every": 1},
+        "profiling": {"tool": "timeline", "steps": [1], "folder": "/shared/traces", "ray_timeline": "/shared/ray.json"},
+        "environment": {"log_folder": "/shared/logs"},
+        "tracking": [{"name": "tensorboard", "folder": "/shared/tensorboard"}],
+    }
+    small = starting._small(config_from(whole), 2, tmp_path)
+    kept = json.dumps(to_plain(small))
+    assert "/shared" not in kept.replace('"folder": "/shared/dump"', "")
+    assert (small.run.skip.rollout, small.buffer.capacity) == ("off", 64)
+    assert small.run.mode == mode
+
+
+def test_trying_takes_nothing_out_of_a_buffer() -> None:
+    loaded = Loaded(config_from({"run": {"mode": "train_only"}, "buffer": {"name": "sql", "url": "sqlite:////x.db"}}))
+    with pytest.raises(RunError, match="would take responses out of its buffer"):
+        runs.try_out(loaded, runs.prepare(Loaded(config_from({"placement": {"device": "cpu"}}))), prompts=2)
 
 
 def test_sources_are_kept_without_their_secrets(tmp_path: Path, config: Config) -> None:

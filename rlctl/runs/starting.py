@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rlctl import arithmetic
 from rlctl.config import Config, Loaded, combine, stages_of, to_plain
 from rlctl.config.inspect import secrets
+from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
+from rlctl.config.sections.output import Profiling
 from rlctl.documents import read_text
 from rlctl.errors import RunError
 from rlctl.plan import Cluster, Plan, make_plan, plan_from
@@ -182,14 +185,14 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
         prompts: prompts (sft: sequences) of the step.
 
     Raises:
-        RunError: the step failed; the message names the first cause.
+        RunError: the step failed, and the message names the first cause; or it would take from a buffer of other runs.
     """
     from rlctl.runtime.launch import launch
 
     seen: list[dict[str, Any]] = []
     began = time.monotonic()
-    small = _small(loaded.config, prompts)
     with tempfile.TemporaryDirectory(prefix="rlctl-try-") as folder:
+        small = _small(loaded.config, prompts, Path(folder))
         (Path(folder) / "logs").mkdir()
         cluster = Cluster(plan.nodes, plan.devices_per_node, plan.device)
         outcome = launch(make_plan(small, cluster=cluster), small, Path(folder), observer=seen.append)
@@ -200,13 +203,21 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
     return TryResult(samples[: prompts * len(metrics)], metrics, time.monotonic() - began)
 
 
-def _small(config: Config, prompts: int) -> Config:
-    """The config with one step of a few prompts in every stage, and nothing that outlives it."""
-    parts = [(stage.name, _small_stage(stage.config, prompts)) for stage in stages_of(config)]
+def _small(config: Config, prompts: int, folder: Path) -> Config:
+    """The config with one step of a few prompts in every stage, and nothing that is written outside of a folder."""
+    parts = [(stage.name, _small_stage(stage.config, prompts, folder)) for stage in stages_of(config)]
     return combine(parts)
 
 
-def _small_stage(config: Config, prompts: int) -> Config:
+def _small_stage(config: Config, prompts: int, folder: Path) -> Config:
+    if arithmetic.drains_buffer(config) and config.buffer.choice == "sql":
+        raise RunError(
+            "trying a run of mode train_only would take responses out of its buffer, which the run is to be trained on",
+            hint="try it with --set run.mode=online, or with a copy of the buffer",
+        )
+    run, rollout = config.run, config.rollout
+    skip = replace(run.skip, rollout="off") if run.skip.rollout == "dump" else run.skip
+    responses = str(folder / "responses.parquet") if arithmetic.writes_responses(config) else None
     schedule = replace(
         config.schedule, total_steps=1, total_epochs=None, total_optimizer_steps=None, evaluate_every=None
     )
@@ -214,9 +225,25 @@ def _small_stage(config: Config, prompts: int) -> Config:
         config,
         batch=replace(config.batch, prompts_per_step=prompts, mini_batch_responses=None),
         schedule=schedule,
-        checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never"),
+        checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never", remote=None),
         tracking=(),
+        run=replace(run, skip=skip),
+        rollout=replace(rollout, responses_folder=responses, evaluation_folder=None),
+        buffer=_own_buffer(config, folder),
+        profiling=Profiling(peak_tflops=config.profiling.peak_tflops),
+        environment=replace(config.environment, log_folder=None),
     )
+
+
+def _own_buffer(config: Config, folder: Path) -> Buffer:
+    """A buffer that no other run sees, with what the config says of it; one that is only read from stays."""
+    buffer = config.buffer
+    if arithmetic.drains_buffer(config):
+        return buffer
+    common = {each.name: getattr(buffer, each.name) for each in fields(Buffer)}
+    if config.run.mode == "explore_only" and not arithmetic.writes_responses(config):
+        return FileBuffer(**common, path=str(folder / "buffer.jsonl"))
+    return MemoryBuffer(**common)
 
 
 def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunResult:
