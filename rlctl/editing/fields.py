@@ -175,11 +175,15 @@ def search(found: list[FieldView], text: str, names: Callable[[str], Iterable[st
     """The fields that a person looks for, best first; every word has to be there, and case does not matter.
 
     A word may be part of the key, of what dialects call it (``names`` of a pattern), or of the help; or its letters stand in
-    the key in this order, as ``lrate`` in ``learning_rate``.
+    the key in this order, as ``lrate`` in ``learning_rate``. Of keys that fit as well, one that is called so comes first.
     """
     words = text.lower().split()
-    ranked = [(_rank(view.pattern, words, names), number) for number, view in enumerate(found)]
-    return [found[number] for rank, number in sorted(ranked) if rank < WORST]
+    whole = "_".join(words)
+    ranked = []
+    for number, view in enumerate(found):
+        is_item = any(isinstance(part, int) for part in view.path)
+        ranked.append((_rank(view.pattern, words, names), is_item or view.path[-1] != whole, number))
+    return [found[number] for rank, _, number in sorted(ranked) if rank < WORST]
 
 
 WORST = 4

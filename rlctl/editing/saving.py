@@ -55,7 +55,7 @@ def edited_text(
         for again in range(ROUNDS):
             changes = dict(changed_keys(now, after, dialect, facts))
             kept = {path: value for path, value in changes.items() if not again or path not in moved}
-            edited = edit(new, name, kept, after, dialect, again > 0)
+            edited = edit(new, name, kept, now, after, dialect, again > 0)
             found = _loaded(edited, name, dialect, given)
             if found is None:
                 return None
@@ -99,7 +99,7 @@ def _changed(path: KeyPath, before: Any, after: Any) -> Iterator[tuple[KeyPath, 
 
 
 def _in_yaml(
-    text: str, name: str, changes: Mapping[KeyPath, Any], after: Loaded, dialect: str, interpolated: bool
+    text: str, name: str, changes: Mapping[KeyPath, Any], now: Loaded, after: Loaded, dialect: str, interpolated: bool
 ) -> str:
     """A YAML text with other values; those written as ``${...}`` are left to follow what they name, unless ``interpolated``."""
     document = read_yaml(text, name, allow_empty=True)
@@ -149,40 +149,49 @@ _WORD = r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])*"""
 
 
 def _prefixes(loaded: Loaded, dialect: str) -> dict[str, str]:
-    """What stands before each key of a list of overrides, as ``+`` for one that the framework's config does not have.
+    """What stands before each key of a script's overrides, as ``+`` for one that the framework's config does not have.
 
     Raises:
-        RlctlError: the dialect has no such lists.
+        RlctlError: the dialect has no scripts.
     """
-    lines = write_out(loaded, dialect, {"carried": "none", "format": "overrides"}).text().splitlines()
-    keys = [line.partition("=")[0] for line in lines]
+    lines = write_out(loaded, dialect, {"carried": "none", "format": "sh"}).text().splitlines()
+    keys = [line.strip(" '\"").partition("=")[0] for line in lines]
     return {key.lstrip("+"): key[: len(key) - len(key.lstrip("+"))] for key in keys}
 
 
 def _in_script(
-    text: str, name: str, changes: Mapping[KeyPath, Any], after: Loaded, dialect: str, interpolated: bool
+    text: str, name: str, changes: Mapping[KeyPath, Any], now: Loaded, after: Loaded, dialect: str, interpolated: bool
 ) -> str:
-    """A launch script with other overrides: those that are there are replaced, others come after the last of them.
+    """A launch script with other overrides: those that are there are replaced, others come after the last that is in use.
 
     Raises:
         UsageError: it has no override in a line of its own.
     """
     prefixes = _prefixes(after, dialect) if changes else {}
-    lines = text.splitlines(keepends=True)
+    lines, used, added = text.splitlines(keepends=True), _lines_in_use(now, name), []
     for path, value in changes.items():
-        key = dotted(path)
-        found, last = _line_of(lines, key), _last_override(lines)
         if value is GONE:
-            lines = lines if found is None else _without(lines, found, key)
             continue
+        key = dotted(path)
         word = bash_word(Change(path, value, prefixes.get(key, "")).text())
-        if found is not None:
+        if (found := _line_of(lines, key, used)) is not None:
             lines[found] = _override(key).sub(word.replace("\\", r"\\"), lines[found])
-        elif last is not None:
-            lines = _after(lines, last, word)
         else:
+            added.append(word)
+    if added:
+        if (last := _last_override(lines, used)) is None:
             raise UsageError(f"{name} has no override in a line of its own, after which others could come")
+        lines = _after(lines, last, added)
+    for path in [path for path, value in changes.items() if value is GONE]:
+        if (found := _line_of(lines, dotted(path), used)) is not None:
+            lines = _without(lines, found, dotted(path))
     return "".join(lines)
+
+
+def _lines_in_use(loaded: Loaded, name: str) -> frozenset[int]:
+    """The lines of a script, counted from 0, in which a value stands that its command has."""
+    places = [source.at for source in loaded.sources.values() if source.at is not None]
+    return frozenset(at.line - 1 for at in places if at.file == name)
 
 
 def _override(key: str) -> re.Pattern[str]:
@@ -190,17 +199,21 @@ def _override(key: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\S)[\"']?\+{{0,2}}{re.escape(key)}={_WORD}")
 
 
-_ANY_OVERRIDE = re.compile(rf"^\s+(?:--\S+\s+)?[\"']?\+{{0,2}}[A-Za-z_][\w.@/-]*={_WORD}\s*(?:\\\s*)?$")
+_ANY_OVERRIDE = re.compile(rf"^\s+(?:--\S+\s+)?[\"']?\+{{0,2}}[A-Za-z_]\w*\.[\w.@/-]*={_WORD}\s*(?:\\\s*)?$")
+"""A line that is an override; one of a key of the top looks as an assignment does, after which none could come."""
 
 
-def _line_of(lines: list[str], key: str) -> int | None:
-    """The last line with an override of the key, which is the one that holds."""
+def _line_of(lines: list[str], key: str, used: frozenset[int]) -> int | None:
+    """The last line with an override of the key, which is the one that holds; one in use before one of a branch not taken."""
     pattern = _override(key)
-    return next((n for n in reversed(range(len(lines))) if pattern.search(lines[n].split(" #")[0])), None)
+    found = [number for number, line in enumerate(lines) if pattern.search(line.split(" #")[0])]
+    return max(found, key=lambda number: (number in used, number), default=None)
 
 
-def _last_override(lines: list[str]) -> int | None:
-    return next((n for n in reversed(range(len(lines))) if _ANY_OVERRIDE.match(lines[n])), None)
+def _last_override(lines: list[str], used: frozenset[int]) -> int | None:
+    """The last line that is an override; one in use before others, which may be of a branch not taken."""
+    found = [number for number, line in enumerate(lines) if _ANY_OVERRIDE.match(line)]
+    return max(found, key=lambda number: (number in used, number), default=None)
 
 
 def _without(lines: list[str], number: int, key: str) -> list[str]:
@@ -217,11 +230,15 @@ def _without(lines: list[str], number: int, key: str) -> list[str]:
     return [*lines[: number - 1], before, *lines[number + 1 :]]
 
 
-def _after(lines: list[str], number: int, word: str) -> list[str]:
-    """The lines with an override more after one of them, in the same command."""
+def _after(lines: list[str], number: int, words: list[str]) -> list[str]:
+    """The lines with more overrides after one of them, in the same command or array."""
     line = lines[number].rstrip("\n")
     indent = line[: len(line) - len(line.lstrip())]
     goes_on = line.rstrip().endswith("\\")
-    first = line if goes_on else f"{line.rstrip()} \\"
-    added = f"{indent}{word} \\\n" if goes_on else f"{indent}{word}\n"
-    return [*lines[:number], f"{first}\n", added, *lines[number + 1 :]]
+    in_array = not goes_on and not (number and lines[number - 1].rstrip().endswith("\\"))
+    added = [f"{indent}{word}" for word in words]
+    if in_array:
+        return [*lines[: number + 1], *(f"{one}\n" for one in added), *lines[number + 1 :]]
+    *before, last = [line.rstrip().removesuffix("\\").rstrip(), *added]
+    ending = " \\\n" if goes_on else "\n"
+    return [*lines[:number], *(f"{one} \\\n" for one in before), f"{last}{ending}", *lines[number + 1 :]]

@@ -483,9 +483,11 @@ class Session:
         loaded, report = _read(text, path, self.dialect, self.given)
         moved = self._moved()
         self.lost = [item for item in self._unsaid(loaded) if item[0] not in moved]
+        here = self._states[self._now]
+        if not self.lost:  # what differs still is what says another thing each time: nobody changed it
+            loaded = replace(loaded, config=here.loaded.config)
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
-        here = self._states[self._now]
         self._states[self._now] = replace(here, loaded=replace(loaded, config=here.loaded.config), base=self.file)
         self._saved, self._merging = self._now, None
 

@@ -49,6 +49,8 @@ ZH: dict[str, str] = {
     "Dismiss menu": "收起菜单",
     "Exit the command palette": "退出命令面板",
     "opening {name} ...": "正在打开 {name}……",
+    "as you opened it": "你打开时",
+    "on disk": "磁盘上",
     "Do not wait for it": "不再等待",
     "reading the checkpoints of {name} ...": "正在读取 {name} 的检查点……",
     # the monitor

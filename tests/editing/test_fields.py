@@ -92,6 +92,8 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     assert search(found, "optim.lr", names)[0].pattern == "train.optimizer.learning_rate"
     assert search(found, "learning_rate", names)[0].pattern.endswith("learning_rate")
     assert search(found, "PEAK learning", names)
+    assert search(found, "temperature", names)[0].path == ("rollout", "sampling", "temperature")
+    assert search(found, "path", names)[0].path == ("model", "path")
     assert search(found, "no such words at all", names) == []
 
 

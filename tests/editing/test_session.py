@@ -316,9 +316,56 @@ def test_a_script_that_says_the_time_is_changed_only_where_a_person_changed_it(t
     session.save()
     assert path.read_text() == text.replace("total_epochs=1", "total_epochs=3")
     assert session.lost == []
+    assert session.differences() == [], "nobody changed the name"
     session.set(("run", "name"), "mine")
     session.save()
     assert "trainer.experiment_name=mine" in path.read_text()
+
+
+ARRAYS = """\
+#!/bin/bash
+set -eu
+ROLLOUT=(
+    actor_rollout_ref.rollout.name=vllm
+    actor_rollout_ref.rollout.n=8
+)
+TRAINER=(
+    trainer.logger='["console"]'
+    trainer.nnodes=${NNODES:-2}
+)
+LAUNCH=(python3)
+if [ "${BACKEND:-vllm}" = sglang ]; then
+    TRAINER+=(
+        actor_rollout_ref.rollout.n=4
+        trainer.balance_batch=False
+    )
+else
+    RAY=(ray_kwargs.ray_init.num_cpus=8)
+    WORKERS=4
+fi
+"${LAUNCH[@]}" -m verl.trainer.main_ppo data.train_files=x "${ROLLOUT[@]}" "${TRAINER[@]}" "${RAY[@]}" "$@"
+"""
+
+
+def test_a_script_of_arrays_takes_keys_that_it_does_not_have_yet_and_none_of_a_branch_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(ARRAYS)
+    session = Session.open(path)
+    session.set(("rollout", "sampling", "temperature"), 0.7)
+    session.set(("batch", "responses_per_prompt"), 16)
+    session.set(("schedule", "total_steps"), 77)
+    session.save()
+    assert session.lost == []
+    lines = changed_lines(ARRAYS, path.read_text())
+    assert [line for line in lines if ".n=" in line] == [
+        "-    actor_rollout_ref.rollout.n=8",
+        "+    actor_rollout_ref.rollout.n=16",
+    ]
+    added = [line for line in lines if line[0] == "+"]
+    assert "+    actor_rollout_ref.rollout.temperature=0.7" in added
+    assert "+    trainer.total_training_steps=77" in added
+    assert not any(line.endswith("\\") for line in added)
+    assert Session.open(path).config == session.config
 
 
 def test_a_script_is_given_its_arguments_each_time_it_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -360,8 +361,10 @@ class EditorFiles(Screen[None]):
             return
         try:
             difference = "\n".join(session.changed_lines()[:LINES])
-        except RlctlError as error:
-            difference = str(error)
+        except RlctlError:  # it cannot be saved as it is now: what somebody else did can be told all the same
+            pair = (file.text.splitlines(), text.splitlines())
+            names = (say("as you opened it"), say("on disk"))
+            difference = "\n".join([*unified_diff(*pair, *names, lineterm="")][:LINES])
         self.post_message(self.OnDisk(text, difference))
 
     def on_editor_files_on_disk(self, message: OnDisk) -> None:
