@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import Any, TypeVar
@@ -73,12 +73,13 @@ def bring(url: str, *, key: str, only_file: bool = False) -> Path:
     if not place.exists():
         place.parent.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(mkdtemp(prefix="partial-", dir=place.parent.parent))
-        with _told(url, key):
-            for file in files:
-                _get(system, file, partial / name / os.path.relpath(file, path) if folder else partial / name)
         try:
-            partial.rename(place.parent)
-        except OSError:  # another process was quicker
+            with _told(url, key):
+                for file in files:
+                    _get(system, file, partial / name / os.path.relpath(file, path) if folder else partial / name)
+            with suppress(OSError):  # another process was quicker
+                partial.rename(place.parent)
+        finally:
             shutil.rmtree(partial, ignore_errors=True)
     return place
 

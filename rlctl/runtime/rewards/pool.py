@@ -180,7 +180,11 @@ class CallPool:
             if child.connection in ready:
                 self._receive(child, batch)
             elif time.monotonic() >= child.deadline:
-                self._lose(child, batch, f"took longer than {self._timeout:g} s and was stopped")
+                if child.connection.poll():  # answered while others were dealt with, or while this process stood still
+                    self._receive(child, batch)
+                    continue
+                limit = LOAD_SECONDS if child.loading else self._timeout
+                self._lose(child, batch, f"took longer than {limit:g} s and was stopped")
 
     def _receive(self, child: _Child, batch: _Batch) -> None:
         try:

@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, Overflow
 
 from rlctl.errors import RunError
 from rlctl.runtime.rewards import boxed as latex
@@ -54,7 +54,10 @@ def number(call: Call, *, tolerance: float = 0.0) -> bool:
     found, wanted = last_number(call.response), last_number(str(call.answer))
     if wanted is None:
         raise ValueError(f"the answer holds no number: {call.answer!r}")
-    return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
+    try:
+        return found is not None and abs(found - wanted) <= Decimal(str(tolerance))
+    except Overflow:  # 9e9999999 is a number and not the answer
+        return False
 
 
 def last_number(text: str) -> Decimal | None:
@@ -160,7 +163,10 @@ def countdown(call: Call, *, format_score: float = 0.1) -> bool | float:
     equations = re.findall(r"<answer>(.*?)</answer>", call.response.split("\n")[-1])
     if not equations:
         return False
-    used = sorted(int(text) for text in re.findall(r"\d+", equations[-1]))
+    try:
+        used = sorted(int(text) for text in re.findall(r"\d+", equations[-1]))
+    except ValueError:  # more digits than Python reads
+        return format_score
     if used != sorted(int(value) for value in answer["numbers"]):
         return format_score
     value = arithmetic(equations[-1].strip())

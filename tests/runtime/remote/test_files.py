@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import fsspec
 import pytest
@@ -56,6 +57,10 @@ def test_data_is_read_over_http_and_of_any_format(server: str, tmp_path: Path) -
         load_source(DataSource(path=f"{server}/none.parquet"), key="data.train[0]")
 
 
+def _break() -> None:
+    raise ConnectionError("the network is gone")
+
+
 def test_a_folder_is_brought_whole_once_and_anew_when_it_changed(cache: Path) -> None:
     system = fsspec.filesystem("memory")
     system.pipe({"/models/small/config.json": b"{}", "/models/small/sub/x.txt": b"one"})
@@ -66,6 +71,13 @@ def test_a_folder_is_brought_whole_once_and_anew_when_it_changed(cache: Path) ->
     system.pipe("/models/small/sub/x.txt", b"other")
     assert (bring("memory://models/small", key="model.path") / "sub" / "x.txt").read_text() == "other"
     assert not list(cache.glob("partial-*"))
+    before = sorted(cache.iterdir())
+    system.pipe("/models/small/z.txt", b"new")
+    get = system.get_file
+    broken = Mock(side_effect=lambda file, target: get(file, target) if "config" in file else _break())
+    with patch.object(type(system), "get_file", broken), pytest.raises(RunError, match="the network is gone"):
+        bring("memory://models/small", key="model.path")
+    assert sorted(cache.iterdir()) == before, "half of a model stays on no disk"
     with pytest.raises(RunError, match=r"there is nothing at memory://none \(model\.path\)"):
         bring("memory://none", key="model.path")
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -35,6 +36,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str == "raise": raise ValueError("bad " + ground_truth)
     if solution_str == "pid": return os.getpid()
     if solution_str == "main": return float(threading.current_thread() is threading.main_thread())
+    if solution_str == "later": time.sleep(0.4); return 2.0
     print("noise", solution_str)
     return float(solution_str)
 """
@@ -113,7 +115,7 @@ def test_a_process_killed_from_outside_between_calls_is_replaced(scorer: Functio
     with CallPool(scorer, processes=1, timeout=10) as pool:
         psutil.Process(pool.pids[0]).kill()
         time.sleep(0.2)
-        first, second = pool.map(calls("1", "2"))
+        first, second = pool.map(calls("1", "later"))
         assert isinstance(first, Failure)
         assert second == Outcome(2.0)
 
@@ -163,6 +165,32 @@ def test_a_scorer_that_cannot_be_loaded_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"lost while it loaded the reward: it ended its process with status 5"):
         CallPool(FunctionScorer(str(tmp_path / "dies.py"), "f"), processes=1, timeout=1)
     assert descendants() == before
+
+
+def test_a_scorer_that_loads_too_long_is_told_with_the_limit_of_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlctl.runtime.rewards.pool.LOAD_SECONDS", 0.5)
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)")
+    with pytest.raises(RunError, match=r"while it loaded the reward: it took longer than 0\.5 s and was stopped"):
+        CallPool(FunctionScorer(str(tmp_path / "slow.py"), "f"), processes=1, timeout=7)
+
+
+def test_an_answer_that_was_in_time_counts_where_it_is_read_late(
+    scorer: FunctionScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process answered first, and dealing with its answer took longer than the limit of this one."""
+    with CallPool(scorer, processes=2, timeout=1) as pool:
+        receive, first = pool._receive, iter([True])
+
+        def slowly(child: Any, batch: Any) -> None:
+            if next(first, False):
+                time.sleep(1.2)
+            receive(child, batch)
+
+        monkeypatch.setattr(pool, "_receive", slowly)
+        results = pool.map(calls("1", "later"))
+    assert [getattr(result, "score", result) for result in results] == [1.0, 2.0]
 
 
 def test_children_load_no_torch(tmp_path: Path) -> None:

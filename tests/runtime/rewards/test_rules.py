@@ -135,6 +135,7 @@ def test_number() -> None:
     assert not verdict("number", "it is 47", 46)
     assert verdict("number", "3.14", "3.1416", tolerance=0.01)
     assert not verdict("number", "no idea", 46)
+    assert not verdict("number", "9e9999999", 46)
     with pytest.raises(ValueError, match="holds no number"):
         verdict("number", "1", "many")
 
@@ -176,6 +177,7 @@ def test_length_counts_tokens_and_a_cut_response_has_none() -> None:
         ("<answer>9</answer>", 0.1),
         ("<answer>3*3</answer>", 0.1),
         ("<answer>1+2*</answer>", 0.1),
+        pytest.param(f"<answer>{'9' * 5000}</answer>", 0.1, id="5000 digits"),
         ("(1+2)*3", False),
         ("<answer>1+2+3</answer><answer>(1+2)*3</answer>", True),
     ],
