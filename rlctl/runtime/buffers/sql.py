@@ -86,6 +86,8 @@ class SqlBuffer:
         self._lock = threading.Lock()
         self._written = self._takes = 0
         self._taken = self._dropped = self._reused = 0
+        self._too_old = 0
+        """Groups that the take under way leaves out."""
         self._left = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -94,26 +96,28 @@ class SqlBuffer:
     def put(self, groups: Sequence[Answered]) -> None:
         self._join(writes=True)
         for group in groups:
-            while not self._try(partial(self._insert, group=group)):
+            while (dropped := self._try(partial(self._insert, group=group))) is None:
                 self._pause(POLL_SECONDS)
+            self._dropped += dropped
             self._written += 1
 
-    def _insert(self, connection: sa.Connection, *, group: Answered) -> bool:
-        """Put a group that is not there yet; False where there is no room."""
+    def _insert(self, connection: sa.Connection, *, group: Answered) -> int | None:
+        """Put a group that is not there yet; how many had to give way, it may be itself, or None where there is no room."""
         number = number_of(group, self._written)
         mine = self._of(GROUPS, GROUPS.c.writer == self._member, GROUPS.c.number == number)
         if connection.scalar(sa.select(GROUPS.c.id).where(*mine)) is not None:
-            return True
+            return 0
         version, size = version_of(group), responses_in(group)
         priority, kept = self._priority(version, 0)
+        dropped = int(not kept)
         now = self._database.now(connection)
         if self._capacity is not None and kept:
             connection.execute(sa.select(BUFFERS).where(BUFFERS.c.label == self._label).with_for_update())
             if self._reuse is not None:
-                kept = self._made_room(connection, size, priority, self._capacity, now)
+                kept, gone = self._made_room(connection, size, priority, self._capacity, now)
+                dropped = gone + (not kept)
             elif not self._has_room(connection, size, self._capacity, now):
-                return False
-        self._dropped += not kept
+                return None
         connection.execute(
             sa.insert(GROUPS).values(
                 label=self._label,
@@ -127,7 +131,7 @@ class SqlBuffer:
                 content=zlib.compress(text_of(group).encode(), 1),
             )
         )
-        return True
+        return dropped
 
     def _has_room(self, connection: sa.Connection, size: int, capacity: int, now: float) -> bool:
         groups, responses = self._waiting(connection)
@@ -136,16 +140,19 @@ class SqlBuffer:
         )
         return groups < (wanted or 0) or not groups or responses + size <= capacity
 
-    def _made_room(self, connection: sa.Connection, size: int, priority: float, capacity: int, now: float) -> bool:
-        """Let groups of lower or equal priority give way; False where the new one has to."""
+    def _made_room(
+        self, connection: sa.Connection, size: int, priority: float, capacity: int, now: float
+    ) -> tuple[bool, int]:
+        """Let groups of lower or equal priority give way: whether there is room then, or the new one has to, and how many did."""
+        gone = 0
         order = sa.select(GROUPS.c.id, GROUPS.c.priority).where(*self._of(GROUPS, GROUPS.c.available_at <= now))
         while (held := self._waiting(connection))[0] and held[1] + size > capacity:
             lowest = connection.execute(order.order_by(GROUPS.c.priority, GROUPS.c.id).limit(1)).first()
             if lowest is None or lowest.priority > priority:
-                return False
+                return False, gone
             connection.execute(sa.update(GROUPS).where(GROUPS.c.id == lowest.id).values(available_at=None))
-            self._dropped += 1
-        return True
+            gone += 1
+        return True, gone
 
     def end_writing(self) -> None:
         self._join(writes=True)
@@ -158,9 +165,10 @@ class SqlBuffer:
         began = time.monotonic()
         try:
             while True:
-                rows = self._try(partial(self._claim, count=count, oldest_version=oldest_version))
+                rows, self._too_old = self._try(partial(self._claim, count=count, oldest_version=oldest_version))
                 if rows is not None:
                     self._takes += 1
+                    self._dropped, self._too_old = self._dropped + self._too_old, 0
                     self._taken += len(rows)
                     self._reused += sum(row.uses > 0 for row in rows)
                     return [group_of(loads(zlib.decompress(row.content))) for row in rows]
@@ -171,26 +179,33 @@ class SqlBuffer:
             with suppress(RlctlError):
                 self._try(lambda connection: self._tell(connection, wanted=0))
 
-    def _claim(self, connection: sa.Connection, *, count: int, oldest_version: int) -> list[Any] | None:
-        """Claim the rows of ``count`` groups, or of what is left where no more will come; None where more are to come."""
+    def _claim(self, connection: sa.Connection, *, count: int, oldest_version: int) -> tuple[list[Any] | None, int]:
+        """Claim the rows of ``count`` groups, or of what is left where no more will come; None where more are to come.
+
+        Those that are too old are claimed in any case, as writers wait for their room; how many this take has claimed so.
+        """
         now = self._database.now(connection)
-        self._give_back(connection, CLAIMS.c.reader == self._member, CLAIMS.c.number >= self._takes)
+        mine = (CLAIMS.c.reader == self._member, CLAIMS.c.number >= self._takes)
+        of_old = sa.exists().where(GROUPS.c.id == CLAIMS.c.group_id, GROUPS.c.version < oldest_version)
+        self._give_back(connection, *mine, ~of_old)
         self._give_back_of_dead(connection, now)
         over = self._writing_is_over(connection)
         free = self._of(GROUPS, GROUPS.c.available_at <= now)
         order = [GROUPS.c.priority.desc(), GROUPS.c.id]
-        chosen = sa.select(GROUPS).where(*free).order_by(*order).with_for_update(skip_locked=True)
-        rows = connection.execute(chosen.where(GROUPS.c.version >= oldest_version).limit(count)).all()
+        old = sa.select(GROUPS.c.id, GROUPS.c.version, GROUPS.c.uses).where(*free, GROUPS.c.version < oldest_version)
+        for row in connection.execute(old.with_for_update(skip_locked=True)).all() if oldest_version else ():
+            self._mark(connection, row, now, again=False)
+        left_out = connection.scalar(sa.select(sa.func.count()).where(*self._of(CLAIMS, *mine, of_old))) or 0
+        chosen = sa.select(GROUPS).where(*free, GROUPS.c.version >= oldest_version).order_by(*order)
+        rows = connection.execute(chosen.limit(count).with_for_update(skip_locked=True)).all()
         if len(rows) < count:
             cooling = sa.select(GROUPS.c.id).where(*self._of(GROUPS, GROUPS.c.available_at > now)).limit(1)
             if not over or connection.scalar(cooling) is not None:
                 self._tell(connection, wanted=count)
-                return None
-        old = connection.execute(chosen.where(GROUPS.c.version < oldest_version)).all() if oldest_version else []
-        for row, drawn in [*((row, True) for row in rows), *((row, False) for row in old)]:
-            self._mark(connection, row, now, again=drawn)
-        self._dropped += len(old)
-        return list(rows)
+                return None, left_out
+        for row in rows:
+            self._mark(connection, row, now, again=True)
+        return list(rows), left_out
 
     def _mark(self, connection: sa.Connection, row: Any, now: float, *, again: bool) -> None:
         """A row is this reader's; it may be drawn again after its cool-down."""
@@ -277,14 +292,16 @@ class SqlBuffer:
         """Undo claims: their groups can be taken as before."""
         chosen = sa.select(CLAIMS).where(*self._of(CLAIMS, *which)).with_for_update(skip_locked=True)
         for claim in connection.execute(chosen).all():
-            row = connection.execute(sa.select(GROUPS).where(GROUPS.c.id == claim.group_id).with_for_update()).one()
+            told = sa.select(GROUPS.c.version, GROUPS.c.uses).where(GROUPS.c.id == claim.group_id)
+            row = connection.execute(told.with_for_update()).one()
             priority, _ = self._priority(row.version, row.uses - 1)
             values = {"uses": row.uses - 1, "priority": priority, "available_at": 0.0}
-            connection.execute(sa.update(GROUPS).where(GROUPS.c.id == row.id).values(**values))
+            connection.execute(sa.update(GROUPS).where(GROUPS.c.id == claim.group_id).values(**values))
             connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.id == claim.id))
 
     def statistics(self) -> Statistics:
-        return Statistics(self._try(self._waiting)[1], self._written, self._taken, self._dropped, self._reused)
+        dropped = self._dropped + self._too_old
+        return Statistics(self._try(self._waiting)[1], self._written, self._taken, dropped, self._reused)
 
     def close(self) -> None:
         self._left.set()

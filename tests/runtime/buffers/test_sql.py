@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.replay import RULES, Reuse
 from rlctl.runtime.buffers.sql import SqlBuffer
-from rlctl.runtime.buffers.tables import BUFFERS, connect
+from rlctl.runtime.buffers.tables import BUFFERS, GROUPS, connect
 from rlctl.runtime.processes.calls import StopRequested
 from tests.waiting import until
 
@@ -225,3 +227,43 @@ def test_a_database_that_cannot_be_used_is_refused_without_its_password(url: str
     with pytest.raises(RunError, match=message) as refused:
         member(url, "some", "one")
     assert "secret" not in str(refused.value)
+
+
+def test_room_that_old_groups_take_is_there_for_the_new_ones_that_a_reader_waits_for(database: str, label: str) -> None:
+    """Else the reader waited for the writer, and the writer for room."""
+    writer = member(database, label, "writer", capacity=8)
+    reader = member(database, label, "reader", capacity=8)
+    writer.put([group(index, version=0) for index in range(4)])
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(reader.take(2, oldest_version=1)), daemon=True)
+    thread.start()
+    until(lambda: reader.statistics().dropped == 4, "old groups are left out while new ones are waited for")
+    writer.put([group(index, version=1) for index in range(4, 8)])
+    thread.join(20)
+    assert indices(found) == [4, 5]
+    assert (reader.statistics().dropped, reader.statistics().taken) == (4, 2)
+    resumed = member(database, label, "reader")
+    resumed.restore({})
+    assert indices(resumed.take(8)) == list(range(8)), "they are there for a reader that goes back to before"
+    assert indices(reader.take(0)) == []
+
+
+def test_what_is_tried_again_is_counted_once(tmp_path: Path, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks at the end of a transaction, which is made again."""
+    reuse = Reuse(RULES["linear_decay"])
+    buffer = member(f"sqlite:///{tmp_path}/buffer.db", label, "both", capacity=2, reuse=reuse)
+    buffer.put([group(0)])
+    begin, broken = buffer._database.begin, [True]
+
+    @contextmanager
+    def breaks() -> Iterator[sa.Connection]:
+        with begin() as connection:
+            yield connection
+            if broken and connection.scalar(sa.select(sa.func.count()).select_from(GROUPS)) == 2:
+                broken.clear()
+                raise sa.exc.OperationalError("commit", None, Exception("gone"))
+
+    monkeypatch.setattr(buffer._database, "begin", breaks)
+    buffer.put([group(1)])
+    assert broken == []
+    assert buffer.statistics().dropped == 1
