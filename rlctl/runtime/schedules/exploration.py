@@ -77,7 +77,7 @@ class Exploration:
         self._synced = 0
         self._version = 0
         self._sent: list[int] = []
-        """The versions of all weights that were sent."""
+        """The versions of the last weights that were sent, as many as the staleness of responses goes by."""
         self._taken = 0
         """Groups taken since the start of the stage."""
         self._pauses = 0
@@ -152,7 +152,7 @@ class Exploration:
             yield
             self._synced, self._version = step, version
             if version not in self._sent[-1:]:
-                self._sent.append(version)
+                self._sent = [*self._sent, version][-1 - (self._config.sync.max_staleness or 0) :]
             self._horizon = pace.horizon(
                 self._config, synced=step, total_steps=self._total_steps, explored=self._there()
             )
