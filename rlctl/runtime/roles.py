@@ -38,7 +38,7 @@ from rlctl.runtime.types import Prompt, Request, Response, Sample
 from rlctl.runtime.workers.reference import Reference
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from rlctl.runtime.workers.reward_model import RewardModels
-from rlctl.runtime.workers.rollout import RolloutStatistics, RolloutWorker
+from rlctl.runtime.workers.rollout import RolloutWorker
 from rlctl.runtime.workers.sharding import (
     cost,
     linear_tokens,
@@ -224,10 +224,6 @@ class RolloutEngines:
     def sleep(self) -> None:
         """Leave the devices' memory to training, where they are shared; engines wake when they are next asked to generate."""
         self._group.all(RolloutWorker.sleep)
-
-    def statistics(self) -> list[RolloutStatistics]:
-        """What each engine has computed since it started."""
-        return self._group.all(RolloutWorker.statistics)
 
 
 @dataclass(frozen=True)

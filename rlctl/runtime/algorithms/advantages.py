@@ -330,11 +330,6 @@ class Estimator(Algorithm):
         return "baselines" in self.reads
 
     @property
-    def needs_groups(self) -> bool:
-        """Whether it compares the responses of a prompt."""
-        return "groups" in self.reads
-
-    @property
     def measures(self) -> tuple[str, ...]:
         """What of ``distributions`` it reads."""
         return tuple(name for name in STATISTICS if measured_column(name) in self.reads)

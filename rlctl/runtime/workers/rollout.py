@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,14 +34,6 @@ DEFAULT_SECONDS = 900.0
 """Within which an outside endpoint answers where the config says nothing."""
 DEFAULT_ROWS = 256
 """Responses decoded at once where the config says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutStatistics:
-    """Positions that one engine has computed since it started."""
-
-    prompt_tokens: int
-    decoded_tokens: int
 
 
 class RolloutWorker:
@@ -145,11 +137,6 @@ class RolloutWorker:
     def _wake(self) -> None:
         if self._sleeps:
             self._engine.wake()
-
-    def statistics(self) -> RolloutStatistics:
-        """What the engine has computed."""
-        computed = self._engine.tokens_computed
-        return RolloutStatistics(computed.prompt, computed.decoded)
 
     def close(self) -> None:
         """End the engine."""

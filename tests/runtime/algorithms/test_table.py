@@ -19,7 +19,7 @@ def test_an_entry_knows_its_tensors_and_options() -> None:
 
 
 def test_what_an_estimator_needs_follows_from_what_it_reads() -> None:
-    needs = {name: (e.per_token, e.needs_values, e.needs_groups, e.needs_greedy) for name, e in ADVANTAGES.items()}
+    needs = {name: (e.per_token, e.needs_values, "groups" in e.reads, e.needs_greedy) for name, e in ADVANTAGES.items()}
     assert needs == {
         "asymre": (False, False, True, False),
         "clipb": (False, False, True, False),
