@@ -139,8 +139,8 @@ class FileBuffer:
             time.sleep(POLL_SECONDS)
 
     def _writing_is_over(self) -> bool:
-        """Whether no more will come: all who signed have ended, or nobody signs."""
-        return self._path.exists() and not any(self._open.values())
+        """Whether no more will come: all who signed have ended, or nobody signs. Where nothing is yet, somebody may be beginning."""
+        return bool(self._seen or self._open) and not any(self._open.values())
 
     def _overdue(self, count: int) -> BufferTimeout:
         there = f"{len(self._found)} are there" if self._path.exists() else "it does not exist"

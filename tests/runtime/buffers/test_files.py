@@ -151,3 +151,18 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
         FileBuffer(tmp_path / "file" / "groups", "w").put([group(0)])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_buffer_that_a_writer_is_about_to_fill_is_not_over(name: str, tmp_path: Path) -> None:
+    """It makes the file, or the folder, before it writes into it; a reader that looked then ended its run."""
+    path = tmp_path / name
+    if name.endswith(".jsonl"):
+        path.touch()
+    else:
+        path.mkdir()
+    writer, reader = FileBuffer(path, "w"), FileBuffer(path, "r", read_timeout=0.05)
+    with pytest.raises(BufferTimeout, match="0 are there, and nobody has written to it"):
+        reader.take(1)
+    writer.end_writing()
+    assert reader.take(1) == [], "it had nothing to write"
