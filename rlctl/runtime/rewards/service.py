@@ -50,8 +50,8 @@ class Service:
 
     client: httpx.AsyncClient
     gate: asyncio.Semaphore
-    timeout: float
-    """Seconds of one request, its answer included."""
+    timeout: float | None
+    """Seconds of one request, its answer included; None is as long as it takes."""
     secret: str = ""
     """Sent as a bearer token, and taken out of every message."""
 

@@ -3,12 +3,20 @@
 Prompts go out as token ids, to ``/completions``; responses come back as token ids with log-probs, as vLLM's server gives them
 (``return_token_ids``). What OpenAI's protocol has no name for is asked for by vLLM's (``top_k``, ``min_p``, ...). The log-probs
 are those that the endpoint reports: of vLLM's server at its defaults, before the temperature.
+
+Requests are under way in a thread of their own, so that polling never waits for a response longer than it was asked to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import queue
+import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -22,8 +30,6 @@ from rlctl.runtime.types import Request, Response, Sampling
 
 UNKNOWN = 1 << 31
 """Of the model's vocabulary and context, where nothing says how large they are: the endpoint refuses what does not fit."""
-_Ask = tuple[Request, int]
-"""A request, and the place of a response in its group."""
 
 
 class ExternalEngine(TakesWeights):
@@ -38,6 +44,7 @@ class ExternalEngine(TakesWeights):
         *,
         api_key: str = "",
         timeout: float = 900.0,
+        patient: bool = False,
         retries: int = 2,
         max_concurrent: int = 64,
         max_length: int | None = None,
@@ -49,6 +56,7 @@ class ExternalEngine(TakesWeights):
             model: the name that the endpoint serves it under.
             api_key: bearer token.
             timeout: seconds of one response.
+            patient: whether what was submitted may take longer: whoever submitted it gives it up (``abort``).
             retries: how often a response that failed is asked for again.
             max_concurrent: responses under way at once.
             max_length: prompt and response tokens together, at most.
@@ -56,8 +64,17 @@ class ExternalEngine(TakesWeights):
         """
         self._url, self._model, self._api_key = f"{url.rstrip('/')}/completions", model, api_key
         self._timeout, self._retries, self._max_concurrent = timeout, retries, max_concurrent
+        self._patience = None if patient else timeout
         self._max_length, self._arguments = max_length or UNKNOWN, dict(arguments or {})
-        self._submitted: dict[tuple[int, int], Request] = {}
+        self._submitted: dict[Future[Response], tuple[int, int]] = {}
+        """What is under way, with its ticket and its place in the group."""
+        self._done: queue.SimpleQueue[Future[Response]] = queue.SimpleQueue()
+        """What of it is there, has failed, or was given up."""
+        self._client: httpx.AsyncClient | None = None
+        self._gate = asyncio.Semaphore(max_concurrent)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="external", daemon=True)
+        self._thread.start()
         self.tokens_computed = TokensComputed()
 
     def generate(self, requests: Sequence[Request]) -> list[list[Response]]:
@@ -67,8 +84,14 @@ class ExternalEngine(TakesWeights):
             RunError: a request that cannot be answered as it asks, or an endpoint that does not answer as it should.
         """
         self._check(requests)
-        found = iter(self._ask([(request, request.first + j) for request in requests for j in range(request.n)]))
-        return [[next(found) for _ in range(request.n)] for request in requests]
+        futures = [
+            [self._begin(request, request.first + j, self._timeout) for j in range(request.n)] for request in requests
+        ]
+        try:
+            return [[self._found(future) for future in group] for group in futures]
+        finally:
+            for future in (future for group in futures for future in group):
+                future.cancel()
 
     def submit(self, requests: Mapping[int, Request]) -> None:
         """Take requests to work on, each under a ticket of its own; returns at once.
@@ -77,25 +100,34 @@ class ExternalEngine(TakesWeights):
             RunError: a request that cannot be answered as it asks; none was taken.
         """
         self._check(list(requests.values()))
-        self._submitted |= {
-            (ticket, request.first + j): request for ticket, request in requests.items() for j in range(request.n)
-        }
+        for ticket, request in requests.items():
+            for index in range(request.first, request.first + request.n):
+                future = self._begin(request, index, self._patience)
+                self._submitted[future] = ticket, index
+                future.add_done_callback(self._done.put)
 
     def poll(self, seconds: float) -> list[Finished]:
-        """Answers to as much of what was submitted as may be under way at once; waits for all of them, whatever ``seconds`` says.
+        """What has come of what was submitted, within about ``seconds``, less where nothing is left of it.
 
         Raises:
             RunError: the endpoint does not answer, or not with what it should.
         """
-        keys = list(self._submitted)[: self._max_concurrent]
-        found = self._ask([(self._submitted[key], key[1]) for key in keys])
-        for key in keys:
-            del self._submitted[key]
-        return [Finished(ticket, index, response) for (ticket, index), response in zip(keys, found, strict=True)]
+        deadline, found = time.monotonic() + seconds, []
+        while self._submitted:
+            try:
+                future = self._done.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if future in self._submitted:
+                ticket, index = self._submitted.pop(future)
+                found.append(Finished(ticket, index, self._found(future)))
+        return found
 
     def abort(self, tickets: Collection[int]) -> None:
         """Give up what was submitted for these requests."""
-        self._submitted = {key: request for key, request in self._submitted.items() if key[0] not in tickets}
+        for future in [future for future, (ticket, _) in self._submitted.items() if ticket in tickets]:
+            del self._submitted[future]
+            future.cancel()
 
     def begin_weights(self, version: int) -> None:
         """There is no way to send any.
@@ -115,8 +147,18 @@ class ExternalEngine(TakesWeights):
         """It has no memory of ours."""
 
     def close(self) -> None:
-        """Forget what was submitted."""
-        self._submitted.clear()
+        """Give up what was submitted, and end the thread."""
+        if not self._thread.is_alive():
+            return
+        self.abort({ticket for ticket, _ in self._submitted.values()})
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result(timeout=5.0)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5.0)
+
+    async def _leave(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
 
     def _check(self, requests: Sequence[Request]) -> None:
         check_requests(requests, max_length=self._max_length, vocab_size=UNKNOWN)
@@ -124,20 +166,23 @@ class ExternalEngine(TakesWeights):
             if request.inputs:
                 raise RunError(f"request {index} has images; an outside endpoint is given token ids only")
 
-    def _ask(self, asks: Sequence[_Ask]) -> list[Response]:
-        async def ask() -> list[Response]:
-            limits = httpx.Limits(max_connections=self._max_concurrent, max_keepalive_connections=self._max_concurrent)
-            async with httpx.AsyncClient(limits=limits, timeout=None) as client:
-                service = Service(client, asyncio.Semaphore(self._max_concurrent), self._timeout, self._api_key)
-                return await asyncio.gather(*(self._one(service, request, index) for request, index in asks))
+    def _begin(self, request: Request, index: int, seconds: float | None) -> Future[Response]:
+        """Ask for the response at a place of a request's group, within so many seconds each time."""
+        return asyncio.run_coroutine_threadsafe(self._one(request, index, seconds), self._loop)
 
+    def _found(self, future: Future[Response]) -> Response:
+        """Wait for a response."""
         try:
-            return asyncio.run(ask())
+            return future.result()
         except ServiceError as error:
             raise RunError(str(error), hint="see rollout.engine.base_url and rollout.timeouts") from error
 
-    async def _one(self, service: Service, request: Request, index: int) -> Response:
+    async def _one(self, request: Request, index: int, seconds: float | None) -> Response:
         """One response, asked for again where that fails."""
+        if self._client is None:
+            limits = httpx.Limits(max_connections=self._max_concurrent, max_keepalive_connections=self._max_concurrent)
+            self._client = httpx.AsyncClient(limits=limits, timeout=None)
+        service = Service(self._client, self._gate, seconds, self._api_key)
         body = {"model": self._model, "prompt": list(request.token_ids), **_fields(request, index), **self._arguments}
         for left in range(self._retries, -1, -1):
             try:
@@ -184,6 +229,8 @@ def _response(answer: Mapping[str, Any], sampling: Sampling, url: str) -> Respon
         ) from error
     if not token_ids or len(token_ids) != len(log_probs):
         raise ServiceError(f"{url} answered with {len(token_ids or ())} tokens and {len(log_probs)} log-probs")
+    if any(value is None or not math.isfinite(value) for value in log_probs):
+        raise ServiceError(f"{url} answered with log-probs that are no finite numbers: {str(log_probs)[:100]}")
     return Response(
         token_ids=tuple(map(int, token_ids)),
         log_probs=tuple(map(float, log_probs)),

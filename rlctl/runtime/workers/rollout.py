@@ -204,6 +204,7 @@ def _external(config: Config, engine: External) -> ExternalEngine:
         engine.model or config.model.path,
         api_key=engine.api_key or "",
         timeout=config.rollout.timeouts.response or DEFAULT_SECONDS,
+        patient=config.rollout.timeouts.response is not None,
         retries=config.rollout.timeouts.retries,
         max_concurrent=config.rollout.memory.max_running_responses or DEFAULT_CONCURRENT,
         max_length=config.model.max_context_tokens,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from rlctl.errors import RunError
 from rlctl.plan import make_plan
 from rlctl.runtime.rollout.external import ExternalEngine
+from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling
 from tests.runtime.local import run_here
@@ -32,19 +35,25 @@ class Server:
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.busy = 0
+        self.hangs: list[int] = []
+        """A prompt that is answered when it is let go."""
+        self.let_go = threading.Event()
         self.leave_out: str | None = None
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if body["prompt"] == server.hangs:
+                    server.let_go.wait(60)
                 with server.lock:
                     status, answer = server.answer(self.path, self.headers.get("authorization"), body)
                 data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                with suppress(OSError):  # who asked has gone
+                    self.send_response(status)
+                    self.send_header("content-length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Say nothing."""
@@ -121,10 +130,50 @@ def test_what_is_submitted_is_answered_by_ticket(server: Server) -> None:
     whole = asked.generate(REQUESTS)
     asked.submit(dict(enumerate(REQUESTS)))
     asked.abort([2])
-    found = [each for _ in range(4) for each in asked.poll(0.1)]
+    found: list[Finished] = []
+    while len(found) < 9:
+        found += asked.poll(0.1)
+    assert asked.poll(60) == []
     assert {(each.ticket, each.index): each.response for each in found} == {
         (ticket, index): whole[ticket][index] for ticket in (0, 1, 3) for index in range(3)
     }
+
+
+def test_a_response_that_takes_long_holds_back_nobody_and_is_given_up(server: Server) -> None:
+    """As with the other engines: what is late is whoever's who submitted it, and ends no run."""
+    whole = engine(server).generate(REQUESTS)
+    server.hangs, server.let_go = [1, 2, 4], threading.Event()
+    asked = engine(server, timeout=0.3, patient=True, retries=0)
+    asked.submit(dict(enumerate(REQUESTS)))
+    found: list[Finished] = []
+    began = time.monotonic()
+    while len(found) < 9:
+        found += asked.poll(0.1)
+    assert asked.poll(0.5) == []
+    assert {(each.ticket, each.index): each.response for each in found} == {
+        (ticket, index): whole[ticket][index] for ticket in (0, 2, 3) for index in range(3)
+    }
+    asked.abort([1])
+    assert asked.poll(60) == []
+    asked.close()
+    asked.close()
+    assert time.monotonic() - began < 30
+    server.let_go.set()
+    server.hangs = []
+    assert not [thread for thread in threading.enumerate() if thread.name == "external" and thread is asked._thread]
+
+
+def test_log_probs_that_are_no_numbers_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = server.answer
+
+    def without_one(*asked: Any) -> tuple[int, dict[str, Any]]:
+        status, found = answer(*asked)
+        found["choices"][0]["logprobs"]["token_logprobs"][0] = None
+        return status, found
+
+    monkeypatch.setattr(server, "answer", without_one)
+    with pytest.raises(RunError, match="log-probs that are no finite numbers"):
+        engine(server, retries=0).generate(REQUESTS[:1])
 
 
 def test_a_busy_endpoint_is_asked_again_and_one_that_is_not_there_is_an_error(server: Server) -> None:
