@@ -79,6 +79,20 @@ def test_a_run_whose_process_is_gone_is_interrupted(tmp_path: Path, config: Conf
     assert runs.inspect(folder).status == "interrupted"
 
 
+def test_a_run_that_told_its_end_and_left_no_record_of_it_ended_so(tmp_path: Path, config: Config) -> None:
+    folder = write_run(tmp_path / "demo", config, pid=1, process_began=1.0)
+    ended = {"time": time.time(), "kind": "run_ended", "status": "failed", "cause": "Ray's head died"}
+    before = {**ended, "time": 1.0, "cause": "of an earlier attempt"}
+    for told, expected in ((before, ("interrupted", "")), (ended, ("failed", "Ray's head died"))):
+        with (folder / "events.jsonl").open("a") as file:
+            file.write(json.dumps(told) + "\n")
+        info = runs.inspect(folder)
+        assert (info.status, info.cause) == expected
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"time": time.time(), "kind": "run_started"}) + "\n")
+    assert runs.inspect(folder).status == "interrupted"
+
+
 def test_another_process_with_the_same_number_is_not_the_run(tmp_path: Path, config: Config) -> None:
     folder = write_run(tmp_path / "demo", config, process_began=began(os.getpid()) - 1)
     assert runs.inspect(folder).status == "interrupted"

@@ -89,9 +89,9 @@ def inspect(folder: Path) -> RunInfo:
     except (OSError, ValueError, TypeError) as error:
         raise RunError(f"{folder / 'run.json'} is damaged: {error}") from error
     progress = _progress(folder)
-    status = record.status
+    status, cause = record.status, record.cause
     if status == "running" and not is_alive(record, folder):
-        status = "interrupted"
+        status, cause = _told_end(progress["last"], record.started)
     ended = record.ended or (time.time() if status == "running" else progress["time"] or record.started)
     return RunInfo(
         name=record.name,
@@ -102,17 +102,27 @@ def inspect(folder: Path) -> RunInfo:
         total_steps=progress["total_steps"],
         started=datetime.fromtimestamp(record.started, tz=UTC),
         seconds=ended - record.started,
-        cause=record.cause,
+        cause=cause,
         pid=record.pid,
         host=record.host,
         directory=record.directory,
     )
 
 
+def _told_end(last: dict[str, Any], started: float) -> tuple[str, str]:
+    """Status and cause of a run whose process is gone and left no record of it: what its last event tells, if it is that."""
+    status, cause, when = (last.get(name) for name in ("status", "cause", "time"))
+    told = last.get("kind") == "run_ended" and isinstance(when, NUMBER) and when >= started
+    if told and status in ("finished", "stopped", "failed") and isinstance(cause, str):
+        return str(status), cause
+    return "interrupted", ""
+
+
 def _progress(folder: Path) -> dict[str, Any]:
-    """Stage and step of the last step event, and the time of the last event. A long log is read from its end."""
-    found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None}
+    """Stage and step of the last step event, the last event, and its time. A long log is read from its end."""
+    found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None, "last": {}}
     for event in _newest_events(folder / "events.jsonl"):
+        found["last"] = found["last"] or event
         if found["time"] is None and isinstance(event.get("time"), NUMBER):
             found["time"] = event["time"]
         if event.get("kind") in ("step", "stage_started"):

@@ -29,6 +29,7 @@ from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes.calls import StopRequested, WorkerFailed, WorkerLost
 from rlctl.runtime.processes.environment import copies_of_logs, import_plugins
+from rlctl.runtime.processes.ray_health import RayLost, ray_of_this_process, watched
 from rlctl.runtime.processes.vitals import controller
 from rlctl.runtime.profiling.ray_timeline import ray_timeline
 from rlctl.runtime.remote.inputs import with_files_here
@@ -91,15 +92,14 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         materials = _read_stages(plan, config, folder, events, stop)
         with (
             copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
-            _ray(config, plan, folder / "logs" / "ray.log", stop, tell),
+            _ray(config, plan, folder / "logs" / "ray.log", stop, tell, partial(_tell_end, events, tell)),
             ray_timeline(config.profiling.ray_timeline, folder, tell),
         ):
             return _run_stages(plan, config, folder, materials, events, stop)
     except (StopRequested, KeyboardInterrupt):
         return Outcome("stopped")
     except WorkerFailed as error:
-        events.emit("failure", message=error.message, actor=error.actor, traceback=error.trace, hint=error.hint)
-        return Outcome("failed", str(error))
+        return _failed_of(error, events)
     except RlctlError as error:
         events.emit("failure", message=error.account, actor="controller", traceback="", hint=error.hint)
         return Outcome("failed", str(error))
@@ -107,6 +107,19 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         message = f"{type(error).__name__}: {error}"
         events.emit("failure", message=message, actor="controller", traceback=traceback.format_exc())
         return Outcome("failed", message)
+
+
+def _failed_of(error: WorkerFailed, events: Events) -> Outcome:
+    events.emit("failure", message=error.message, actor=error.actor, traceback=error.trace, hint=error.hint)
+    return Outcome("failed", str(error))
+
+
+def _tell_end(events: Events, tell: Tell, lost: RayLost) -> None:
+    """Tell how the run ended while its program waits for a Ray that is gone: nothing comes after this."""
+    outcome = _failed_of(lost, events)
+    tell(outcome.cause)
+    events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)
+    events.close()
 
 
 def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> dict[str, Materials]:
@@ -245,7 +258,9 @@ class _WithoutRay:
 
 
 @contextmanager
-def _ray(config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell) -> Iterator[None]:
+def _ray(
+    config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell, gone: Callable[[RayLost], None]
+) -> Iterator[None]:
     """Start a Ray of this run's own here, or join the cluster that the config names; leave it at the end.
 
     Args:
@@ -254,10 +269,12 @@ def _ray(config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell) ->
         log: gets what Ray has to say.
         stop: ends its start.
         tell: is told that it is started once more.
+        gone: tells how the run ends where its program does not come back from a Ray that is gone.
 
     Raises:
         MissingDependency: Ray is not installed.
         RunError: Ray does not start, or the cluster cannot be reached.
+        RayLost: it is gone.
     """
     try:
         import ray
@@ -278,6 +295,7 @@ def _ray(config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell) ->
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own default lets everything else go first
         arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
+    os.environ.setdefault("RAY_task_events_shutdown_flush_timeout_ms", "1000")  # 5 s for a head that is gone
     logging.getLogger("ray").setLevel(logging.ERROR)
     with log.open("a", buffering=1) as file, redirect_stdout(_WithoutRay(sys.stdout, file)):  # type: ignore[type-var]
         try:
@@ -292,9 +310,11 @@ def _ray(config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell) ->
             what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
             raise RunError(f"{what}: {error}", hint="see environment.ray") from error
         try:
-            yield
+            with watched(ray_of_this_process(), stop, gone):
+                yield
         finally:
-            ray.shutdown()
+            with redirect_stdout(file):
+                ray.shutdown()
 
 
 def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
