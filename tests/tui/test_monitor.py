@@ -302,7 +302,13 @@ def test_metrics_are_marked_zoomed_read_at_a_cursor_and_laid_over_those_of_anoth
         await settled(screen, pilot)
         first, last = plot._plot.seen
         assert 1 < first < last < 8
-        await pilot.press("r", "end")
+        await pilot.press(*["shift+left"] * 9)
+        await settled(screen, pilot)
+        assert plot._plot.seen == pytest.approx((1, 1 + last - first)), "there are no steps before the first"
+        await pilot.press("minus", "minus")
+        await settled(screen, pilot)
+        assert plot._plot.whole, "and no more than all"
+        await pilot.press("plus", "r", "end")
         await settled(screen, pilot)
         assert plot._plot.seen == (1, 8)
         await pilot.press("p", "o")

@@ -184,8 +184,15 @@ class MonitorScreen(RunActions):
         message.view.take(message.batch)
         folder = message.folder
         self.view, self.info, self.asked = message.view, folder.info, folder.asked
+        shown = self.query_one("#run-head", Static)
         head = head_text(
-            self.view, self.info, time.time(), alive=folder.alive, problem=folder.problem, asked=folder.asked
+            self.view,
+            self.info,
+            time.time(),
+            alive=folder.alive,
+            problem=folder.problem,
+            asked=folder.asked,
+            width=shown.content_size.width,
         )
         if self.info is not None and self.info.status == "running":
             self.begins = None
@@ -193,7 +200,7 @@ class MonitorScreen(RunActions):
             head += "\n" + say("it is started again, and its process comes up; what it says is in {log}").format(
                 log=self.begins
             )
-        self.query_one("#run-head", Static).update(head)
+        shown.update(head)
         self.pane.show(self.view, self.info)
 
     @on(Looked)

@@ -103,7 +103,9 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
             super().__init__()
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(invert_mouse_wheel=True)  # as in maps: up is in
+        self.steps: tuple[float, float] | None = None
+        """The first and the last step that there are: what is seen stays between them."""
         self.cursor: float | None = None
         """The step that is under it."""
         self._single: tuple[float | None, float | None] = (None, None)
@@ -145,6 +147,26 @@ class CurvesPlot(PlotWidget, inherit_bindings=False):
         cell = (last - first) / max(1, self._scale_rectangle.width)
         begin = last if self.cursor is None or not first <= self.cursor <= last else self.cursor + cells * cell
         self._move(min(max(begin, first), last))
+
+    def _zoom(self, *how: Any, **more: Any) -> None:
+        super()._zoom(*how, **more)
+        self._stay()
+
+    def _pan(self, factor_x: float, factor_y: float) -> None:
+        super()._pan(factor_x, factor_y)
+        self._stay()
+
+    def _stay(self) -> None:
+        """Come back to the steps that there are."""
+        if self.whole or self.steps is None:
+            return
+        (first, last), (begin, end) = self.steps, self.seen
+        if end - begin >= last - first:
+            self.set_xlimits(None, None)
+        elif begin < first or end > last:
+            shift = first - begin if begin < first else last - end
+            self._x_min, self._x_max = begin + shift, end + shift
+            self._rerender()
 
     def action_reset_scales(self) -> None:
         """All steps and values are seen, and no cursor."""

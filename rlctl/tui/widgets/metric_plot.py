@@ -169,6 +169,8 @@ class MetricPlot(Vertical):
         from textual_plot import HiResMode
 
         plot.clear()
+        known = [curve.smooth.steps for curve in self._curves if len(curve.smooth)]
+        plot.steps = (min(steps[0] for steps in known), max(steps[-1] for steps in known)) if known else None
         drawn = [(curve, points) for curve in self._curves if len(points := self._seen_points(curve, plot))]
         plot.make_room(
             {s for _, points in drawn for s in points.steps}, {v for _, points in drawn for v in points.values}

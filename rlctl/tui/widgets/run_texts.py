@@ -7,6 +7,7 @@ from itertools import cycle
 from statistics import fmean
 from typing import Any
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from rlctl.language import later
@@ -65,6 +66,7 @@ def head_text(
     alive: tuple[int, int] | None = None,
     problem: str = "",
     asked: Collection[str] = (),
+    width: int = 0,
 ) -> str:
     """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read.
 
@@ -75,8 +77,9 @@ def head_text(
         alive: processes that told not long ago, and all that are known; None where it does not run.
         problem: why something cannot be read.
         asked: what it was asked to do after its step.
+        width: cells of a line, which break between two things that are told, not within one; 0 for any.
     """
-    lines = ["   ".join(_progress(view, info)), "   ".join(_at_work(view, info, now, alive))]
+    lines = _in_lines([*_progress(view, info)], [*_at_work(view, info, now, alive)], width)
     if info is not None and info.status == "running":
         lines += [say(told) for name, told in ASKED.items() if name in asked]
     if view.failure is not None:
@@ -86,6 +89,20 @@ def head_text(
     elif info is not None and info.status == "interrupted":
         lines.append(say("its process is gone; resumed, it goes on from its last checkpoint"))
     return plain("\n".join(line for line in [*lines, problem] if line))
+
+
+def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
+    """A line each, or as many as they need where the first does not fit."""
+    if not width or cell_len("   ".join(progress)) <= width:
+        return ["   ".join(progress), "   ".join(work)]
+    lines = [""]
+    for part in [*progress, *work]:
+        longer = f"{lines[-1]}   {part}" if lines[-1] else part
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 def _failure(event: Mapping[str, Any]) -> str:
