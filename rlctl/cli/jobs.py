@@ -7,7 +7,7 @@ alone: the run goes on, since its controller is not here.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,11 +87,24 @@ def submit(
             command += ["--plan", "plan.json"]
         tell_needs(package, variables)
         server = _server(where)
+        name = run.name
+        if "--new" in flags:  # here, so that the job is known by the folder that the run really has
+            name = free_name(name, {job.run for job in server.jobs()})
+            command += ["--name", name]
         identity = server.submit(
-            command, run=run.name, folder=f"{run.folder}/{run.name}", directory=directory, variables=variables
+            command, run=name, folder=f"{run.folder}/{name}", directory=directory, variables=variables
         )
     diagnostics.note(f"submitted: job {identity} on {server.url}")
     watch(server, identity, detach=detach, json=json)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name of a run beside those of that name."""
+    number = 2
+    wanted = name
+    while wanted in taken:
+        wanted, number = f"{name}-{number}", number + 1
+    return wanted
 
 
 def passed_on(names: Sequence[str]) -> dict[str, str]:

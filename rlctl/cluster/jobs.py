@@ -27,6 +27,8 @@ RUN, FOLDER = "rlctl_run", "rlctl_folder"
 """What a job's metadata says of its run; jobs without it are none of ours."""
 LEFT_OUT = ["__pycache__", "*.pyc"]
 NEW_CONNECTION_SECONDS = 1.0
+UNREACHABLE_SECONDS = 60.0
+"""For which a job server that is followed may be away, as while its forwarded port is made anew."""
 STATUSES = {
     "PENDING": "waiting",
     "RUNNING": "running",
@@ -144,15 +146,24 @@ class JobServer:
         raise RunError(f"{self.url} has no job of a run {name!r}", hint=hint)
 
     def follow(self, identity: str, tell: Callable[[str], None]) -> Job:
-        """Pass on a job's output as it comes, until the job is over; a connection that breaks is made anew."""
-        told = _Told(tell)
+        """Pass on a job's output as it comes, until the job is over; a connection that breaks is made anew.
+
+        Raises:
+            RunError: the job server has not answered for ``UNREACHABLE_SECONDS``.
+        """
+        told, answered = _Told(tell), time.monotonic()
         while True:
-            with suppress(RuntimeError, OSError):
+            with suppress(Exception):  # of kinds of the client's own too; whether the server is there is asked next
                 asyncio.run(self._tail(identity, told))
-            job = self.job(identity)
-            if job.over:
-                told.take(0, self.output(identity))
-                return job
+            try:
+                job = self.job(identity)
+                if job.over:
+                    told.take(0, self.output(identity))
+                    return job
+                answered = time.monotonic()
+            except RunError:
+                if time.monotonic() - answered > UNREACHABLE_SECONDS:
+                    raise
             time.sleep(NEW_CONNECTION_SECONDS)
 
     async def _tail(self, identity: str, told: _Told) -> None:
