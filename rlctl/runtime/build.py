@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def build_stage(
         trackers = make_trackers(
             config,
             folder,
-            lambda message: events.emit("advisory", message=message, hint=""),
+            events.advise,
             stage=stage.name if several else "",
         )
         for tracker in trackers:
@@ -200,17 +201,13 @@ def _stage_run(
     stop: StopSwitch,
 ) -> StageRun:
     config = stage.config
-
-    def note(message: str) -> None:
-        events.emit("advisory", message=message, hint="")
-
-    meter = Meter.of(config, plan, groups, folder, note)
+    meter = Meter.of(config, plan, groups, folder, events.advise)
     groups = dict(groups) | {name: _replicas(config, name, groups[name]) for name in TRAINED if name in groups}
     checkpoints = place_of(stage, folder)
     policy = Policy(groups["policy"], config, transport_of(config, device, checkpoints)) if "policy" in groups else None
 
     def lost(error: WorkerLost) -> None:
-        events.emit("advisory", message=f"{error.message}; another takes its place", hint=error.hint)
+        events.advise(f"{error.message}; another takes its place", error.hint)
 
     def renew(engine: int) -> None:
         if policy is not None:
@@ -222,16 +219,12 @@ def _stage_run(
     rollout = RolloutEngines(groups["rollout"], again, config.sync.timeout) if "rollout" in groups else None
     critic = ValueModel(groups["critic"], config) if "critic" in groups else None
     stateless = Again(SCORED_AGAIN, lost)
-    models = _modelled(config, groups, stateless)
-
-    def tell(message: str) -> None:
-        events.emit("advisory", message=message, hint="a reward that fails counts as 0")
-
-    tokenizer = materials.tokenizer
-    rewards = Rewards(groups["reward"], tokenizer, models, tell, stateless) if "reward" in groups else None
-    evaluator = make_evaluator(config, materials.held_out, materials.tokenizer, rollout, rewards)
+    models, tokenizer = _modelled(config, groups, stateless), materials.tokenizer
+    failed = partial(events.advise, hint="a reward that fails counts as 0")
+    rewards = Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None
+    evaluator = make_evaluator(config, materials.held_out, tokenizer, rollout, rewards)
     current = old_is_current(config, plan)
-    source_of_groups = _source_of_groups(stage, materials, policy, rollout, rewards, checkpoints, stop, tell)
+    source_of_groups = _source_of_groups(stage, materials, policy, rollout, rewards, checkpoints, stop, events.advise)
     run = StageRun(
         config=config,
         plan=plan,
@@ -255,7 +248,7 @@ def _stage_run(
         meter=meter,
         old_is_current=current,
         critic=critic,
-        sample_files=SampleFiles(folder, stage.name, note) if config.rollout.log_responses else None,
+        sample_files=SampleFiles(folder, stage.name, events.advise) if config.rollout.log_responses else None,
     )
     return run
 

@@ -75,7 +75,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     if rollout is not None:
         _check_engine(config, rollout.engine)
     check_vision(config, rollout=rollout.engine if rollout is not None else None)
-    check_endpoints(config, plan, lambda message: events.emit("advisory", message=message, hint=""))
+    check_endpoints(config, plan, events.advise)
     if plan.role("policy"):
         make_loss(config)
         if plan.objective in ("rl", "mix"):
@@ -86,7 +86,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     check_contents(config)
     check_skips(config)
     if config.run.skip.rollout == "replay":
-        events.emit("advisory", message="responses are replayed from disk, not drawn (run.skip.rollout)", hint="")
+        events.advise("responses are replayed from disk, not drawn (run.skip.rollout)")
     check_buffer(config)
     tokenizer = _tokenizer(config)
     stop_token_ids = _stop_tokens(tokenizer)
@@ -95,12 +95,12 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
     drawn = stream is not None or arithmetic.drains_buffer(config)
     experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
     for report in (*reports, *expert_reports, *more):
-        events.emit("advisory", message=str(report), hint="")
+        events.advise(str(report))
     clock = make_clock(config, stream.rows if stream else 0)
     if plan.role("policy"):
         check_training(config, total_ticks=total_ticks(config, plan, clock))
         for told in left_off(config):
-            events.emit("advisory", message=told, hint="")
+            events.advise(told)
     if plan.role("critic"):
         with told_of_critic():
             check_section(section_of(config), total_ticks=critic_ticks(config, clock))

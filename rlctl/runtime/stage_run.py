@@ -149,14 +149,14 @@ class StageRun:
         if saved.folder.parent != self.checkpoints.folder:
             told = taken_up(self.config, saved.step, saved.controller.get("terms"))
             hint = "train.learning_rate_schedule.restore_from_checkpoint=false takes the schedule of here; model.path begins anew"
-            self.events.emit("advisory", message=told, hint=hint)
+            self.events.advise(told, hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
         if left:
             message = f"{' and '.join(left)} did not come back: this is not the run that would have gone on"
-            self.events.emit("advisory", message=message, hint="see checkpoint.save_contents and load_contents")
+            self.events.advise(message, "see checkpoint.save_contents and load_contents")
         if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
             message = f"{saved.folder} has no whole copy of this run's elsewhere, and stays"
-            self.events.emit("advisory", message=message, hint="see checkpoint.delete_after_load and checkpoint.remote")
+            self.events.advise(message, "see checkpoint.delete_after_load and checkpoint.remote")
 
     def _saved(self) -> Saved | None:
         """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""
@@ -165,7 +165,7 @@ class StageRun:
             return None
         saved = self.checkpoints.newest()
         for folder in self.checkpoints.damaged():
-            self.events.emit("advisory", message=f"{folder} is not whole and is passed over", hint="it can be deleted")
+            self.events.advise(f"{folder} is not whole and is passed over", "it can be deleted")
         if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
             path = Path(chosen.resume_path).expanduser()
             saved = verified(path)

@@ -153,6 +153,17 @@ def test_responses_that_are_too_old_are_not_trained_on(apart: Callable[..., Conf
     assert list(numbers(trained)) == [1, 2], "before the third step the weights are two versions ahead"
 
 
+def test_groups_that_fill_no_step_are_told_of_as_such(apart: Callable[..., Config]) -> None:
+    steps = {"total_steps": 1, "evaluate_first": False}
+    go(apart("explore_only", "sql", schedule=steps))
+    batch = {"prompts_per_step": 3, "responses_per_prompt": 4}
+    result, trained = go(apart("train_only", "sql", schedule={"evaluate_first": False}, batch=batch))
+    assert result.status == "finished", result.cause
+    (told,) = (event for event in trained if event["kind"] == "advisory" and "left out" in event["message"])
+    assert told["message"] == "the buffer ends with 1 groups that are left out: a step takes 3"
+    assert told["hint"] == "", "what is said of rewards that fail is said of them"
+
+
 def test_a_buffer_that_nobody_fills_is_waited_for_only_so_long(apart: Callable[..., Config]) -> None:
     result, _ = go(apart("train_only", "sql", buffer={"read_timeout": 0.2}))
     assert result.status == "failed"

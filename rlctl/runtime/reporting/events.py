@@ -70,6 +70,10 @@ class Events:
             self._write(event)
             self._observer({**event, **_finite(dict(beside))})
 
+    def advise(self, message: str, hint: str = "") -> None:
+        """Tell people something that does not end the run."""
+        self.emit("advisory", message=message, hint=hint)
+
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Tell that a phase outside of the steps began, and how long it took."""
