@@ -139,7 +139,8 @@ class FileBuffer:
             time.sleep(POLL_SECONDS)
 
     def _writing_is_over(self) -> bool:
-        """Whether no more will come: all who signed have ended, or nobody signs. Where nothing is yet, somebody may be beginning."""
+        """Whether no more will come: all who signed have ended, or nobody signs what is there; where nothing is, somebody may be
+        beginning."""
         return bool(self._seen or self._open) and not any(self._open.values())
 
     def _overdue(self, count: int) -> BufferTimeout:

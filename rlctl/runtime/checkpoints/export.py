@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlctl.config import Stage
 from rlctl.errors import RunError
-from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, verified
+from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, step_of, verified
 from rlctl.runtime.remote.checkpoints import copies_of
 
 
@@ -30,7 +30,8 @@ def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
         saved = verified(place / f"step-{step:06d}")
     if saved is not None:
         return saved
-    have = ", ".join(sorted(path.name.removeprefix("step-").lstrip("0") for path in place.glob("step-*[0-9]")))
+    steps = sorted(step_of(path.name) for path in place.glob("step-*"))
+    have = ", ".join(str(each) for each in steps if each >= 0)
     which = "whole checkpoint" if step is None else f"whole checkpoint of step {step}"
     raise RunError(
         f"stage {stage.name} of {folder.name} has no {which}", hint=f"there are steps {have}" if have else ""

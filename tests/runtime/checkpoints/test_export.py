@@ -35,6 +35,10 @@ def test_weights_of_any_checkpoint(task: Any, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="stage main of demo has no whole checkpoint of step 3") as missing:
         runs.export(run, step=3)
     assert missing.value.hint == "there are steps 1, 2"
+    (run.folder / "checkpoints" / "main" / "step-000010").mkdir()
+    with pytest.raises(RunError) as missing:
+        runs.export(run, step=3)
+    assert missing.value.hint == "there are steps 1, 2, 10"
     with pytest.raises(RunError, match="no stage 'mian'"):
         runs.export(run, stage="mian")
     cut = run.folder / "checkpoints" / "main" / "step-000002" / "policy" / "checksums.json"
