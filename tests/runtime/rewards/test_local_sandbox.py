@@ -41,6 +41,28 @@ def ran(*codes: str, isolation: confinement.Isolation = "namespaces", **limits: 
 
 
 @needs_namespaces
+def test_a_program_that_fills_its_disk_takes_no_room_from_the_next() -> None:
+    """It would fail too, or, where its input finds no room, end the run."""
+    fill = """
+import os
+for number in range(6):
+    try:
+        open(f"/tmp/{number}", "wb").write(b"x" * (60 << 20))
+    except OSError:
+        pass
+os.mkdir("/tmp/left")
+os.chmod("/tmp/left", 0)
+"""
+    first, second = run_programs(
+        [Program(fill), Program("import os; print(len(input()), os.listdir('/tmp'))", "x" * (1 << 20))],
+        Limits(),
+        "namespaces",
+    )
+    assert (second.how, second.stdout.split()[0]) == ("ended", str(1 << 20)), (first, second)
+    assert "left" not in second.stdout
+
+
+@needs_namespaces
 def test_a_program_sees_nothing_of_this_machine_and_changes_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x")

@@ -163,12 +163,22 @@ def _run(program: dict[str, Any], order: dict[str, Any], place: Path, seconds: f
         report = _report(told, nonce)
         stdout.seek(0)
         written = stdout.read(_SHOWN_BYTES + 1)
-    shutil.rmtree(folder, ignore_errors=True)
+    _clear(place)
     if late:
         return {"how": "late"}
     if not report or len(written) > _SHOWN_BYTES:
         return {"how": "killed", "error": f"the process ended with status {process.returncode}"}
     return {**report, "stdout": written.decode("utf-8", "replace")}
+
+
+def _clear(place: Path) -> None:
+    """Take away what a program has left, so that the next one has the room that it had."""
+    for left in place.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                left.unlink()
 
 
 def _environment(folder: Path) -> dict[str, str]:
