@@ -17,7 +17,7 @@ from typing import Any
 from rlctl.documents import shell_builtins
 from rlctl.documents.files import read_text
 from rlctl.documents.shell_conditions import Conditions, Status
-from rlctl.documents.shell_state import MissingError, State, given_with, never
+from rlctl.documents.shell_state import MissingError, State, never
 from rlctl.documents.shell_syntax import Script, parse
 from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
 from rlctl.documents.shell_words import Words, as_regex, is_costly
@@ -99,7 +99,7 @@ def read_script(
         if len(wanted) < 2:
             raise
         message = f"the script wants {len(wanted)} things that are not given: {listed(wanted, name)}"
-        raise MissingError(message, at=error.at, hint=given_with(wanted)) from None
+        raise MissingError(message, at=error.at, wanted=wanted) from None
 
 
 def _whole(text: str, state: State) -> Reading:

@@ -36,6 +36,11 @@ def never(name: str) -> bool:
 class MissingError(DocumentError):
     """The script ends where a variable or an argument is not given."""
 
+    def __init__(self, message: str, *, at: Location | None = None, hint: str = "", wanted: Iterable[str] = ()) -> None:
+        """``wanted``: the names of what is not given, arguments by number; the hint says how to give it."""
+        self.wanted = tuple(wanted)
+        super().__init__(message, at=at, hint=hint or given_with(self.wanted))
+
 
 @dataclass
 class State:
@@ -114,7 +119,7 @@ class State:
             MissingError: this is none.
         """
         if not self.surveys:
-            raise MissingError(message, at=at, hint=given_with([name]))
+            raise MissingError(message, at=at, wanted=[name])
         self.missing.setdefault(name, (at, why))
         return (Piece("", at, problem=message),)
 

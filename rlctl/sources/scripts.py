@@ -18,7 +18,7 @@ from rlctl.documents import Document, read_overrides, read_text, read_yaml, reso
 from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
 from rlctl.documents.scalars import plain_value
 from rlctl.documents.shell_run import Command, Reading, listed, read_script, survey
-from rlctl.documents.shell_state import given_with
+from rlctl.documents.shell_state import MissingError
 from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.report import Finding, Level
@@ -207,8 +207,8 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
     message = "starts no trainer that is known here: it ends itself"
     message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
     message += f"; it wants {listed(wanted, name)}" if wanted else ""
-    hint = given_with(wanted) if wanted else "give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE"
-    return DocumentError(message, at=reading.ended, hint=hint)
+    hint = "" if wanted else "give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE"
+    return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
 
 
 def _the_one(found: Sequence[Launch], name: str) -> Launch:

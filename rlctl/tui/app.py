@@ -41,6 +41,8 @@ TAKEN_FOR_LETTERS = [f"\x1b{digit}" for digit in range(10)]
 """What terminals send for alt and a digit, where Textual writes what a Mac's keyboard would: ``™`` over the text of a field."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
+Given = Callable[["dict[str, str]"], None]
+"""Opens a launch script once more, with what it wants."""
 
 
 def _commands() -> type[Provider]:
@@ -89,8 +91,8 @@ class RlctlApp(App[RlctlError]):
     class Refused(Message):
         """What was asked for cannot be opened."""
 
-        def __init__(self, name: str, error: RlctlError, shown: Screen[Any]) -> None:
-            self.name, self.error, self.shown = name, error, shown
+        def __init__(self, name: str, error: RlctlError, shown: Screen[Any], given: Given | None) -> None:
+            self.name, self.error, self.shown, self.given = name, error, shown, given
             super().__init__()
 
     def __init__(
@@ -220,8 +222,8 @@ class RlctlApp(App[RlctlError]):
 
         self._open(folder.name, read)
 
-    def edit(self, name: str, opening: Callable[[], Session]) -> None:
-        """Show the editor of a config that is opened now."""
+    def edit(self, name: str, opening: Callable[[], Session], given: Given | None = None) -> None:
+        """Show the editor of a config that is opened now; ``given``: what a person is asked for, where it wants something."""
 
         def read() -> Make:
             from rlctl.tui.screens.editor import EditorScreen
@@ -229,17 +231,17 @@ class RlctlApp(App[RlctlError]):
             session = opening()
             return lambda: EditorScreen(session, readonly=self.readonly)
 
-        self._open(name, read)
+        self._open(name, read, given)
 
-    def edit_file(self, path: Path) -> None:
-        """Show the editor of a file."""
+    def edit_file(self, path: Path, given: dict[str, str] | None = None) -> None:
+        """Show the editor of a file; ``given``: the variables and arguments of a launch script."""
 
         def opening() -> Session:
             from rlctl.editing.session import Session
 
-            return Session.open(path)
+            return Session.open(path, given=given)
 
-        self.edit(path.name, opening)
+        self.edit(path.name, opening, lambda more: self.edit_file(path, {**(given or {}), **more}))
 
     def edit_preset(self, name: str) -> None:
         """Show the editor of a new config that begins as a preset."""
@@ -257,21 +259,21 @@ class RlctlApp(App[RlctlError]):
 
         return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
 
-    def _open(self, name: str, read: Callable[[], Make]) -> None:
+    def _open(self, name: str, read: Callable[[], Make], given: Given | None = None) -> None:
         """Say what is being opened, and open it behind that."""
         if len(self.screen_stack) > 1:
             from rlctl.tui.screens.opening import OpeningScreen
 
             self.push_screen(OpeningScreen(say("opening {name} ...").format(name=name)))
-        self._read(name, read, self.screen)
+        self._read(name, read, self.screen, given)
 
     @work(thread=True, group="open")
-    def _read(self, name: str, read: Callable[[], Make], shown: Screen[Any]) -> None:
+    def _read(self, name: str, read: Callable[[], Make], shown: Screen[Any], given: Given | None) -> None:
         """Import and read in a thread; the screen itself is made where all screens are."""
         try:
             make = read()
         except RlctlError as error:
-            self.post_message(self.Refused(name, error, shown))
+            self.post_message(self.Refused(name, error, shown, given))
         else:
             self.post_message(self.Opened(make, shown))
 
@@ -299,6 +301,13 @@ class RlctlApp(App[RlctlError]):
         if not self._back_to(message.shown):
             return
         self.pop_screen()
+        given, wanted = message.given, getattr(message.error, "wanted", ())
+        if given is not None and wanted:
+            from rlctl.tui.screens.wanted import WantedScreen
+
+            asking = WantedScreen(message.error.account, wanted)
+            self.push_screen(asking, lambda values: given(values) if values is not None else None)
+            return
         title = say("{name} cannot be opened").format(name=message.name)
         self.notify(str(message.error), title=title, severity="error", markup=False)
 

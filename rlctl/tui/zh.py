@@ -196,6 +196,7 @@ ZH: dict[str, str] = {
     "Save": "保存",
     "Cancel": "取消",
     "Take it": "采用",
+    "Open": "打开",
     "Take it (ctrl+s)": "采用 (ctrl+s)",
     "Give it up": "放弃",
     "Give up what was typed here?": "放弃这里输入的内容吗？",

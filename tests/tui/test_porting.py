@@ -302,3 +302,25 @@ def test_the_keys_of_a_stage_are_fields(file: Path) -> None:
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert file.read_text().endswith("  - {name: warm, schedule: {total_epochs: 3}}   # first\n")
+
+
+def test_what_a_script_wants_is_asked_for_where_it_is_opened(file: Path) -> None:
+    script = file.with_name("sft.sh")
+    script.write_text(
+        "set -u\nif [ $# -lt 1 ]; then echo 'usage: sft.sh GPUS'; exit 1; fi\n"
+        "python3 -m verl.trainer.main_ppo \\\n    data.train_files=$DATA \\\n    trainer.n_gpus_per_node=$1\n"
+    )
+
+    async def act(screen: Any, pilot: Any) -> None:
+        app = screen.app
+        app.edit_file(script)
+        await settled(screen, pilot)
+        assert "usage: sft.sh GPUS" in text_of(app)
+        await pilot.press(*"x.parquet", "enter", "4", "enter")
+        await settled(app.screen, pilot)
+        assert isinstance(app.screen, EditorScreen), text_of(app)
+        assert app.screen.session.given == {"1": "4", "DATA": "x.parquet"}
+        assert app.screen.session.config.placement.devices_per_node == 4
+        assert app.screen.session.config.data.train[0].path == "x.parquet"
+
+    drive(RlctlApp(runs_folder=file.parent / "runs"), act)
