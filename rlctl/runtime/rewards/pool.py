@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -75,8 +75,11 @@ class _Batch:
         self.failures += isinstance(result, Failure)
 
     def gives_up(self, after: int | None) -> bool:
-        """Whether there are so many failures and nothing else."""
-        return after is not None and self.failures >= after and self.failures == len(self.results)
+        """Whether there are so many failures and nothing else, and of so many prompts: a row may be at fault for its own."""
+        if after is None or self.failures < after or self.failures < len(self.results):
+            return False
+        prompts = len({call.group for call in self.calls})
+        return prompts > 1 and len({self.calls[index].group for index in self.results}) >= min(after, prompts)
 
 
 class CallPool:
@@ -129,12 +132,12 @@ class CallPool:
         Args:
             calls: what to score.
             stop_on_failure: return after the first failure.
-            give_up_after: return after so many failures without any outcome.
+            give_up_after: return after so many failures without any outcome, on as many prompts, or on all of several.
 
         Raises:
             RunError: a child that replaces a killed one cannot load the scorer.
         """
-        batch = _Batch(calls, deque(range(len(calls))))
+        batch = _Batch(calls, deque(range(len(calls)) if self._together else _prompt_by_prompt(calls)))
         size = max(1, min(MAX_CALLS_A_MESSAGE, len(calls) // (2 * self._processes)))
         size = len(calls) if self._together else size
         try:
@@ -218,6 +221,16 @@ class CallPool:
         for child in [child for child in self._children if child.pending]:
             self._children.remove(child)
             _kill(child)
+
+
+def _prompt_by_prompt(calls: Sequence[Call]) -> list[int]:
+    """The calls in an order in which one of every prompt comes before the second of any."""
+    seen: Counter[int] = Counter()
+    turns = []
+    for call in calls:
+        turns.append(seen[call.group])
+        seen[call.group] += 1
+    return sorted(range(len(calls)), key=turns.__getitem__)
 
 
 def _start(scorer: Scorer, log: Path | None) -> _Child:

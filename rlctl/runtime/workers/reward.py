@@ -27,7 +27,8 @@ from rlctl.runtime.types import Prompt
 SHOWN_CHARACTERS = 400
 """Of a prompt or response, in an error."""
 BROKEN_AFTER = 8
-"""Calls that fail before any gives an outcome: then the reward is broken, and no response is to blame."""
+"""Calls that fail, on as many prompts or on all of several that are scored together, before any gives an outcome: then the
+reward is broken, and neither a response nor a row is to blame."""
 
 Scorer = RuleScorer | FunctionScorer | Judge | Sandbox | LocalSandbox
 
@@ -84,6 +85,8 @@ class RewardWorker:
         _check_names(self._rewards)
         self._scorers = {i: scorer_of(each) for i, each in enumerate(self._rewards) if not scored_by_workers(each)}
         self._pools: dict[int, CallPool] = {}
+        self._failing: dict[int, set[tuple[str, int]]] = {i: set() for i in range(len(self._rewards))}
+        """Of each reward, the prompts on which it has failed since it last gave an outcome."""
         try:
             for i, scorer in self._scorers.items():
                 if isinstance(scorer, FunctionScorer | LocalSandbox) or (
@@ -132,10 +135,20 @@ class RewardWorker:
             found = list(threads.map(found_by, range(len(self._rewards))))
         outcomes: list[dict[int, Outcome | Failure]] = [{} for _ in items]
         for i, reward in enumerate(self._rewards):
-            _stop_at_failure(reward, [items[k] for k in chosen[i]], found[i])
+            mine = [items[k] for k in chosen[i]]
+            _stop_at_failure(reward, mine, found[i], self._fails_always(i, mine, found[i]))
             for k, outcome in zip(chosen[i], found[i], strict=True):
                 outcomes[k][i] = outcome
         return Records(combine(outcome, self._rewards) for outcome in outcomes)
+
+    def _fails_always(self, i: int, items: Sequence[RewardItem], found: Sequence[Outcome | Failure]) -> bool:
+        """Whether a reward is broken; ``BROKEN_AFTER`` says when."""
+        if not all(isinstance(each, Failure) for each in found):
+            self._failing[i] = set()
+            return False
+        prompts = {(item.prompt.source, item.prompt.index) for item in items}
+        self._failing[i] |= prompts
+        return len(self._failing[i]) >= BROKEN_AFTER or (len(items) >= BROKEN_AFTER and len(prompts) > 1)
 
     def close(self) -> None:
         """End the child processes."""
@@ -215,9 +228,10 @@ def scorer_of(reward: Reward) -> Scorer:
     )
 
 
-def _stop_at_failure(reward: Reward, items: Sequence[RewardItem], found: Sequence[Outcome | Failure]) -> None:
+def _stop_at_failure(
+    reward: Reward, items: Sequence[RewardItem], found: Sequence[Outcome | Failure], everything: bool
+) -> None:
     failures = [(item, out) for item, out in zip(items, found, strict=True) if isinstance(out, Failure)]
-    everything = len(failures) == len(items) >= BROKEN_AFTER
     broken = next((f for f in failures if f[1].broken), None)
     if not failures or not (everything or broken or reward.on_error == "stop"):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,34 @@ def test_a_reward_that_fails_on_everything_ends_the_run_soon(tmp_path: Path) -> 
     mine = function(tmp_path, "while True: pass", name="mine", timeout=0.2)
     start = time.monotonic()
     with pytest.raises(RunError, match=r"(?s)the reward 'mine' failed .*it fails on every response"):
-        score([mine], *(item(str(i)) for i in range(100)))
+        score(
+            [mine],
+            *(replace(item(str(i)), prompt=Prompt(i // 50, "s", (1,), "", 4, {}), group=i // 50) for i in range(100)),
+        )
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["of a step", "group by group"])
+def test_a_row_whose_responses_cannot_be_scored_ends_no_run(tmp_path: Path, together: bool) -> None:
+    """Its responses score 0, whether it comes first of a step or is scored alone, as where responses are scheduled one by one."""
+    reward = function(tmp_path, "return float(ground_truth)")
+    groups = [
+        [RewardItem(Prompt(index, "s", (1,), "2+2?", "many" if index == 0 else "4", {}), "4", 5, group=index)] * 16
+        for index in range(3)
+    ]
+    with RewardWorker([reward]) as worker:
+        batches = [[item for group in groups for item in group]] if together else groups
+        scores = [score.total for batch in batches for score in worker.score(batch)]
+    assert scores == [0.0] * 16 + [4.0] * 32
+
+
+def test_a_reward_that_fails_on_prompt_after_prompt_ends_the_run(tmp_path: Path) -> None:
+    reward = function(tmp_path, "raise ValueError('gone')")
+    with RewardWorker([reward]) as worker:
+        for index in range(7):
+            worker.score([RewardItem(Prompt(index, "s", (1,), "2+2?", 4, {}), "4", 5)] * 16)
+        with pytest.raises(RunError, match="it fails on every response"):
+            worker.score([RewardItem(Prompt(7, "s", (1,), "2+2?", 4, {}), "4", 5)] * 16)
 
 
 def test_a_function_of_verls_batch_form_sees_all_responses(tmp_path: Path) -> None:
