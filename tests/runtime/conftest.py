@@ -189,7 +189,8 @@ def session(tmp_path: Path) -> Callable[..., Session]:
     """Run a config in a process group of its own.
 
     ``at`` is (kind, stage, step, phase) of the event at which ``send`` is sent: SIGKILL to the process, others to its group, as
-    a terminal does, ``times`` times. ``after`` is how many seconds after the event.
+    a terminal does, ``times`` times. ``after`` is how many seconds after the event. ``to`` names children of the process that
+    are killed instead.
     """
 
     def go(
@@ -199,14 +200,14 @@ def session(tmp_path: Path) -> Callable[..., Session]:
         send: int = signal.SIGKILL,
         times: int = 1,
         after: float = 0.0,
+        to: str = "",
         env: dict[str, str] | None = None,
         within: float = 200,
     ) -> Session:
         mark = uuid.uuid4().hex
         order = tmp_path / f"{mark}.json"
-        order.write_text(
-            json.dumps({"config": to_plain(config), "at": list(at), "send": int(send), "times": times, "after": after})
-        )
+        told = {"at": list(at), "send": int(send), "times": times, "after": after, "to": to}
+        order.write_text(json.dumps({"config": to_plain(config), **told}))
         process = subprocess.Popen(
             [sys.executable, str(DRIVER), str(order)],
             stdout=subprocess.PIPE,

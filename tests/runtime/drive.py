@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from rlctl import runs
 from rlctl.config import Loaded, config_from
 
@@ -23,7 +25,9 @@ def main() -> None:
         here = [event["kind"], event.get("stage"), event.get("step"), event.get("name")]
         if here[: len(order["at"])] == order["at"] != []:
             order["at"] = []
-            if order["after"]:
+            if order["to"]:
+                kill_child(order["to"])
+            elif order["after"]:
                 threading.Timer(order["after"], send, (order["send"], order["times"])).start()
             else:
                 send(order["send"], order["times"])
@@ -39,6 +43,13 @@ def send(number: int, times: int) -> None:
     for _ in range(times):
         os.killpg(0, number)
         time.sleep(0.01)
+
+
+def kill_child(name: str) -> None:
+    print(f"sent {time.time()}", flush=True)
+    for child in psutil.Process().children():
+        if child.name() == name:
+            child.kill()
 
 
 if __name__ == "__main__":

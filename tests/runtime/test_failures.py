@@ -23,6 +23,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checkpoint import read_checkpoint
 
 from .conftest import marked
+from .told import events_of
 
 SECONDS = 15.0
 """From the first cause to the return of the run; the aim is under 10, and the machine may be busy."""
@@ -307,3 +308,34 @@ def test_runs_at_the_same_time_and_other_rays_do_not_meet(
     assert here.result.status == "finished"
     assert there.out.splitlines()[-1:] == ["ended finished"], there.err
     assert there.survivors() == []
+
+
+RAYS = {"gcs_server": "Ray's head died (gcs_server, ", "raylet": "Ray's node process died (raylet, "}
+MOMENTS = {"at work": ("phase", "grpo", 2, "train"), "while workers are started": ("phase", "grpo", None, "start")}
+
+
+@pytest.mark.soak  # what notices it is tested in processes/test_ray_health.py
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", RAYS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_process_of_ray_that_is_killed(
+    task: Any, whole: Any, run: Callable[..., Any], session: Callable[..., Any], tmp_path: Path, name: str, moment: str
+) -> None:
+    """It is told as such, and the run goes on from its checkpoint to the same weights."""
+    config = task.two_stages(tmp_path)
+    ended = session(config, at=MOMENTS[moment], to=name)
+    print(f"{ended.seconds:.1f} s from the cause to the end of the run")
+    assert ended.seconds < SECONDS
+    assert ended.survivors() == []
+    info = runs.inspect(runs.folder_of(config))
+    assert info.status == "failed"
+    assert info.cause.startswith(RAYS[name])
+    assert "killed by SIGKILL" in info.cause
+    events = events_of(info.folder)
+    (failure,) = (event for event in events if event["kind"] == "failure")
+    assert (failure["actor"], events[-1]["kind"]) == ("ray", "run_ended")
+    resumed = run(config)
+    assert resumed.result.status == "finished", resumed.result.cause
+    exported = "checkpoints/grpo/hf/model.safetensors"
+    assert (resumed.result.folder / exported).read_bytes() == (whole.result.folder / exported).read_bytes()
