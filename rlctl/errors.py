@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rlctl.passwords import without_passwords
+
 
 class ExitCode(IntEnum):
     """What a command's exit status means, the same for every command."""
@@ -47,15 +49,15 @@ class Location:
 
 
 class RlctlError(Exception):
-    """Something the user can act on: what is wrong, where, and what to do."""
+    """Something the user can act on: what is wrong, where, and what to do. URLs in it lose their passwords."""
 
     exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, *, at: Location | None = None, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = without_passwords(message)
+        super().__init__(self.message)
         self.at = at
-        self.hint = hint
+        self.hint = without_passwords(hint)
 
     @property
     def account(self) -> str:

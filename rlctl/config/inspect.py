@@ -20,6 +20,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
+from rlctl.passwords import has_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +312,3 @@ _SECRET_NAME = re.compile(
 )
 """Narrower: ``answer_token`` of a reward is none, and nothing may become of it but itself."""
 
-
-def has_password(value: Any) -> bool:
-    """Whether a value is a URL with a password in it: ``postgresql://user:password@host/name``."""
-    return isinstance(value, str) and _PASSWORD.search(value) is not None
-
-
-_PASSWORD = re.compile(r"://[^/@\s:]*:[^/@\s]+@")

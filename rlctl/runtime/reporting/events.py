@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl.errors import RunError
+from rlctl.passwords import without_passwords
 
 Kind = Literal[
     "run_started",
@@ -66,7 +67,8 @@ class Events:
     def emit(self, kind: Kind, *, beside: Mapping[str, Any] = NOTHING, **data: Any) -> None:
         """Write one event; ``beside`` is for the observer only: the run folder has it in a file of its own."""
         with self._one_at_a_time:  # rollout in the background has things to tell too
-            event = {"time": time.time(), "kind": kind, **self._stage, **_finite(data)}
+            told = {name: without_passwords(value) if isinstance(value, str) else value for name, value in data.items()}
+            event = {"time": time.time(), "kind": kind, **self._stage, **_finite(told)}
             self._write(event)
             self._observer({**event, **_finite(dict(beside))})
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlctl.config import Config, to_plain
-from rlctl.config.inspect import fields_of, has_password
+from rlctl.config.inspect import fields_of
+from rlctl.passwords import has_password
 
 HIDDEN = "<hidden>"
 _SECRET_NAME = re.compile(r"(key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
