@@ -257,6 +257,14 @@ class _WithoutRay:
         return getattr(self._log if of_ray else self._shown, name)
 
 
+OWN_RAY = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # Ray's own default lets everything else go first
+    "RAY_agent_register_timeout_ms": "120000",  # its node ends itself where an agent takes longer to start: 30 s, too few under load
+}
+"""Settings of a Ray that the run starts, where the environment has none."""
+
+
 @contextmanager
 def _ray(
     config: Config, plan: Plan, log: Path, stop: StopSwitch, tell: Tell, gone: Callable[[RayLost], None]
@@ -292,8 +300,8 @@ def _ray(
     }
     arguments["address"] = settings.address or "local"
     if settings.address is None:
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own default lets everything else go first
+        for name, value in OWN_RAY.items():
+            os.environ.setdefault(name, value)
         arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
     os.environ.setdefault("RAY_task_events_shutdown_flush_timeout_ms", "1000")  # 5 s for a head that is gone
     logging.getLogger("ray").setLevel(logging.ERROR)

@@ -79,8 +79,12 @@ class Pulse:
             ask: for one; it comes from another thread of the worker than its calls are computed in.
             limit: seconds of silence after which the worker is taken for gone.
         """
-        self._ask = ask
         self.limit = limit
+        self.begin(ask)
+
+    def begin(self, ask: Callable[[], Any]) -> None:
+        """Begin anew, with the worker in the place of one that is gone."""
+        self._ask = ask
         self._waiting: Any = None
         self._since = time.monotonic()
 

@@ -100,6 +100,12 @@ HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
 
 
+def _heartbeat(actor: Any) -> Callable[[], Any]:
+    """What asks a host for a heartbeat."""
+    ask: Callable[[], Any] = actor.process.options(concurrency_group=HEARTBEAT).remote
+    return ask
+
+
 def _attempt(action: Callable[[], Any]) -> Outcome:
     watch = Watch()
     try:
@@ -378,7 +384,7 @@ class RayGroup:
         self._limit = limit
         self.turn: AbstractContextManager[Any] = threading.RLock()
         self._actors = [spawn(index) for index in range(len(names))]
-        self._pulses = [self._pulse(actor) for actor in self._actors]
+        self._pulses = [Pulse(_heartbeat(actor), min(SILENCE_SECONDS, limit / 2)) for actor in self._actors]
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
@@ -389,13 +395,14 @@ class RayGroup:
         """Make every worker at the same time: those of one role meet in a process group."""
         self._made = factory, arguments
         calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        return Calls(self.names, calls, self._stop_requested, partial(self._note, "build"), limit=self._limit)
+        return self._calls(calls, range(len(self)), noted="build", beats=False)
 
     def replace(self, index: int) -> None:
         """Put a new worker, made as it was, in the place of one that is lost.
 
         Raises:
             WorkerFailed: it cannot be made.
+            WorkerLost: nothing is heard of it, as where no machine has room for it.
         """
         import ray
 
@@ -403,8 +410,8 @@ class RayGroup:
         factory, arguments = self._made
         ray.kill(self._actors[index], no_restart=True)
         actor = self._actors[index] = self._spawn(index)
-        self._pulses[index] = self._pulse(actor)
-        Calls([self.names[index]], [actor.build.remote(factory, *arguments[index])], self._stop_requested).wait()
+        self._pulses[index].begin(_heartbeat(actor))
+        self._calls([actor.build.remote(factory, *arguments[index])], [index]).wait()
 
     def one(self, index: int, method: Callable[..., Any], *args: Any) -> Any:
         with self.turn:
@@ -426,7 +433,7 @@ class RayGroup:
             return getattr(self._actors[indices[place]], asked).remote(method.__name__, *arguments[indices[place]])
 
         with self.turn:
-            waiting = self._calls([call(place) for place in range(len(indices))], method.__name__, indices)
+            waiting = self._calls([call(place) for place in range(len(indices))], indices, noted=method.__name__)
         if limit.seconds < self._limit:
             waiting.limit, waiting.overdue = limit.seconds, limit.told
         if isinstance(beside, Calls):
@@ -445,7 +452,7 @@ class RayGroup:
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
-        return Calls(self.names[:1], [self._actors[0].address.remote()], self._stop_requested)
+        return self._calls([self._actors[0].address.remote()], [0], beats=False)
 
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: Again | None = None
@@ -478,15 +485,17 @@ class RayGroup:
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
-        Calls([self.names[rank] for rank in orders], calls, self._stop_requested).wait()
+        self._calls(calls, list(orders)).wait()
 
     def end_profiles(self, ranks: Sequence[int], label: str) -> None:
         calls = [self._actors[rank].end_profile.remote(label) for rank in ranks]
-        Calls([self.names[rank] for rank in ranks], calls, self._stop_requested).wait()
+        self._calls(calls, ranks).wait()
 
     def drop(self) -> None:
         """End the workers, and keep their processes."""
-        Calls(self.names, [actor.drop.remote() for actor in self._actors], lambda: False).wait()
+        ending = self._calls([actor.drop.remote() for actor in self._actors], range(len(self)))
+        ending.stop_requested = lambda: False
+        ending.wait()
 
     def processes(self) -> list[int]:
         """Process ids, in order."""
@@ -494,22 +503,24 @@ class RayGroup:
 
         return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
 
-    def _pulse(self, actor: Any) -> Pulse:
-        ask = actor.process.options(concurrency_group=HEARTBEAT).remote
-        return Pulse(ask, min(SILENCE_SECONDS, self._limit / 2))
-
     def _note(self, method: str, worker: str, usage: Usage | None) -> None:
         self.log.add(worker, method, usage)
 
-    def _calls(self, calls: list[Any], method: str, indices: Sequence[int]) -> Calls:
-        return Calls(
-            [self.names[index] for index in indices],
-            calls,
-            self._stop_requested,
-            partial(self._note, method),
-            self._pulses if len(indices) == len(self) else [self._pulses[index] for index in indices],
-            self._limit,
-        )
+    def _calls(self, calls: list[Any], indices: Sequence[int], *, noted: str = "", beats: bool = True) -> Calls:
+        """Calls of some workers.
+
+        Args:
+            calls: under way.
+            indices: of their workers.
+            noted: the method that they are noted as; empty for what is no part of a step.
+            beats: whether the workers have a heartbeat already; those that have not started yet have none.
+        """
+        waiting = Calls([self.names[index] for index in indices], calls, self._stop_requested, limit=self._limit)
+        if noted:
+            waiting.over = partial(self._note, noted)
+        if beats:
+            waiting.pulses = [self._pulses[index] for index in indices]
+        return waiting
 
     def close(self) -> None:
         import ray

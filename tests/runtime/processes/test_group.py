@@ -61,8 +61,18 @@ class Worker:
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(60)
 
+    def hang_unless(self, process: int) -> None:
+        self.sleep_or_hang(os.getpid() != process)
+
     def close(self) -> None:
         self.number = 0
+
+
+def hang_the_second_time(mark: str) -> Worker:
+    if Path(mark).exists():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    Path(mark).touch()
+    return Worker(0)
 
 
 def test_a_group_in_this_process_calls_and_closes_its_worker() -> None:
@@ -231,6 +241,25 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
     until(lambda: is_over(stopped), "a process that is stopped is ended too")
+
+
+@pytest.mark.soak
+@pytest.mark.ray
+def test_a_worker_in_the_place_of_a_lost_one_may_hang_too(workers: Callable[..., RayGroup], tmp_path: Path) -> None:
+    """Whether it is called, or is being made."""
+    group = workers("rollout-0", "rollout-1", limit=60.0)
+    group.build(Worker, [(0,), (1,)]).wait()
+    again = Again(1, lambda lost: None, lambda index: None)
+    first = group.processes()[1]
+    threading.Timer(1.0, os.kill, (first, signal.SIGKILL)).start()
+    hanging = group.begin(Worker.hang_unless, {1: (first,)}, again=again)
+    with pytest.raises(WorkerLost, match=r"^rollout-1: its process has not answered for 30 s"):
+        hanging.wait()
+
+    group = workers("rollout-0", limit=60.0)
+    group.build(hang_the_second_time, [(str(tmp_path / "made"),)]).wait()
+    with pytest.raises(WorkerLost, match=r"^rollout-0: its process has not answered for 30 s"):
+        group.replace(0)
 
 
 @pytest.mark.soak
