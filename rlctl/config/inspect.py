@@ -311,4 +311,3 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 """Narrower: ``answer_token`` of a reward is none, and nothing may become of it but itself."""
-

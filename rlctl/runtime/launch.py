@@ -260,7 +260,7 @@ class _WithoutRay:
 OWN_RAY = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",  # Ray's own default lets everything else go first
-    "RAY_agent_register_timeout_ms": "120000",  # its node ends itself where an agent takes longer to start: 30 s, too few under load
+    "RAY_agent_register_timeout_ms": "120000",  # its node ends where an agent takes longer; 30 s are too few under load
 }
 """Settings of a Ray that the run starts, where the environment has none."""
 
