@@ -19,7 +19,12 @@ THEMES = (
         background="#14171c",
         surface="#1b1f26",
         panel="#272d37",
-        variables={"text-muted": "#a4adbb", "block-cursor-foreground": "#0c1016", "block-cursor-text-style": "bold"},
+        variables={
+            "text-muted": "#a4adbb",
+            "text-disabled": "#8f98a6",
+            "block-cursor-foreground": "#0c1016",
+            "block-cursor-text-style": "bold",
+        },
     ),
     Theme(
         "rlctl-light",
@@ -34,7 +39,12 @@ THEMES = (
         background="#ffffff",
         surface="#f5f6f8",
         panel="#e3e6eb",
-        variables={"text-muted": "#4c5563", "footer-key-foreground": "#1f5fae", "block-cursor-foreground": "#ffffff"},
+        variables={
+            "text-muted": "#4c5563",
+            "text-disabled": "#5f6875",
+            "footer-key-foreground": "#1f5fae",
+            "block-cursor-foreground": "#ffffff",
+        },
     ),
     Theme(
         "rlctl-contrast",

@@ -228,7 +228,7 @@ def test_text_can_be_read_in_every_theme(theme: Any) -> None:
     variables = app.get_css_variables()
     least = 7.0 if theme.name == "rlctl-contrast" else 4.5
     for back in ("background", "surface"):
-        for front in ("foreground", "text-muted", "warning", "error", "success", "primary"):
+        for front in ("foreground", "text-muted", "text-disabled", "warning", "error", "success", "primary"):
             over, under = color(variables[front], variables[back]), color(variables[back])
             assert contrast(over, under) >= least, (front, back)
 

@@ -20,7 +20,8 @@ from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
-MARKS = {Level.ERROR: "[$error]x[/]", Level.WARNING: "[$warning]![/]", Level.NOTE: "·"}
+MARKS = {Level.ERROR: "[$error on $surface]x[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
+"""With a ground of their own, so that they can be read in the chosen row too."""
 ORDER = list(Level)
 
 

@@ -31,7 +31,11 @@ from rlctl.tui.widgets.editor_pane import EditorPane
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
 TOLD = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.DEAD, Bucket.CARRIED, Bucket.DERIVED)
 """The buckets that are listed, the most worth a look first; what is mapped is counted."""
-MARKS = {Bucket.UNKNOWN: "[$error]?[/]", Bucket.UNSUPPORTED: "[$error]x[/]", Bucket.DEAD: "[$warning]-[/]"}
+MARKS = {
+    Bucket.UNKNOWN: "[$error on $surface]?[/]",
+    Bucket.UNSUPPORTED: "[$error on $surface]x[/]",
+    Bucket.DEAD: "[$warning on $surface]-[/]",
+}
 
 
 @dataclass(frozen=True, slots=True)
