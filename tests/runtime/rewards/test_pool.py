@@ -16,6 +16,7 @@ from rlctl.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.scorers import FunctionScorer
+from tests.waiting import until
 
 CODE = """
 import os, pathlib, signal, subprocess, sys, threading, time
@@ -84,12 +85,12 @@ def test_a_hanging_call_is_killed_in_time_with_what_it_started(
         stopped = Failure("the call took longer than 1 s and was stopped")
         results = pool.map([*calls("1"), Call("s", kind, str(pid)), *calls("2")])
         assert results == [Outcome(1.0), stopped, Outcome(2.0)]
-        assert is_gone(int(pid.read_text()))
+        until(lambda: is_gone(int(pid.read_text())), "what it started goes on", seconds=10)
         start = time.monotonic()
         assert pool.map([Call("s", kind, str(pid))]) == [stopped]
         assert time.monotonic() - start < 1.0 + 2.0, "in a process that is there already"
     assert descendants() == before
-    assert is_gone(int(pid.read_text()))
+    until(lambda: is_gone(int(pid.read_text())), "what it started goes on", seconds=10)
 
 
 def is_gone(pid: int) -> bool:
