@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +50,40 @@ def open_held_out(
         )
         for each in answered
     ]
-    return held_out, [*[tasks.report for tasks in recorded], *reports]
+    told = [*[tasks.report for tasks in recorded], *reports]
+    return _told_apart(held_out, told), told
 
 
 def _explored(config: Config, tokenizer: Any, stop_token_ids: tuple[int, ...]) -> tuple[list[HeldOut], list[SetReport]]:
     chat = make_chat(config, tokenizer)
     sets = list(open_prompts(config.data, chat, config.data.train, section="train"))
     sampling, n = training_sampling(config, stop_token_ids), config.batch.responses_per_prompt
-    return [HeldOut(each.report.name, each, sampling, n) for each in sets], [each.report for each in sets]
+    reports = [each.report for each in sets]
+    return _told_apart([HeldOut(each.report.name, each, sampling, n) for each in sets], reports), reports
+
+
+def _told_apart(held_out: Sequence[HeldOut], reports: Sequence[SetReport]) -> list[HeldOut]:
+    """The same, with a name in metrics for each: files of one name in several folders have the folder before it."""
+    paths = [report.path for report in reports]
+    names = distinct([each.name for each in held_out], paths)
+    return [replace(each, name=name) for each, name in zip(held_out, names, strict=True)]
+
+
+def distinct(names: Sequence[str], paths: Sequence[str]) -> list[str]:
+    """Names of sources at these paths, each once: one that several have gets the folder before it, and else a number behind.
+
+    Example: ``test`` of ``gsm8k/test.parquet`` and of ``math/test.parquet`` are ``gsm8k/test`` and ``math/test``.
+    """
+    folders = [path.rstrip("/").rpartition("/")[0].rpartition("/")[2] for path in paths]
+    several = {name for name, count in Counter(names).items() if count > 1}
+    longer = [
+        f"{folder}/{name}" if folder and name in several else name for name, folder in zip(names, folders, strict=True)
+    ]
+    found: list[str] = []
+    for name in longer:
+        numbered = (f"{name}-{number}" for number in range(2, len(longer) + 2))
+        found.append(name if name not in found else next(each for each in numbered if each not in (*found, *longer)))
+    return found
 
 
 def make_evaluator(
