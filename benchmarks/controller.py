@@ -44,6 +44,7 @@ from rlctl.config import Config, config_from, stages_of
 from rlctl.plan import make_plan
 from rlctl.runtime import build, materials
 from rlctl.runtime.garbage import loaded_set_aside
+from rlctl.runtime.given import Given
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.profiling.usage import CallLog, Watch
 from rlctl.runtime.quickstart import make_quickstart
@@ -246,9 +247,9 @@ def run(
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
     read = replace(materials.read_materials(stage, plan, events), tokenizer=words)
-    made = build._stage_run(stage, plan, "cpu", read, groups, folder / "run", events, [], StopSwitch(folder))  # type: ignore[arg-type]
+    given = Given(stage, plan, "cpu", read, folder / "run", events, StopSwitch(folder))
     with loaded_set_aside():
-        run_stage(made)
+        run_stage(build.make_run(given, groups))  # type: ignore[arg-type]
     events.close()
     return groups, own
 

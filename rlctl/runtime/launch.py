@@ -7,7 +7,6 @@ Whatever ends the run, the workers are ended, Ray is left, and the run folder sa
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -16,7 +15,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -38,7 +37,9 @@ from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
 
 if TYPE_CHECKING:
+    from rlctl.runtime.given import Given
     from rlctl.runtime.materials import Materials
+    from rlctl.runtime.processes.placement import Placement
 
 Status = Literal["finished", "stopped", "failed"]
 Tell = Callable[[str], None]
@@ -138,11 +139,10 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
 def _run_stages(
     plan: Plan, config: Config, folder: Path, materials: Mapping[str, Materials], events: Events, stop: StopSwitch
 ) -> Outcome:
-    from rlctl.runtime.build import build_stage
-    from rlctl.runtime.materials import read_materials
+    from rlctl.runtime.given import Given
     from rlctl.runtime.processes.placement import reserve
 
-    restarts = itertools.count(1)
+    restarts = Restarts(config.run.max_restarts)
     summaries: dict[str, dict[str, Any]] = {}
     start_from: Path | None = None
     stages = resolved_stages(config, plan.device)
@@ -165,19 +165,8 @@ def _run_stages(
                 events.enter_stage(stage.name)
                 feeds_next = index + 1 < len(stages) and stages[index + 1].continues
                 model = str(start_from) if stage.continues and start_from else stage.config.model.path
-                work, restarting = materials[stage.name], True
-                while restarting:
-                    restarting = False
-                    try:
-                        with (
-                            build_stage(stage, stage_plan, placement, work, folder, model, events, stop) as run,
-                            stop.interrupted_by(2),
-                        ):
-                            done = _run_one(run, place, feeds_next)
-                    except WorkerLost as error:
-                        _allow_restart(error, next(restarts), config.run.max_restarts, events)
-                        placement.restart()
-                        work, restarting = read_materials(stage, stage_plan, events), True
+                given = Given(stage, stage_plan, plan.device, materials[stage.name], folder, events, stop)
+                done = _run_with_restarts(given, placement, model, restarts, feeds_next=feeds_next)
             if done is None:
                 return Outcome("stopped", stages=summaries)
             summaries[stage.name] = done
@@ -185,12 +174,38 @@ def _run_stages(
     return Outcome("finished", stages=summaries)
 
 
-def _allow_restart(error: WorkerLost, number: int, at_most: int, events: Events) -> None:
-    """Tell that a stage starts again from its last checkpoint; raises the error where the config does not allow it."""
-    if number > at_most:
-        raise error
-    message = f"{error.message}; the stage goes on from its last checkpoint (restart {number} of {at_most})"
-    events.emit("advisory", message=message, hint=error.hint)
+def _run_with_restarts(
+    given: Given, placement: Placement, model_path: str, restarts: Restarts, *, feeds_next: bool
+) -> dict[str, Any] | None:
+    """Run a stage, anew from its last checkpoint where workers are lost; see ``_run_one``."""
+    from rlctl.runtime.build import build_stage
+    from rlctl.runtime.materials import read_materials
+
+    while True:
+        try:
+            with build_stage(given, placement, model_path) as run, given.stop.interrupted_by(2):
+                return _run_one(run, given.place, feeds_next)
+        except WorkerLost as error:
+            restarts.allow(error, given.events)
+            placement.restart()
+            given = replace(given, materials=read_materials(given.stage, given.plan, given.events))
+
+
+@dataclass
+class Restarts:
+    """How often stages of a run began again because workers were lost."""
+
+    at_most: int
+    so_far: int = 0
+
+    def allow(self, error: WorkerLost, events: Events) -> None:
+        """Count one more, and tell of it; raises the error where the config does not allow it."""
+        self.so_far += 1
+        if self.so_far > self.at_most:
+            raise error
+        again = f"restart {self.so_far} of {self.at_most}"
+        message = f"{error.message}; the stage goes on from its last checkpoint ({again})"
+        events.emit("advisory", message=message, hint=error.hint)
 
 
 def _run_one(run: StageRun, place: Path, feeds_next: bool) -> dict[str, Any] | None:

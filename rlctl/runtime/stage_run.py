@@ -17,6 +17,7 @@ from rlctl.plan import StagePlan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.checkpoints.resume_path import taken_up, terms
 from rlctl.runtime.evaluation.evaluation import Evaluator
+from rlctl.runtime.experience.buffered import Filling
 from rlctl.runtime.experience.explore import GroupSource
 from rlctl.runtime.experience.gather import Gather, Gathered
 from rlctl.runtime.profiling.steps import Meter
@@ -252,6 +253,13 @@ class StageRun:
             version = self.progress.weight_version
             self.rollout.load_weights(self.policy.weights(), version, engines)
         return version
+
+    def renew(self, engine: int) -> None:
+        """Bring a rollout engine that took the place of a lost one to the weights that the others have."""
+        if self.policy is not None:
+            self.send_weights(engine)
+        elif isinstance(self.groups, Filling):
+            self.groups.renew(engine)
 
     def record(self, step: int, samples: Sequence[Sample], metrics: Mapping[str, float]) -> None:
         """The step is over: its metrics go to the event log and the trackers."""

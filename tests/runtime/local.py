@@ -17,6 +17,7 @@ from rlctl import runs
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.plan import Plan, make_plan
 from rlctl.runtime import build, launch, materials
+from rlctl.runtime.given import Given
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import LocalGroup, _address
@@ -50,7 +51,8 @@ def run_here(
     makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
-        run = build._stage_run(stage, plan, "cpu", read, groups, folder, events, list(trackers), StopSwitch(folder))
+        given = Given(stage, plan, "cpu", read, folder, events, StopSwitch(folder))
+        run = build.make_run(given, groups, list(trackers))
         with closing(run):
             run_stage(run)
     finally:

@@ -134,7 +134,7 @@ class RolloutGather:
     policy: Policy
     reference: ReferencePolicy | None
     old_is_current: bool
-    """Whether the pass for the old policy's log-probs is left out (see ``build.old_is_current``)."""
+    """Whether the pass for the old policy's log-probs is left out (see ``sourcing.old_is_current``)."""
     shaping: Shaping
     critic: ValueModel | None = None
 

@@ -22,8 +22,8 @@ from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Train
 from rlctl.errors import PlanError, RunError
 from rlctl.plan import make_plan
-from rlctl.runtime.build import old_is_current
 from rlctl.runtime.serialization.sequences import shared_out
+from rlctl.runtime.sourcing import old_is_current
 from rlctl.runtime.train.microbatch import fed_tokens
 from rlctl.runtime.types import Sample
 from tests.runtime.train import replay_jobs

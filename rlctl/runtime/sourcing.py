@@ -1,0 +1,144 @@
+"""Where a stage's samples come from: rows of a data set, groups drawn when they are asked for or ahead, or what others drew.
+
+make_gather   what a step is trained on
+make_groups   what that takes its groups from (rl), as schedule and buffer say
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlctl import arithmetic, pace
+from rlctl.config import Config
+from rlctl.plan import StagePlan
+from rlctl.runtime.buffers.make import make_buffer, passes, shared_buffer
+from rlctl.runtime.buffers.memory import MemoryBuffer
+from rlctl.runtime.evaluation.response_files import JsonLines
+from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
+from rlctl.runtime.experience.explore import Explorer, GroupSource
+from rlctl.runtime.experience.gather import (
+    DataGather,
+    ExploreGather,
+    Gather,
+    MixGather,
+    NoGather,
+    PairGather,
+    RolloutGather,
+)
+from rlctl.runtime.experience.recorded import with_skips
+from rlctl.runtime.experience.samples import training_sampling
+from rlctl.runtime.experience.selection import corrects, reads_old
+from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.given import Given, Roles
+from rlctl.runtime.schedules.draws import Draws
+from rlctl.runtime.schedules.exploration import Exploration
+from rlctl.runtime.schedules.scheduler import Scheduler
+from rlctl.runtime.train.distillation import Teaching
+
+
+def make_gather(given: Given, roles: Roles, groups: GroupSource | None) -> Gather:
+    """What a step of the stage is trained on. ``groups``: of ``make_groups``."""
+    config, stream, tokenizer = given.stage.config, given.materials.stream, given.materials.tokenizer
+    if roles.policy is None:
+        return NoGather() if groups is None else ExploreGather(groups, tokenizer)
+    if config.algorithm.objective.choice == "dpo" and roles.reference is not None:
+        return PairGather(stream, tokenizer, roles.reference)  # type: ignore[arg-type]
+    if groups is None:
+        teaching = Teaching.of(config)
+        return DataGather(stream, tokenizer, teaching is not None and teaching.on_prompt)  # type: ignore[arg-type]
+    drawn = RolloutGather(
+        config=config,
+        groups=groups,
+        tokenizer=tokenizer,
+        policy=roles.policy,
+        reference=roles.reference,
+        old_is_current=old_is_current(config, given.plan),
+        shaping=Shaping.of(config),
+        critic=roles.critic,
+    )
+    return drawn if given.materials.experts is None else MixGather(drawn, given.materials.experts)
+
+
+def make_groups(given: Given, roles: Roles) -> GroupSource | None:
+    """Where training takes its groups from, as the schedule says; None where it takes none."""
+    config, place = given.stage.config, given.place
+    if roles.policy is not None and arithmetic.drains_buffer(config):
+        buffer = shared_buffer(config, place, given.stop.now)
+        return Drained(config, buffer, roles.policy, place / "weights", given.events.advise)
+    draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
+    if not draws or roles.rollout is None or roles.rewards is None:
+        return None
+    source = _ahead(given, roles) if pace.streams(config) else _when_asked(given, roles)
+    if arithmetic.fills_buffer(config):
+        return Filling(config, source, shared_buffer(config, place, given.stop.now), roles.rollout)
+    return source
+
+
+def _when_asked(given: Given, roles: Roles) -> GroupSource:
+    """Groups that are drawn when a step asks for them."""
+    config, materials = given.stage.config, given.materials
+    explorer = Explorer(
+        config,
+        given.stage.name,
+        materials.stream,  # type: ignore[arg-type]
+        training_sampling(config, materials.stop_token_ids),
+        with_skips(config, roles.rollout, given.place),  # type: ignore[arg-type]
+        roles.rewards,  # type: ignore[arg-type]
+        Shaping.of(config),
+        _keeper(config),
+    )
+    buffered = passes(config) and not arithmetic.fills_buffer(config)
+    return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
+
+
+def _ahead(given: Given, roles: Roles) -> GroupSource:
+    """Groups that a thread draws while others are trained on."""
+    config, materials, rewards = given.stage.config, given.materials, roles.rewards
+    assert roles.rollout is not None, "there are engines to draw from"
+    assert rewards is not None, "there are rewards to score with"
+    draws, shaping = Draws(materials.stream), Shaping.of(config)  # type: ignore[arg-type]
+    fills = arithmetic.fills_buffer(config)
+    buffer = MemoryBuffer(stopped=given.stop.now) if fills else make_buffer(config, given.place, given.stop.now)
+    scheduler = Scheduler(
+        config,
+        given.stage.name,
+        draws,
+        training_sampling(config, materials.stop_token_ids),
+        roles.rollout,
+        rewards.score,
+        shaping,
+        hand_on=lambda group: buffer.put([group]),
+        tell=given.events.advise,
+    )
+    return Exploration(
+        config,
+        scheduler,
+        draws,
+        buffer,
+        shaping,
+        rewards.tokenizer,
+        total_steps=materials.clock.total_steps,
+        keeper=_keeper(config),
+        failed=given.stop.fail,
+        stopped=given.stop.now,
+    )
+
+
+def _keeper(config: Config) -> JsonLines | None:
+    """Gets every response that is drawn for training, where the config keeps them."""
+    folder = config.rollout.responses_folder
+    return JsonLines(Path(folder).expanduser()) if folder else None
+
+
+def old_is_current(config: Config, plan: StagePlan) -> bool:
+    """Whether the pass for the old policy's log-probs can be left out, as it would compute those of the update itself.
+
+    So it is where a step is one optimizer step, nothing before the update reads them, and no experts are recorded in it.
+    """
+    algorithm = config.algorithm
+    single = plan.batch.optimizer_steps_per_step == 1
+    teaching = Teaching.of(config)
+    taught = teaching is not None and teaching.policy_gradient
+    read_before = algorithm.kl_in_reward is not None or corrects(algorithm) or taught or reads_old(algorithm)
+    recorded = algorithm.router_replay == "recompute"
+    return algorithm.old_log_probs == "recompute" and single and not read_before and not recorded

@@ -1,0 +1,96 @@
+"""Makes the worker of every host process of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlctl.config import Config
+from rlctl.config.sections.rewards import ModelReward
+from rlctl.plan import Device, StagePlan
+from rlctl.runtime.materials import critic_ticks, total_ticks
+from rlctl.runtime.processes.calls import Calls, together
+from rlctl.runtime.processes.group import RayGroup
+from rlctl.runtime.stage_run import Clock
+from rlctl.runtime.workers.critic import Critic, section_of
+from rlctl.runtime.workers.judge import JudgeWorker
+from rlctl.runtime.workers.reference import Reference
+from rlctl.runtime.workers.reward import RewardWorker
+from rlctl.runtime.workers.reward_model import RewardModels
+from rlctl.runtime.workers.rollout import RolloutWorker
+from rlctl.runtime.workers.trainer import Place, Trainer
+
+Groups = Mapping[str, RayGroup]
+
+
+def start_workers(
+    groups: Groups,
+    plan: StagePlan,
+    config: Config,
+    model_path: str,
+    device: Device,
+    clock: Clock,
+    folder: Path,
+) -> None:
+    """Make the worker of every host process, all roles at the same time.
+
+    On GPU the rollout engines come last, since they take what memory the others leave.
+    """
+    building: list[Calls] = []
+    if "reward" in groups:
+        building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
+    if "reward_model" in groups:
+        building.append(_build_reward_models(groups["reward_model"], config, device))
+    if "judge" in groups and device == "cpu":
+        building.append(_build_judges(groups["judge"], plan, config, device))
+    if "rollout" in groups and device == "cpu":
+        building.append(_build_rollout(groups["rollout"], plan, config, model_path, device))
+    places = _places({name: groups[name] for name in ("policy", "critic", "reference") if name in groups}, device)
+    if "policy" in groups:
+        ticks = total_ticks(config, plan, clock)
+        building.append(groups["policy"].build(Trainer, [(config, model_path, at, ticks) for at in places["policy"]]))
+    if "critic" in groups:
+        ticks, path = critic_ticks(config, clock), critic_path(config, model_path)
+        building.append(groups["critic"].build(Critic, [(config, path, at, ticks) for at in places["critic"]]))
+    if "reference" in groups:
+        path = config.reference.model.path if config.reference.model else model_path
+        building.append(groups["reference"].build(Reference, [(config, path, at) for at in places["reference"]]))
+    together(building).wait()
+    if "rollout" in groups and device != "cpu":
+        _build_rollout(groups["rollout"], plan, config, model_path, device).wait()
+    if "judge" in groups and device != "cpu":
+        _build_judges(groups["judge"], plan, config, device).wait()
+
+
+def _places(groups: Groups, device: Device) -> dict[str, list[Place]]:
+    """Where the workers of each role meet: on the machine of the first one."""
+    found = together([group.address() for group in groups.values()]).wait()
+    return {
+        name: [Place(rank, len(group), host, port, device) for rank in range(len(group))]
+        for (name, group), (host, port) in zip(groups.items(), found, strict=True)
+    }
+
+
+def _build_rollout(group: RayGroup, plan: StagePlan, config: Config, model_path: str, device: Device) -> Calls:
+    role = plan.role("rollout")
+    assert role is not None, "there is a group of rollout workers"
+    return group.build(RolloutWorker, [(config, role.engine, model_path, device)] * len(group))
+
+
+def _build_judges(group: RayGroup, plan: StagePlan, config: Config, device: Device) -> Calls:
+    role = plan.role("judge")
+    assert role is not None, "there is a group of judges"
+    return group.build(JudgeWorker, [(config, role.engine, device)] * len(group))
+
+
+def _build_reward_models(group: RayGroup, config: Config, device: Device) -> Calls:
+    models = {i: reward for i, reward in enumerate(config.rewards) if isinstance(reward, ModelReward)}
+    threads = config.placement.cpus_per_worker if device == "cpu" else None
+    arguments = (models, config.train.precision.compute, device, threads)
+    return group.build(RewardModels, [arguments] * len(group))
+
+
+def critic_path(config: Config, model_path: str) -> str:
+    """The critic's first weights: its own, or those that the policy starts from."""
+    model = section_of(config).model
+    return model.path if model is not None and model.path else model_path
