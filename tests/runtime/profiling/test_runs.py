@@ -53,7 +53,7 @@ def test_a_run_tells_where_its_time_went_and_shows_its_responses(task: Any, tmp_
         schedule={"total_steps": 2, "evaluate_every": 1, "evaluate_first": False},
         checkpoint={"every": None, "last": False, "export": "never"},
         rollout={"log_evaluation_responses": 3},
-        profiling={"tool": "torch", "steps": [2], "roles": {"policy": {"enabled": True}}, "peak_tflops": 0.01},
+        profiling={"tool": "torch", "steps": [2], "roles": {"policy": {"enabled": True}}, "peak_tflops": 10},
     )
     kept = Kept()
     told: list[str] = []
