@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rlctl import arithmetic
 from rlctl.config import Config
+from rlctl.config.sections.execution import MemoryBuffer
 
 UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
 """Styles in which rollout does not wait for training, only for room in the buffer."""
@@ -41,6 +42,17 @@ def _longest(config: Config) -> int:
     if optimizer_steps is None:
         return config.sync.every
     return -(-optimizer_steps // arithmetic.optimizer_steps_per_step(config))
+
+
+def most_behind(config: Config) -> int:
+    """How many versions older than the policy the weights of rollout are at most, where nothing runs ahead."""
+    return _longest(config) - 1
+
+
+def passes_buffer(config: Config) -> bool:
+    """Whether groups go through a buffer where they are drawn and trained on in turns."""
+    section = config.buffer
+    return not isinstance(section, MemoryBuffer) or section.replay.enabled or section.log_path is not None
 
 
 def streams(config: Config) -> bool:

@@ -25,6 +25,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
 from rlctl.config.sections.model import Model
@@ -519,7 +520,67 @@ def _lays_end_to_end(train: Train, model: Model) -> bool:
     return plain and train.memory.remove_padding and model.attention == "auto"
 
 
+def _answers_once(config: Config) -> bool:
+    """Whether the training data is answered once, source by source, by an engine of the run's own."""
+    return arithmetic.writes_responses(config) and config.rollout.engine.choice != "external"
+
+
+def _only_teaches(config: Config) -> bool:
+    """Whether the loss is a teacher's divergence alone."""
+    chosen = config.algorithm.distillation
+    if chosen is None or config.algorithm.objective.choice != "rl":
+        return False
+    return chosen.args.get("with_rewards") is False and not chosen.args.get("policy_gradient")
+
+
+def _reference_is_policys(config: Config) -> bool:
+    """Whether the policy's own workers say what the reference finds."""
+    shared = arithmetic.reference_is_base(config) or arithmetic.reference_is_held(config)
+    return arithmetic.needs_reference(config) and shared
+
+
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "algorithm.rollout_correction.use_policy_gradient": (
+        lambda config: config.algorithm.old_log_probs == "recompute",
+        "algorithm.old_log_probs is recompute: the loss is the one that algorithm.policy_loss names",
+    ),
+    "algorithm.rollout_correction.weight": (
+        lambda config: (
+            config.algorithm.old_log_probs == "rollout"
+            and config.algorithm.rollout_correction is not None
+            and not config.algorithm.rollout_correction.use_policy_gradient
+        ),
+        "algorithm.old_log_probs is rollout: the ratio of the loss is to the rollout engine already, and without "
+        "use_policy_gradient there is no other weight (verl's bypass mode)",
+    ),
+    **dict.fromkeys(
+        ("algorithm.distillation.coefficient", "algorithm.entropy_coefficient", "algorithm.kl_in_loss"),
+        (_only_teaches, "with_rewards of algorithm.distillation.args is false: the divergence alone is the loss"),
+    ),
+    **dict.fromkeys(
+        ("reference.engine", "reference.precision", "reference.compile"),
+        (_reference_is_policys, "the policy's own workers compute the reference, as they do the policy"),
+    ),
+    "reference.micro": (
+        lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
+        "whole distributions are compared micro-batch by micro-batch of training",
+    ),
+    "schedule.total_epochs": (
+        arithmetic.drains_buffer,
+        "a run that trains on a buffer reads no training data: it ends with its buffer, or at schedule.total_steps",
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "algorithm.filters",
+                "rollout.timeouts.response",
+                "rollout.timeouts.dynamic",
+                "rollout.over_rollout.ratio",
+            ),
+            *("rollout.over_rollout.additional_prompts", "rollout.max_running_prompts"),
+        ),
+        (_answers_once, "the training data is answered once, source by source, and every response goes to the file"),
+    ),
     "algorithm.router_replay": (
         lambda config: config.algorithm.objective.choice in ("sft", "dpo"),
         "sft and dpo have no earlier pass that chose experts",

@@ -8,6 +8,7 @@ from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
+from rlctl.documents.paths import dotted
 
 GROUP_BASELINES = (
     *("grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline", "opo", "opmd"),
@@ -105,6 +106,7 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "set rollout.sampling.temperature to 1.0",
             ((("rollout", "sampling", "temperature"), 1.0),),
         )
+    yield from _own_temperatures(config)
     cut = [f"{name} {getattr(drawn, name)}" for name in ("top_p", "top_k") if getattr(drawn, name) not in (None, 1.0)]
     if cut:
         yield Problem(
@@ -113,6 +115,22 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             f"training responses are drawn with {' and '.join(cut)}; the loss takes the whole distribution",
             "top_p 1.0 and top_k null draw from the policy itself",
         )
+
+
+def _own_temperatures(config: Config) -> Iterator[Problem]:
+    """Sources whose responses are drawn at another temperature than the one that training logits are divided by."""
+    temperature = config.rollout.sampling.temperature
+    for index, source in enumerate(config.data.train):
+        own = source.sampling.get("temperature", temperature)
+        if own != temperature and config.algorithm.train_temperature == "sampling":
+            key = ("data", "train", index, "sampling", "temperature")
+            yield Problem(
+                "not-supported",
+                key,
+                f"'{dotted(key)}' is {own}, and training divides logits by one temperature for all responses, {temperature:g}",
+                "leave it out, or set algorithm.train_temperature to one: then log-probs are those of temperature 1",
+                ((("algorithm", "train_temperature"), "one"),),
+            )
 
 
 def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

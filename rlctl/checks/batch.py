@@ -126,7 +126,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 def schedule(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """The run has an end, and evaluates where it has something to evaluate on."""
     limits = (config.schedule.total_steps, config.schedule.total_epochs, config.schedule.total_optimizer_steps)
-    if arithmetic.trains(config) and not any(limits):
+    if arithmetic.trains(config) and not any(limits) and not arithmetic.drains_buffer(config):
         yield Problem(
             "no-end",
             ("schedule",),

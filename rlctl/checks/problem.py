@@ -111,7 +111,9 @@ CODES: Mapping[str, Code] = {
         _N, "A default of the source's dialect is not applied here; it changes speed or memory, and no number."
     ),
     "not-used": Code(
-        _W, "A key that is written is not used here; it changes speed, memory or what is kept beside the numbers."
+        _W,
+        "A key that is written is not used here: it changes speed, memory or what is kept beside the numbers, or has nothing to "
+        "act on in this config.",
     ),
     "not-supported": Code(_E, "The runtime does not do this; the message says what is missing."),
 }

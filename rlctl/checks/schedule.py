@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rlctl import arithmetic, pace
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
+from rlctl.config.sections.execution import FileBuffer
 
 
 def _trains_on_rollout(config: Config) -> bool:
@@ -16,7 +17,12 @@ def _trains_on_rollout(config: Config) -> bool:
 def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """What the schedule makes old is not dropped for its age."""
     sync = config.sync
-    if not _trains_on_rollout(config) or sync.max_staleness is None or not pace.streams(config):
+    if not _trains_on_rollout(config):
+        return
+    if not pace.streams(config):
+        yield from _too_old_in_turns(config)
+        return
+    if sync.max_staleness is None:
         return
     made = pace.staleness(config)
     if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
@@ -30,11 +36,26 @@ def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         )
 
 
+def _too_old_in_turns(config: Config) -> Iterator[Problem]:
+    """Where a step's responses are drawn when it needs them, none are left out for their age."""
+    made = pace.most_behind(config)
+    if pace.oldest_by_strategy(config, made) > 0:
+        yield Problem(
+            "staleness",
+            ("algorithm", "sample_strategy_args"),
+            f"weights are sent every {made + 1} steps, so that responses are drawn by weights up to {made} versions old, and "
+            "staleness_control leaves out those of a step: nothing would be left to train on",
+            f"set its max_staleness to {made} or more, or sync.every to 1",
+        )
+
+
 def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """A step fits into the buffer."""
     responses = arithmetic.drawn_responses(config)
     limit = config.buffer.capacity
-    if _trains_on_rollout(config) and pace.streams(config) and limit is not None and limit < responses:
+    replays, files = config.buffer.replay.enabled, isinstance(config.buffer, FileBuffer)
+    waits = pace.streams(config) or (pace.passes_buffer(config) and not replays and not files)
+    if _trains_on_rollout(config) and waits and limit is not None and limit < responses:
         yield Problem(
             "buffer-too-small",
             ("buffer", "capacity"),

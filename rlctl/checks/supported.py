@@ -25,7 +25,7 @@ def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         elif surroundings.is_silent(each.key):
             yield Problem("not-applied", each.key, message)
         else:
-            hint = "no number hangs on it; remove it, or leave it"
+            hint = "remove it, or leave it: the run is the same"
             yield Problem("not-used", each.key, message, hint, _back(config, each.key))
 
 
@@ -95,6 +95,17 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
                 message,
                 "remove it; sync.max_staleness limits how old responses may be",
             )
+    if apart and config.sync.on_stale == "wait" and config.sync.max_staleness is not None:
+        message = "'sync.on_stale' wait: a run that explores does not know how far the one is that trains, and waits for nobody"
+        fixes = ((("sync", "on_stale"), "drop"),)
+        yield Problem("not-supported", ("sync", "on_stale"), message, "set it to drop", fixes)
+    for interval in (
+        (("schedule", "evaluate_every"), ("checkpoint", "every")) if arithmetic.drains_buffer(config) else ()
+    ):
+        chosen = getattr(getattr(config, interval[0]), interval[1])
+        if chosen is not None and chosen.epochs is not None:
+            message = f"'{dotted(interval)}' counts epochs, and a run that trains on a buffer reads no training data"
+            yield Problem("not-supported", interval, message, "count steps")
     replay, capacity = config.buffer.replay, config.buffer.capacity
     step = arithmetic.responses_per_step(config)
     if capacity is not None and capacity < step and replay.enabled:

@@ -68,7 +68,73 @@ def test_a_good_config_has_no_findings(good: dict[str, Any]) -> None:
 
 MOVED = {"batch": {"mini_batch_responses": None}}
 EXPLICIT = {"layout": "explicit", "roles": {"policy": {"devices": [0, 9]}, "rollout": {"devices": [1]}, "pilot": {}}}
+DRAINS = {"run": {"mode": "train_only"}, "buffer": {"name": "sql", "url": "sqlite:///b.db"}}
+STALE = {"algorithm": {"sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": 2}}}
+TEACHER = {"distillation": {"teacher": "org/teacher", "coefficient": 0.5, "args": {"with_rewards": False}}}
 PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
+    (
+        "not-supported",
+        {**DRAINS, "sync": {"max_staleness": 1, "on_stale": "wait"}},
+        "sync.on_stale",
+        "waits for nobody",
+    ),
+    ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "reads no training data"),
+    ("not-used", {**DRAINS, "schedule": {"total_epochs": 2}}, "schedule.total_epochs", "ends with its buffer"),
+    (
+        "not-supported",
+        {"data": {"train": [{"path": "org/data", "sampling": {"temperature": 0.5}}]}},
+        "data.train[0].sampling.temperature",
+        "one temperature for all responses, 1",
+    ),
+    *[
+        ("not-used", {"algorithm": change}, f"algorithm.{key}", words)
+        for key, change, words in (
+            (
+                "rollout_correction.use_policy_gradient",
+                {"rollout_correction": {"use_policy_gradient": True}},
+                "policy_loss",
+            ),
+            (
+                "rollout_correction.weight",
+                {"rollout_correction": {"weight": "token"}, "old_log_probs": "rollout"},
+                "already",
+            ),
+            ("distillation.coefficient", TEACHER, "alone is the loss"),
+            ("entropy_coefficient", {**TEACHER, "entropy_coefficient": 0.1}, "alone is the loss"),
+            ("kl_in_loss", {**TEACHER, "kl_in_loss": {"estimator": "k3"}}, "alone is the loss"),
+        )
+    ],
+    *[
+        ("not-used", {"reference": {key: value}, **kl}, f"reference.{key}", words)
+        for key, value, kl, words in (
+            (
+                "engine",
+                {"name": "fsdp2", "shard": 2},
+                {"algorithm": {"kl_in_loss": {"estimator": "full"}}},
+                "own workers",
+            ),
+            ("micro", {"per_replica": 8}, {"algorithm": {"kl_in_loss": {"estimator": "full"}}}, "by micro-batch"),
+            ("precision", {}, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
+            ("compile", False, {"model": {"lora": {}}, "algorithm": {"kl_in_loss": {}}}, "own workers"),
+        )
+    ],
+    *[
+        (
+            "not-used",
+            {
+                "run": {"mode": "explore_only"},
+                "rollout": {"responses_folder": "out", **rollout},
+                "algorithm": algorithm,
+            },
+            key,
+            "answered once",
+        )
+        for key, rollout, algorithm in (
+            ("algorithm.filters", {}, {"filters": ["equal_groups"]}),
+            ("rollout.timeouts.response", {"timeouts": {"response": 9.0}}, {}),
+            ("rollout.over_rollout.ratio", {"over_rollout": {"ratio": 0.1}}, {}),
+        )
+    ],
     ("not-supported", {"run": {"mode": "train_only"}}, "buffer.name", "ends with the run that fills it"),
     (
         "not-supported",
@@ -291,6 +357,13 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "buffer.capacity",
         "room for 8 responses",
     ),
+    ("buffer-too-small", {"buffer": {"name": "sql", "capacity": 8}}, "buffer.capacity", "room for 8 responses"),
+    (
+        "staleness",
+        {**STALE, "sync": {"every": 4}},
+        "algorithm.sample_strategy_args",
+        "up to 3 versions old",
+    ),
     ("over-rollout", {"rollout": {"over_rollout": {"ratio": 1.0}}}, "rollout.over_rollout.ratio", "ratio is 1"),
     (
         "difficulty-ahead",
@@ -474,6 +547,10 @@ def test_every_error_and_warning_says_what_to_do(good: dict[str, Any]) -> None:
     for _, change, _, _ in PROVOKED:
         for finding in found(good, change, cluster=H100, symbolic=()):
             assert finding.hint or finding.level is Level.NOTE or finding.code == "role-devices", finding
+
+
+def test_a_run_that_trains_on_a_buffer_ends_with_it(good: dict[str, Any]) -> None:
+    assert found(good, {**DRAINS, "schedule": {"total_steps": None}}, cluster=H100, symbolic=()) == []
 
 
 def test_the_two_nearest_divisors_are_named(good: dict[str, Any]) -> None:

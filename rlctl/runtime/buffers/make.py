@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlctl import pace
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
@@ -24,8 +25,7 @@ LABEL = "responses"
 
 def passes(config: Config) -> bool:
     """Whether groups go through a buffer where they are drawn and trained on in turns."""
-    section = config.buffer
-    return not isinstance(section, MemorySection) or section.replay.enabled or section.log_path is not None
+    return pace.passes_buffer(config)
 
 
 def check_buffer(config: Config) -> None:
