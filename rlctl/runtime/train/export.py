@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -205,10 +206,13 @@ def _write_processor(source: str, folder: Path) -> None:
 
 
 def _without_weights(model: PreTrainedModel) -> PreTrainedModel:
-    """The same model on no device: FSDP2 gives the one that is trained a class of its own, whose name is not for a file."""
-    dtype = next(model.parameters()).dtype
+    """The same model on no device: FSDP2 gives the one that is trained a class of its own, whose name is not for a file.
+
+    Its config is its own too: Transformers notes the attention that it is made with there.
+    """
+    config, dtype = copy.deepcopy(model.config), next(model.parameters()).dtype
     with torch.device("meta"):
-        plain = auto_class(model.config).from_config(model.config, dtype=dtype, attn_implementation="sdpa")
+        plain = auto_class(config).from_config(config, dtype=dtype, attn_implementation="sdpa")
     if model.generation_config is not None:
         plain.generation_config = model.generation_config
     return plain

@@ -248,6 +248,17 @@ def train_and_export(
     return weights
 
 
+def train_around_an_export(
+    folder: Path, samples: Sequence[Sample], loss: LossFunction, target: Path | None
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """One optimizer step, an export where there is a folder for it, and two more steps."""
+    engine = engine_of(folder, settings())
+    gathered_after(engine, samples, loss, ALL_AT_ONCE, 1)
+    if target is not None:
+        engine.export_hf(target, tokenizer=None)
+    return gathered_after(engine, samples, loss, ALL_AT_ONCE, 2)
+
+
 @dataclasses.dataclass
 class Adapted:
     """What a worker has after training adapters."""

@@ -76,6 +76,14 @@ def test_the_files_are_those_of_save_pretrained(
     assert ours == original
 
 
+def test_training_goes_on_after_an_export_as_without_one(one: Workers, models: dict[str, Path], tmp_path: Path) -> None:
+    """With the attention that it has: Transformers changed it for the model that was only made to be saved."""
+    job = (jobs.train_around_an_export, models["qwen2"], make_samples(4), SftLoss())
+    (weights, told), (expected, told_without) = one.run(*job, tmp_path / "hf")[0], one.run(*job, None)[0]
+    assert told == told_without
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
 def test_a_failed_export_leaves_nothing_and_is_a_run_error_everywhere(
     two: Workers, models: dict[str, Path], tmp_path: Path
 ) -> None:
