@@ -64,7 +64,7 @@ def make_groups(given: Given, roles: Roles) -> GroupSource | None:
     config, place = given.stage.config, given.place
     if roles.policy is not None and arithmetic.drains_buffer(config):
         buffer = shared_buffer(config, place, given.stop.now)
-        return Drained(config, buffer, roles.policy, place / "weights", given.events.advise)
+        return Drained(config, buffer, roles.policy, place / "weights", Shaping.of(config), given.events.advise)
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
         return None

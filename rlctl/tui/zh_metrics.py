@@ -60,7 +60,7 @@ METRICS: dict[str, str] = {
     "Mean entropy of the next-token distribution.": "下一个 token 的分布的平均熵。",
     "Optimizer steps left out because the gradient was not finite.": "因梯度出现 NaN 或无穷大而跳过的优化器步。",
     "Norm of the gradient before clipping.": "裁剪前的梯度范数。",
-    "Learning rate of the last optimizer step.": "最后一个优化器步的学习率。",
+    "Learning rate of the step's optimizer steps, their mean.": "本步各优化器步学习率的平均值。",
     "Loss that the critic minimised.": "critic 所最小化的损失。",
     "The same before its coefficient.": "同上，未乘系数。",
     "Mean value of a token.": "token 的价值平均。",

@@ -57,6 +57,27 @@ def go(config: Config) -> tuple[Any, list[dict[str, Any]]]:
     return result, events
 
 
+def test_groups_that_a_person_wrote_need_no_more_than_what_is_trained_on(
+    apart: Callable[..., Config], tmp_path: Path
+) -> None:
+    """Of a group tokens, log-probs and rewards; who scored them, and what with, is not known."""
+    response = {"token_ids": [5, 6], "log_probs": [-1.0, -1.5], "finish_reason": "stop", "weight_version": 0}
+    groups = [
+        {
+            "prompt": {"index": number, "source": "mine", "token_ids": [4, 3 + number], "text": "?"},
+            "responses": [response] * 4,
+            "rewards": [0.0, 1.0, 1.0, 0.5],
+        }
+        for number in range(4)
+    ]
+    (tmp_path / "shared.jsonl").write_text("".join(f"{json.dumps(group)}\n" for group in groups))
+    result, trained = go(apart("train_only", "file", schedule={"evaluate_first": False, "total_steps": None}))
+    assert result.status == "finished", result.cause
+    assert numbers(trained)[1]["reward/mean"] == 0.625
+    assert numbers(trained)[1]["reward/failed_share"] == 0
+    assert numbers(trained)[1]["policy/grad_norm"] > 0
+
+
 @pytest.mark.parametrize("kind", ["sql", "file"])
 def test_a_run_explores_and_another_trains_on_what_it_left(
     apart: Callable[..., Config], kind: str, tmp_path: Path

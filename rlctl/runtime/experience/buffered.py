@@ -25,6 +25,7 @@ from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
 from rlctl.runtime.checkpoints.checkpoint import replace_folder
 from rlctl.runtime.experience.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
 from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.roles import Policy, RolloutEngines
 from rlctl.runtime.sync.bucket import MIB
 from rlctl.runtime.sync.machine import Files, UnreadableWeights
@@ -149,23 +150,36 @@ class Drained(WorksWhenAsked):
     policy: Policy
     folder: Path
     """Where weights are written for who explores."""
+    shaping: Shaping
+    """Its filters of groups, for those that nobody has filtered before."""
     tell: Callable[[str], None]
     _ahead: list[Answered] = field(default_factory=list)
-    """The groups of the next step."""
+    """The groups of the next step, without those that are made up for."""
+    _drawn: list[Answered] = field(default_factory=list)
+    """All that were taken for it."""
     _version: int = 0
     _saved: dict[str, Any] = field(default_factory=dict)
 
     def more(self, step: int, phase: Phase) -> bool:
         wanted, oldest = self.config.batch.prompts_per_step, pace.oldest_version(self.config, self._version)
+        self._ahead, self._drawn = [], []
         with phase("buffer"):
-            self._ahead = self.buffer.take(wanted, oldest_version=oldest)
+            while lacking := wanted - len(self._ahead):
+                found = self.buffer.take(lacking, oldest_version=oldest)
+                self._drawn += found
+                self._ahead += self.shaping.kept_groups(found) if self.shaping.refills else found
+                if len(found) < lacking:
+                    break
         if self._ahead and len(self._ahead) < wanted:
             self.tell(f"the buffer ends with {len(self._ahead)} groups that are left out: a step takes {wanted}")
         return len(self._ahead) == wanted
 
     def take(self, step: int, phase: Phase) -> Explored:
-        groups, self._ahead = self._ahead, []
-        return Explored(groups, groups, metrics_of(groups) | self.buffer.statistics().metrics())
+        kept = self._ahead if self.shaping.refills else self.shaping.kept_groups(self._ahead)
+        metrics = metrics_of(self._drawn) | self.buffer.statistics().metrics()
+        if self.config.algorithm.filters:
+            metrics["filter/kept_groups_share"] = len(kept) / len(self._drawn)
+        return Explored(kept, self._drawn, metrics)
 
     def trained(self, version: int) -> None:
         self._version = version

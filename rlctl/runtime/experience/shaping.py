@@ -130,9 +130,9 @@ class Shaping:
         if metric in _SCORE:
             return _totals(answered)
         flat = [score for item in answered for score in item.scores]
-        if metric in _RIGHT and all(score.correct is not None for score in flat):
+        if flat and metric in _RIGHT and all(score.correct is not None for score in flat):
             return torch.tensor([float(bool(score.correct)) for score in flat])
-        if not all(metric in score.components for score in flat):
+        if not flat or not all(metric in score.components for score in flat):
             known = sorted({"reward", "score", "acc", *(name for score in flat for name in score.components)})
             raise RunError(
                 f"a filter compares {metric!r}, which no reward gives for every response",

@@ -83,7 +83,7 @@ METRICS: dict[str, Metric] = {
     "policy/entropy": Metric("nats", "Mean entropy of the next-token distribution."),
     "policy/skipped_updates": Metric("share", "Optimizer steps left out because the gradient was not finite."),
     "policy/grad_norm": Metric("", "Norm of the gradient before clipping."),
-    "policy/learning_rate": Metric("", "Learning rate of the last optimizer step."),
+    "policy/learning_rate": Metric("", "Learning rate of the step's optimizer steps, their mean."),
     "critic/loss": Metric("", "Loss that the critic minimised."),
     "critic/value_loss": Metric("", "The same before its coefficient."),
     "critic/value_mean": Metric("", "Mean value of a token."),
@@ -158,14 +158,14 @@ def reward_metrics(
     Args:
         totals: one a response, at least one.
         components: of each response; see ``rewards.routing.Score``.
-        errors: of each response.
+        errors: of each response; both are empty of responses whose totals alone are known.
     """
     metrics = {
         "reward/mean": fmean(totals),
         "reward/std": pstdev(totals),
         "reward/min": min(totals),
         "reward/max": max(totals),
-        "reward/failed_share": sum(error is not None for error in errors) / len(errors),
+        "reward/failed_share": sum(error is not None for error in errors) / len(totals),
     }
     names = dict.fromkeys(name for component in components for name in component)
     own = {f"reward/{name}": fmean(c[name] for c in components if name in c) for name in names}

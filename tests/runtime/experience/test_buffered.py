@@ -12,8 +12,11 @@ import pytest
 from rlctl.config import config_from
 from rlctl.errors import RunError
 from rlctl.runtime.buffers.files import FileBuffer
-from rlctl.runtime.experience.buffered import Filling
+from rlctl.runtime.experience.buffered import Drained, Filling
+from rlctl.runtime.experience.samples import Answered
+from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.sync.machine import UnreadableWeights
+from rlctl.runtime.types import Prompt, Response
 
 
 class Engines:
@@ -68,3 +71,46 @@ def test_weights_that_cannot_be_read_are_told_unless_newer_ones_have_taken_their
     monkeypatch.setattr(run.buffer, "announced", lambda: next(announced))
     run.renew(0)
     assert engines.weights == ["fourth as 4", "first"]
+
+
+def drained(folder: Path, rewards: list[tuple[float, float]], filters: list[Any], told: list[str]) -> Drained:
+    """A run that trains on a buffer which another has filled with groups of these rewards, two groups a step."""
+    writer = FileBuffer(folder / "groups.jsonl", "explorer")
+    response = Response((1, 2), (-0.5, -0.5), "stop", 0)
+    writer.put([Answered(Prompt(n, "s", (1,), "p"), [response] * 2, own, draw=n) for n, own in enumerate(rewards)])
+    writer.end_writing()
+    config = config_from(
+        {
+            "run": {"mode": "train_only"},
+            "model": {"path": "m"},
+            "batch": {"prompts_per_step": 2, "responses_per_prompt": 2},
+            "algorithm": {"filters": filters},
+        }
+    )
+    buffer = FileBuffer(folder / "groups.jsonl", "trainer")
+    return Drained(config, buffer, None, folder, Shaping.of(config), told.append)  # type: ignore[arg-type]
+
+
+EQUAL, APART = (1.0, 1.0), (0.0, 1.0)
+
+
+def test_groups_that_others_drew_are_filtered_where_they_are_trained_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    run = drained(tmp_path, [EQUAL, APART, EQUAL, APART, APART, EQUAL], ["equal_groups"], told)
+    assert run.more(1, lambda name: nullcontext())
+    step = run.take(1, lambda name: nullcontext())
+    assert [group.prompt.index for group in step.kept] == [1, 3]
+    assert [group.prompt.index for group in step.drawn] == [0, 1, 2, 3]
+    assert step.metrics["filter/kept_groups_share"] == 0.5
+    assert not run.more(2, lambda name: nullcontext()), "one group is left, and a step takes two"
+    assert "the buffer ends with 1 groups" in told[0]
+
+
+def test_groups_that_others_drew_are_left_out_without_others_for_them(tmp_path: Path) -> None:
+    filters = [{"name": "equal_groups", "refill": False}]
+    run = drained(tmp_path, [EQUAL, APART, EQUAL, EQUAL], filters, [])
+    kept = []
+    for step in (1, 2):
+        assert run.more(step, lambda name: nullcontext())
+        kept.append([group.prompt.index for group in run.take(step, lambda name: nullcontext()).kept])
+    assert kept == [[1], []]

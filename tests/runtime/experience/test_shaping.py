@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -251,6 +252,14 @@ def test_a_metric_that_no_reward_gives_is_named_with_those_there_are() -> None:
     with pytest.raises(RunError, match="'lenght'") as refused:
         Shaping.of(chosen).kept_groups([group([1.0, 0.0])])
     assert "acc, reward, score" in refused.value.hint
+
+
+def test_a_group_of_a_buffer_that_tells_its_rewards_alone_has_no_other_metric() -> None:
+    bare = dataclasses.replace(group([1.0, 0.0]), scores=())
+    of_rewards = config(filters=["equal_groups"])
+    assert Shaping.of(of_rewards).kept_groups([bare]) == [bare]
+    with pytest.raises(RunError, match="'acc', which no reward gives"):
+        Shaping.of(config(filters=[{"name": "equal_groups", "metric": "acc"}])).kept_groups([bare])
 
 
 def test_responses_left_out_count_in_their_group_and_nowhere_else() -> None:
