@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rlctl.passwords import without_passwords
+from rlctl.secrets import without_passwords
 
 
 class ExitCode(IntEnum):

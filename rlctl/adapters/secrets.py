@@ -10,21 +10,22 @@ from typing import Any
 from rlctl.documents import Document, KeyPath, dotted
 from rlctl.documents.paths import copied
 from rlctl.report import Finding, Level
-
-_NAME = re.compile(
-    r"(?:^|_|-)(?:api_?key|secret|secret_?key|access_?key(?:_?id)?|access_?token|auth_?token|token|password|passwd|credentials?)$",
-    re.IGNORECASE,
-)
-_NOT = frozenset({"api_key_env", "pad_token", "eos_token", "bos_token", "image_token", "stop_token"})
-NO_SECRET = ("", "EMPTY", "none", "None", "null")
-"""Values of such keys that are no secret."""
+from rlctl.secrets import is_secret as looks_secret
+from rlctl.secrets import is_secret_name
 
 
 def is_secret(path: Sequence[Any]) -> bool:
     """Whether the last part of a key names a secret."""
-    last = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-    name = last.rsplit(".", 1)[-1]
-    return name not in _NOT and _NAME.search(name) is not None
+    return is_secret_name(_name(path))
+
+
+def is_literal_secret(path: Sequence[Any], value: Any) -> bool:
+    """Whether a key holds a secret in the open."""
+    return is_secret(path) and looks_secret(_name(path), value) and "${" not in value
+
+
+def _name(path: Sequence[Any]) -> str:
+    return next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
 
 
 def variable_for(path: Sequence[Any]) -> str:
@@ -34,11 +35,7 @@ def variable_for(path: Sequence[Any]) -> str:
 
 def without_literals(document: Document) -> tuple[Document, list[Finding]]:
     """The document with every literal secret replaced by ``${oc.env:RLCTL_...}``, and a finding for each."""
-    found = [
-        (path, value)
-        for path, value in document.leaves()
-        if isinstance(value, str) and is_secret(path) and "${" not in value and value not in NO_SECRET
-    ]
+    found = [(path, value) for path, value in document.leaves() if is_literal_secret(path, value)]
     if not found:
         return document, []
     values = copied(document.values)

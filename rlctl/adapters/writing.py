@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
-from rlctl.adapters.secrets import NO_SECRET, is_secret, variable_for
+from rlctl.adapters.secrets import is_literal_secret, variable_for
 from rlctl.adapters.table import Table
 from rlctl.adapters.tree import CHOICES, find, put
 from rlctl.config import Config, Source, to_plain
@@ -271,7 +271,7 @@ class Writer:
 
     def _without_secret(self, flow: Flow, value: Any) -> Any:
         """The value, or for a secret in the open a reference to an environment variable."""
-        if not is_secret(flow.to) or not isinstance(value, str) or "${" in value or value in NO_SECRET:
+        if not is_literal_secret(flow.to, value):
             return value
         name = variable_for(flow.to)
         message = f"'{dotted(flow.to)}' is a secret; it is written as ${{oc.env:{name}}}"

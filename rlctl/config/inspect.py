@@ -10,7 +10,6 @@ import ast
 import dataclasses
 import inspect
 import itertools
-import re
 import sys
 import textwrap
 import types
@@ -20,7 +19,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
-from rlctl.passwords import has_password
+from rlctl.secrets import has_password, is_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +295,8 @@ def marked_secrets(config: Any) -> set[tuple[str | int, ...]]:
 
 def _secrets_within(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Those of plain values."""
-    if isinstance(value, str):
-        names = _SECRET_VARIABLE if path[-3:-1] == ("environment", "variables") else _SECRET_NAME
-        if has_password(value) or (value not in ("", "EMPTY") and names.search(str(path[-1]))):
-            yield path, value
-    elif isinstance(value, dict | list | tuple):
+    if isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _secrets_within(item, (*path, key))
-
-
-_SECRET_VARIABLE = re.compile(r"(key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
-_SECRET_NAME = re.compile(
-    r"(^|_|-)(api_?key|secret(_?key)?|access_?key(_?id)?|(access|auth|bearer|hf)_?token|password|passwd|credentials?)$",
-    re.IGNORECASE,
-)
-"""Narrower: ``answer_token`` of a reward is none, and nothing may become of it but itself."""
+    elif is_secret(str(path[-1]), value):
+        yield path, value

@@ -15,6 +15,7 @@ from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
 from rlctl.plan import Plan
 from rlctl.runs.record import write_whole
+from rlctl.secrets import NO_SECRET, is_secret_name
 
 
 def folder_of(config: Config) -> Path:
@@ -105,10 +106,8 @@ def redacted(text: str) -> str:
 
 
 def _without_value(match: re.Match[str]) -> str:
-    from rlctl.adapters.secrets import NO_SECRET, is_secret
-
     value = match["value"].strip("'\"")
-    if not is_secret((match["name"],)) or value.startswith("$") or value in NO_SECRET:
+    if not is_secret_name(match["name"]) or value.startswith("$") or value in NO_SECRET:
         return match[0]
     return f"{match['name']}{match['sign']}<redacted>"
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names as dialect_names
-from rlctl.adapters import secrets
 from rlctl.adapters.dialect import Program as KnownProgram
 from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
 from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
@@ -22,6 +21,7 @@ from rlctl.documents.shell_state import MissingError
 from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.report import Finding, Level
+from rlctl.secrets import is_secret_name
 from rlctl.sources.files import composed
 from rlctl.sources.given import Input, Script
 
@@ -112,12 +112,8 @@ def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Readi
         arguments=arguments,
         environment=how.environment,
         given=how.variables,
-        is_secret=_is_secret,
+        is_secret=is_secret_name,
     )
-
-
-def _is_secret(name: str) -> bool:
-    return secrets.is_secret((name,))
 
 
 def _is_given(piece: Piece) -> bool:
@@ -139,8 +135,8 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
     try:
         reading = _read(text, name, how, arguments)
     except RlctlError:
-        reading = read_script("", name, environment=how.environment, given=how.variables, is_secret=_is_secret)
-    hidden = {key: value for key, value in {**how.environment, **how.variables}.items() if _is_secret(key)}
+        reading = read_script("", name, environment=how.environment, given=how.variables, is_secret=is_secret_name)
+    hidden = {key: value for key, value in {**how.environment, **how.variables}.items() if is_secret_name(key)}
     hidden |= reading.state.secrets
     known = {plain(word): word for command in reading.commands for word in command.words if word}
     known |= {plain(word): word for word in arguments if word}
@@ -201,7 +197,7 @@ def _launch(command: Command) -> Launch | None:
 def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: Reading) -> DocumentError:
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
     wanted = survey(
-        text, name, arguments=arguments, environment=how.environment, given=how.variables, is_secret=_is_secret
+        text, name, arguments=arguments, environment=how.environment, given=how.variables, is_secret=is_secret_name
     )
     said = " / ".join(plain(line) for line in reading.said[-_SAID:])
     message = "starts no trainer that is known here: it ends itself"
@@ -341,7 +337,7 @@ class _Keeps:
 
     def text(self, word: Text) -> str:
         """An override as it is read."""
-        hides = any(_is_secret(name) for piece in word for name in piece.names)
+        hides = any(is_secret_name(name) for piece in word for name in piece.names)
         text, whole = symbolic_override(word, (lambda first, second: True) if hides else self._same)
         if not whole:
             key = plain(word).lstrip("+").partition("=")[0]

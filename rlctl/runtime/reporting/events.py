@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl.errors import RunError
-from rlctl.passwords import without_passwords
+from rlctl.secrets import without_passwords
 
 Kind = Literal[
     "run_started",

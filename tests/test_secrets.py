@@ -1,4 +1,4 @@
-"""A password in a URL is in no message that people read."""
+"""What a secret looks like, and that messages which people read hold no password of a URL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from rlctl.config.sections.rewards import JudgeReward
 from rlctl.errors import RunError
-from rlctl.passwords import has_password, without_passwords
 from rlctl.runtime.remote import files as remote
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards import service
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+from rlctl.secrets import has_password, is_secret, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,31 @@ def test_what_is_shown_of_it(text: str, shown: str) -> None:
     assert has_password(text) is (text != shown)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("api_key", "sk-1", True),
+        ("judge-api-key", "sk-1", True),
+        ("api_key", "EMPTY", False),
+        ("aws_secret_access_key", "a/b+c", True),
+        ("password", "x", True),
+        ("url", "redis://:xyz@host", True),
+        ("hf_token", "hf_abcdefgh", True),
+        ("token", "abcd.efgh-ijkl", True),
+        ("answer_token", "<answer>", False),
+        ("think_token", "think:", False),
+        ("eos_token", "endoftext", False),
+        ("prompt_key", "question", False),
+        ("OPENAI_KEY", "sk-1", True),
+        ("WANDB_API_KEY", "x", True),
+        ("VLLM_LOGGING_LEVEL", "INFO", False),
+        ("max_token", 12345678, False),
+    ],
+)
+def test_what_a_secret_looks_like(name: str, value: object, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
 def test_errors_and_events_show_none(tmp_path: Path) -> None:
     error = RunError("http://me:xyz@host is away", hint="see ftp://me:xyz@host")
     assert "xyz" not in f"{error} {error.args} {pickle.loads(pickle.dumps(error))}"
@@ -47,7 +72,7 @@ def test_neither_do_remote_folders_and_services_that_are_away(monkeypatch: pytes
     with pytest.raises(RunError) as raised:
         remote.bring("nosuch://me:xyz@host/model", key="model.path")
     assert "me:***@host" in str(raised.value)
-    judge = JudgeReward(base_url="http://me:xyz@127.0.0.1:9/v1", model="m", on_error="zero")
+    judge = JudgeReward(base_url="http://me:xyz@127.0.0.1:9/v1", model="m", on_error="zero", timeout=0.2)
     prompt = Prompt(0, "", (1,), text="1+1", answer="2")
     with RewardWorker([judge]) as worker:
         (found,) = worker.score([RewardItem(prompt, "2", (1,))])
