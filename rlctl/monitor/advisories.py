@@ -5,7 +5,7 @@ Thresholds are rules of thumb. Those of stalls, equal groups, truncation and MFU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -41,14 +41,21 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A metric whose mean over the last steps says that something is wrong."""
+    """A metric that says over the last steps that something is wrong."""
 
     code: str
     metric: str
     wrong: Callable[[float], bool]
     message: str
-    """With ``{value}`` for the mean."""
+    """With ``{value}`` for what the steps come to."""
     remedy: str
+    over: Callable[[Sequence[float]], float] = fmean
+    """What the last steps come to."""
+
+
+def _farthest(values: Sequence[float]) -> float:
+    """The value farthest from 0: it is 0 only where all are."""
+    return max(values, key=abs)
 
 
 RULES = (
@@ -81,6 +88,7 @@ RULES = (
         lambda reward: reward == 0,
         later("no response of the last steps has a reward above 0"),
         later("read the responses on the samples page: does the prompt ask for the form that the reward expects?"),
+        _farthest,
     ),
     Rule(
         "mismatch",
@@ -92,10 +100,19 @@ RULES = (
     Rule(
         "skipped-updates",
         "policy/skipped_updates",
-        lambda count: count > 0,
-        later("optimizer steps are skipped, as their gradient is not finite ({value:.2g} a step)"),
+        lambda share: share > 0,
+        later("{value:.1%} of the optimizer steps are skipped, as their gradient is not finite"),
         later(
             "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it"
+        ),
+    ),
+    Rule(
+        "skipped-critic-updates",
+        "critic/skipped_updates",
+        lambda share: share > 0,
+        later("{value:.1%} of the critic's optimizer steps are skipped, as their gradient is not finite"),
+        later(
+            "lower critic.optimizer.learning_rate, or set critic.precision.compute to float32 to see whether that is it"
         ),
     ),
     Rule(
@@ -134,8 +151,8 @@ def _stalled(current: Current | None, now: float) -> Iterator[Advice]:
 def _by_rule(table: StepTable) -> Iterator[Advice]:
     for rule in RULES:
         found = table.latest(rule.metric, RECENT)
-        if found and rule.wrong(fmean(found)):
-            yield Advice(rule.code, rule.message, rule.remedy, {"value": fmean(found)})
+        if found and rule.wrong(value := rule.over(found)):
+            yield Advice(rule.code, rule.message, rule.remedy, {"value": value})
 
 
 def _running_away(table: StepTable) -> Iterator[Advice]:

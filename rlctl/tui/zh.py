@@ -156,8 +156,14 @@ ZH: dict[str, str] = {
     "compare rollout.precision with train.precision, or set algorithm.rollout_correction": (
         "对比 rollout.precision 与 train.precision，或设置 algorithm.rollout_correction"
     ),
-    "optimizer steps are skipped, as their gradient is not finite ({value:.2g} a step)": (
-        "梯度出现 NaN 或无穷大，优化器步被跳过（每步 {value:.2g} 次）"
+    "{value:.1%} of the optimizer steps are skipped, as their gradient is not finite": (
+        "梯度出现 NaN 或无穷大，{value:.1%} 的优化器步被跳过"
+    ),
+    "{value:.1%} of the critic's optimizer steps are skipped, as their gradient is not finite": (
+        "梯度出现 NaN 或无穷大，critic 的优化器步有 {value:.1%} 被跳过"
+    ),
+    "lower critic.optimizer.learning_rate, or set critic.precision.compute to float32 to see whether that is it": (
+        "调低 critic.optimizer.learning_rate，或把 critic.precision.compute 设为 float32 看是否由精度引起"
     ),
     "lower train.optimizer.learning_rate, or set train.precision.compute to float32 to see whether that is it": (
         "调低 train.optimizer.learning_rate，或把 train.precision.compute 设为 float32 看是否由精度引起"

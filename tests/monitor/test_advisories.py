@@ -37,6 +37,7 @@ def test_a_run_that_is_well_has_no_advice() -> None:
         ("reward__max", [0.0] * 3, "no-rewards"),
         ("policy__mismatch_k3", [0.2] * 3, "mismatch"),
         ("policy__skipped_updates", [0.0, 1.0], "skipped-updates"),
+        ("critic__skipped_updates", [0.25], "skipped-critic-updates"),
         ("throughput__mfu", [0.05] * 3, "low-mfu"),
         ("policy__approx_kl", [0.01] * 20 + [0.9] * 10, "kl-runs-away"),
         ("policy__entropy", [2.0] * 20 + [0.01] * 10, "entropy-collapse"),
@@ -44,6 +45,15 @@ def test_a_run_that_is_well_has_no_advice() -> None:
 )
 def test_what_looks_wrong_is_told(metric: str, values: list[float], code: str) -> None:
     assert codes(table(**{metric: values})) == [code]
+
+
+def test_rewards_of_1_and_minus_1_whose_mean_is_0_are_rewards() -> None:
+    assert codes(table(reward__max=[1.0, -1.0])) == []
+
+
+def test_steps_that_are_skipped_are_told_as_a_share() -> None:
+    (advice,) = advise(table(policy__skipped_updates=[0.0, 0.25]))
+    assert advice.message.startswith("12.5% of the optimizer steps are skipped")
 
 
 def test_a_phase_is_stalled_when_it_takes_many_times_what_is_usual_and_long() -> None:
