@@ -1,15 +1,20 @@
 """Rewards that ask a service over HTTP: many requests under way at once, each with a time limit, tried again where that helps.
 
 A scorer turns responses into requests (``Service.post``) and answers into outcomes. Whatever goes wrong for a response is a
-failure of that response. A request is tried again, with growing pauses, where the service cannot be reached or says that it
-is busy (429, 5xx); a request that is over its time limit is not.
+failure of that response. A request is tried again, with growing pauses, where the service cannot be reached, says that it is
+busy (429, 5xx), or answers with what is no JSON, as proxies do meanwhile: until it has answered nobody for as long as one answer
+may take. A request that is over its own time limit is not tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 import httpx
@@ -18,11 +23,10 @@ from rlctl.errors import RlctlError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import failure_of
 
-ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.5
 """Before the second attempt; doubled before each further one."""
-LONGEST_PAUSE_SECONDS = 30.0
-"""However long a service asks to be left alone (``Retry-After``)."""
+LONGEST_PAUSE_SECONDS = 8.0
+"""Where the service asks for no longer one (``Retry-After``)."""
 BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
 SHOWN_CHARACTERS = 300
 """Of an answer, in an error."""
@@ -30,6 +34,19 @@ SHOWN_CHARACTERS = 300
 
 class ServiceError(RlctlError):
     """A service did not answer, or not with what it should."""
+
+
+class ServiceAway(ServiceError):
+    """A service has answered nobody for as long as it is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """No answer, and perhaps one later."""
+
+    problem: str
+    pause: float = 0.0
+    """Seconds for which the service asks to be left alone."""
 
 
 class ServiceScorer(Protocol):
@@ -44,7 +61,7 @@ class ServiceScorer(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Service:
     """The way to a service."""
 
@@ -52,48 +69,66 @@ class Service:
     gate: asyncio.Semaphore
     timeout: float | None
     """Seconds of one request, its answer included; None is as long as it takes."""
+    patience: float
+    """Seconds for which it is asked again while it answers nobody."""
     secret: str = ""
     """Sent as a bearer token, and taken out of every message."""
+    _away_since: float | None = field(default=None, init=False)
+    """When it first failed to answer since it last did; None where it answers."""
 
     async def post(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send JSON, and return the JSON object that comes back.
 
         Raises:
-            ServiceError: none comes.
+            ServiceAway: it is away or busy for too long.
+            ServiceError: it does not answer this request, or not with what it should.
         """
-        for attempt in range(1, ATTEMPTS + 1):
-            pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
-            try:
-                async with self.gate:
-                    answer = await asyncio.wait_for(self._send(url, body), self.timeout)
-            except TimeoutError:
-                raise ServiceError(f"{url} took longer than {self.timeout:g} s to answer") from None
-            except httpx.HTTPError as error:
-                problem = f"{url} cannot be reached: {str(error) or type(error).__name__}"
-            except httpx.InvalidURL as error:
-                raise ServiceError(f"{url} is no address: {error}") from None
-            else:
-                if answer.status_code < 400:
-                    return self._json(url, answer)
-                problem = f"{url} answered {answer.status_code}: {self._shown(answer.text)}"
-                if answer.status_code not in BUSY:
-                    raise ServiceError(problem)
-                pause = max(pause, _asked_pause(answer))
-            if attempt < ATTEMPTS:
-                await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS))
-        raise ServiceError(f"{problem} (tried {ATTEMPTS} times)")
+        for attempt in itertools.count(1):
+            found = await self._ask(url, body)
+            if not isinstance(found, _Busy):
+                self._away_since = None
+                return found
+            now = time.monotonic()
+            self._away_since = now if self._away_since is None else self._away_since
+            left = self._away_since + self.patience - now
+            if left <= 0:
+                tried = (
+                    f"tried {attempt} times; it has answered nobody for {self.patience:g} s, which is the time limit"
+                )
+                raise ServiceAway(f"{found.problem} ({tried})")
+            pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(attempt - 1, 20), LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(min(max(pause, found.pause), left))
+        raise AssertionError("it is asked until it answers or is given up")
+
+    async def _ask(self, url: str, body: dict[str, Any]) -> dict[str, Any] | _Busy:
+        """Ask once."""
+        try:
+            async with self.gate:
+                answer = await asyncio.wait_for(self._send(url, body), self.timeout)
+        except TimeoutError:
+            raise ServiceError(f"{url} took longer than {self.timeout:g} s to answer") from None
+        except httpx.HTTPError as error:
+            return _Busy(f"{url} cannot be reached: {str(error) or type(error).__name__}")
+        except httpx.InvalidURL as error:
+            raise ServiceError(f"{url} is no address: {error}") from None
+        if answer.status_code in BUSY:
+            return _Busy(f"{url} answered {answer.status_code}: {self._shown(answer.text)}", _asked_pause(answer))
+        if answer.status_code >= 400:
+            raise ServiceError(f"{url} answered {answer.status_code}: {self._shown(answer.text)}")
+        return self._json(url, answer)
 
     async def _send(self, url: str, body: dict[str, Any]) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.secret}"} if self.secret else {}
         return await self.client.post(url, json=body, headers=headers)
 
-    def _json(self, url: str, answer: httpx.Response) -> dict[str, Any]:
+    def _json(self, url: str, answer: httpx.Response) -> dict[str, Any] | _Busy:
+        problem = f"{url} answered with {self._shown(answer.text)!r}; expected a JSON object"
         try:
             found = answer.json()
         except ValueError:
-            found = None
+            return _Busy(problem)
         if not isinstance(found, dict):
-            raise ServiceError(f"{url} answered with {self._shown(answer.text)!r}; expected a JSON object")
+            raise ServiceError(problem)
         return found
 
     def _shown(self, text: str) -> str:
@@ -102,10 +137,13 @@ class Service:
 
 
 def _asked_pause(answer: httpx.Response) -> float:
-    """Seconds that the service asks to wait; 0 where it does not say."""
+    """Seconds, or until when, the service asks to be left alone; 0 where it does not say."""
+    asked = answer.headers.get("retry-after", "")
+    if asked.isdecimal():
+        return float(asked)
     try:
-        return float(answer.headers.get("retry-after", 0))
-    except ValueError:
+        return (parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
         return 0.0
 
 
@@ -118,14 +156,14 @@ def score_by_service(
         scorer: what asks.
         calls: what to score.
         max_concurrent: requests under way at once.
-        timeout: seconds of one request.
+        timeout: seconds of one request, and for which a service that answers nobody is asked again.
         secret: bearer token of the service.
     """
 
     async def score() -> list[Outcome | Failure]:
         limits = httpx.Limits(max_connections=max_concurrent, max_keepalive_connections=max_concurrent)
         async with httpx.AsyncClient(limits=limits, timeout=None) as client:
-            service = Service(client, asyncio.Semaphore(max_concurrent), timeout, secret)
+            service = Service(client, asyncio.Semaphore(max_concurrent), timeout, timeout, secret)
             groups = scorer.groups(calls)
             found = await asyncio.gather(*(_attempt(scorer, [calls[i] for i in group], service) for group in groups))
         results: dict[int, Outcome | Failure] = {}

@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 
 from rlctl.errors import RunError
-from rlctl.runtime.rewards.service import Service, ServiceError
+from rlctl.runtime.rewards.service import Service, ServiceAway, ServiceError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys
 from rlctl.runtime.rollout.weights import TakesWeights
@@ -55,7 +55,7 @@ class ExternalEngine(TakesWeights):
             url: base address, ``.../v1``.
             model: the name that the endpoint serves it under.
             api_key: bearer token.
-            timeout: seconds of one response.
+            timeout: seconds of one response, and for which an endpoint that answers nobody is asked again.
             patient: whether what was submitted may take longer: whoever submitted it gives it up (``abort``).
             retries: how often a response that failed is asked for again.
             max_concurrent: responses under way at once.
@@ -64,7 +64,7 @@ class ExternalEngine(TakesWeights):
         """
         self._url, self._model, self._api_key = f"{url.rstrip('/')}/completions", model, api_key
         self._timeout, self._retries, self._max_concurrent = timeout, retries, max_concurrent
-        self._patience = None if patient else timeout
+        self._submitted_seconds = None if patient else timeout
         self._max_length, self._arguments = max_length or UNKNOWN, dict(arguments or {})
         self._submitted: dict[Future[Response], tuple[int, int]] = {}
         """What is under way, with its ticket and its place in the group."""
@@ -72,6 +72,8 @@ class ExternalEngine(TakesWeights):
         """What of it is there, has failed, or was given up."""
         self._client: httpx.AsyncClient | None = None
         self._gate = asyncio.Semaphore(max_concurrent)
+        self._services: dict[float | None, Service] = {}
+        """By the seconds that a response may take."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="external", daemon=True)
         self._thread.start()
@@ -102,7 +104,7 @@ class ExternalEngine(TakesWeights):
         self._check(list(requests.values()))
         for ticket, request in requests.items():
             for index in range(request.first, request.first + request.n):
-                future = self._begin(request, index, self._patience)
+                future = self._begin(request, index, self._submitted_seconds)
                 self._submitted[future] = ticket, index
                 future.add_done_callback(self._done.put)
 
@@ -179,15 +181,14 @@ class ExternalEngine(TakesWeights):
 
     async def _one(self, request: Request, index: int, seconds: float | None) -> Response:
         """One response, asked for again where that fails."""
-        if self._client is None:
-            limits = httpx.Limits(max_connections=self._max_concurrent, max_keepalive_connections=self._max_concurrent)
-            self._client = httpx.AsyncClient(limits=limits, timeout=None)
-        service = Service(self._client, self._gate, seconds, self._api_key)
+        service = self._service(seconds)
         body = {"model": self._model, "prompt": list(request.token_ids), **_fields(request, index), **self._arguments}
         for left in range(self._retries, -1, -1):
             try:
                 answer = await service.post(self._url, body)
                 break
+            except ServiceAway:
+                raise
             except ServiceError:
                 if not left:
                     raise
@@ -195,6 +196,15 @@ class ExternalEngine(TakesWeights):
         self.tokens_computed.prompt += len(request.token_ids)
         self.tokens_computed.decoded += len(response.token_ids) - 1
         return response
+
+    def _service(self, seconds: float | None) -> Service:
+        """The way to the endpoint, with so many seconds for a response: one for all that are asked for, as it is away for all."""
+        if self._client is None:
+            limits = httpx.Limits(max_connections=self._max_concurrent, max_keepalive_connections=self._max_concurrent)
+            self._client = httpx.AsyncClient(limits=limits, timeout=None)
+        if seconds not in self._services:
+            self._services[seconds] = Service(self._client, self._gate, seconds, self._timeout, self._api_key)
+        return self._services[seconds]
 
 
 def _fields(request: Request, index: int) -> dict[str, Any]:

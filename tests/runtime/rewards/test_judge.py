@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
+import httpx
 import pytest
 
 from rlctl.config.sections.rewards import JudgeReward
@@ -152,15 +155,45 @@ def test_a_slow_answer_and_a_dead_endpoint_cost_their_responses() -> None:
     assert time.monotonic() - began < 10
     assert (fast.total, slow.total) == (0.5, 0.0)
     assert "took longer than 0.5 s" in (slow.error or "")
-    with RewardWorker([JudgeReward(base_url="http://127.0.0.1:9", model="m")]) as worker:
+    with RewardWorker([JudgeReward(base_url="http://127.0.0.1:9", model="m", timeout=0.2)]) as worker:
         (dead,) = worker.score([item("4")])
     assert "cannot be reached" in (dead.error or "")
-    assert "tried 5 times" in (dead.error or "")
+    assert "it has answered nobody for 0.2 s" in (dead.error or "")
+
+
+@pytest.mark.parametrize("away", [(503, "busy"), (200, '{"choices": [{"mes')])
+def test_an_endpoint_that_is_away_is_waited_for_while_it_answers_others(away: tuple[int, str]) -> None:
+    """For as long as an answer may take, since it last gave one."""
+    began, asked = time.monotonic(), itertools.count()
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        text = body["messages"][0]["content"]
+        if "late" in text and time.monotonic() - began < 1.0:
+            return away
+        if "steady" in text and next(asked) % 2:
+            return away
+        time.sleep(0.02)
+        return 200, completion("Score: 5")
+
+    items = [item("late"), *(item(f"steady {i}", i) for i in range(60))]
+    found, _ = judged(answer, *items, timeout=0.8, max_concurrent=1)
+    assert [score.total for score in found] == [0.5] * 61
+    (given_up,), served = judged(lambda body: away, item("4"), timeout=0.3)
+    assert "it has answered nobody for 0.3 s" in (given_up.error or "")
+    assert len(served.bodies) > 3
+
+
+def test_an_endpoint_says_how_long_to_leave_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    asked = [
+        service._asked_pause(httpx.Response(429, headers={"Retry-After": text})) for text in ("7", in_an_hour, "?")
+    ]
+    assert asked == [7.0, pytest.approx(3600, abs=10), 0.0]
 
 
 def test_what_is_no_completion() -> None:
     for body in ("<html>", [1], {"choices": []}, completion("")):
-        (found,), _ = judged(lambda asked, body=body: (200, body), item("4"))
+        (found,), _ = judged(lambda asked, body=body: (200, body), item("4"), timeout=0.2)
         assert found.total == 0.0
         assert found.error
 
