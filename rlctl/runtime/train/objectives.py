@@ -161,6 +161,9 @@ class MixLoss:
     def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
         """See ``LossFunction``. Metrics: those of the policy loss, expert_loss, mu, kl_loss."""
         lengths, expert = tensors["lengths"], tensors["expert"] > 0
+        now = tensors["log_probs"].detach()  # nobody drew an expert's tokens: for them the policy of now is the old one
+        old = now if self.policy.old_is_current else torch.where(expert, now, tensors["old_log_probs"])
+        tensors = {**tensors, "old_log_probs": old}
         by_expert = sequence_sum(tensors["expert"], lengths) > 0
         usual = {name: tensor[~expert] for name, tensor in tensors.items() if name != "lengths"}
         usual["lengths"], given = lengths[~by_expert], lengths[by_expert]
@@ -169,8 +172,7 @@ class MixLoss:
         policy, kl = self.policy(usual, totals.rolled_out), self.kl(tensors, totals)
         entropy = self.entropy(usual, totals.rolled_out)
         metrics = policy.metrics | kl.metrics | {"expert_loss": expert_loss.detach()}
-        mu = torch.full_like(tensors["log_probs"].detach(), self.mu)
-        metrics["mu"] = TOKEN_MEAN.total(mu, lengths, totals)
+        metrics["mu"] = TOKEN_MEAN.total(torch.full_like(now, self.mu), lengths, totals)
         loss = (1 - self.mu) * policy.loss + self.mu * expert_loss + kl.loss + entropy.loss
         return LossTerms(loss, metrics)
 

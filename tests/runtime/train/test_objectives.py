@@ -115,6 +115,7 @@ def tensors() -> dict[str, Tensor]:
     }
 
 
+MINI = {"batch": {"mini_batch_responses": 4}}
 TOTALS = Totals(tokens=8, sequences=4, expert_tokens=4, expert_sequences=2)
 
 
@@ -130,6 +131,26 @@ def test_mix_by_hand() -> None:
     regularized = mix(mu=0.25, algorithm=further)(tensors(), TOTALS)
     added = 0.1 * (0.5 + 2.0) / 8 - 0.5 * (0.4 + 0.8) / 4
     assert regularized.loss.item() == pytest.approx(terms.loss.item() + added)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_corrected_kl_takes_the_policy_of_now_for_the_old_one_of_experts(first: bool) -> None:
+    """Weights are 2, 1 of what was rolled out, 1 in a step's first update, and 1 of the experts; with their gradient."""
+    given = tensors()
+    kl = {"kl_in_loss": {"estimator": "k3_corrected", "coefficient": 1.0}}
+    config = config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 0.5}, **kl}, **MINI})
+    loss = make_loss(config, old_is_current=first)
+    plain = make_loss(config_from({"algorithm": {"objective": {"name": "mix", "expert_share": 0.5}}, **MINI}))
+    x = given["reference_log_probs"] - given["log_probs"]
+    old = torch.where(given["expert"] > 0, given["log_probs"].detach(), given["old_log_probs"])
+    weight = (given["log_probs"] - (given["log_probs"].detach() if first else old)).exp().clamp(max=2.0)
+    by_hand = (weight * (x.exp() - x - 1)).sum() / TOTALS.tokens
+    found = loss(given, TOTALS)
+    assert found.metrics["kl_loss"].item() == pytest.approx(by_hand.item())
+    if not first:
+        difference = found.loss - plain(given, TOTALS).loss
+        (gradient,) = torch.autograd.grad(difference, given["log_probs"])
+        torch.testing.assert_close(gradient, *torch.autograd.grad(by_hand, given["log_probs"]))
 
 
 def test_chord_weighs_expert_tokens_by_doubt_and_mu_by_time() -> None:
