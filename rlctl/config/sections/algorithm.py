@@ -237,7 +237,7 @@ class RolloutCorrection:
     weight_upper: Positive = 2.0
     """Weights are cut here. Raised, less bias and more variance."""
     weight_lower: Positive | None = None
-    """Weights below this become 0 (IcePop); null keeps them."""
+    """Weights below this, and then those above `weight_upper` too, become 0 (IcePop); null cuts only."""
     weight_normalize: bool = False
     """Scale weights to mean 1 over the step."""
     rejection: tuple[str, ...] = ()

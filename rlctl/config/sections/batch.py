@@ -66,10 +66,11 @@ class Schedule:
 
 @section
 class DynamicTimeout:
-    """Give up on responses that take much longer than the others of the step."""
+    """Give up on responses that take much longer than those before."""
 
     ratio: Annotated[float, Range(above=1)] = 3.0
-    """Times the mean duration of the step's finished responses. Raised, slow responses are waited for longer."""
+    """Times the mean duration of all responses so far, once there are as many as of a step. Raised, slow responses are waited for
+    longer."""
 
 
 @section

@@ -149,7 +149,7 @@ class RolloutTimeouts:
     retries: Annotated[int, Unit("retries"), Range(at_least=0)] = 2
     """How often a failed response is asked for again."""
     dynamic: DynamicTimeout | None = None
-    """Give up on stragglers by the step's own durations; null is off."""
+    """Give up on stragglers by how long responses have taken so far; null is off."""
 
 
 @section
