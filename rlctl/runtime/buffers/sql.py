@@ -81,10 +81,12 @@ class SqlBuffer:
         self._label, self._member = label, member
         self._capacity, self._timeout, self._lease = capacity, read_timeout, lease
         self._reuse = reuse
-        self._random = np.random.default_rng(seed)
+        self._seed = seed
         self._stopped = stopped
         self._lock = threading.Lock()
         self._written = self._takes = 0
+        self._counted = True
+        """Whether the groups that this member puts are numbered by their count."""
         self._taken = self._dropped = self._reused = 0
         self._too_old = 0
         """Groups that the take under way leaves out."""
@@ -100,6 +102,7 @@ class SqlBuffer:
                 self._pause(POLL_SECONDS)
             self._dropped += dropped
             self._written += 1
+            self._counted &= group.draw is None
 
     def _insert(self, connection: sa.Connection, *, group: Answered) -> int | None:
         """Put a group that is not there yet; how many had to give way, it may be itself, or None where there is no room."""
@@ -108,7 +111,7 @@ class SqlBuffer:
         if connection.scalar(sa.select(GROUPS.c.id).where(*mine)) is not None:
             return 0
         version, size = version_of(group), responses_in(group)
-        priority, kept = self._priority(version, 0)
+        priority, kept = self._priority(version, number, 0)
         dropped = int(not kept)
         now = self._database.now(connection)
         if self._capacity is not None and kept:
@@ -192,7 +195,9 @@ class SqlBuffer:
         over = self._writing_is_over(connection)
         free = self._of(GROUPS, GROUPS.c.available_at <= now)
         order = [GROUPS.c.priority.desc(), GROUPS.c.id]
-        old = sa.select(GROUPS.c.id, GROUPS.c.version, GROUPS.c.uses).where(*free, GROUPS.c.version < oldest_version)
+        old = sa.select(GROUPS.c.id, GROUPS.c.number, GROUPS.c.version, GROUPS.c.uses).where(
+            *free, GROUPS.c.version < oldest_version
+        )
         for row in connection.execute(old.with_for_update(skip_locked=True)).all() if oldest_version else ():
             self._mark(connection, row, now, again=False)
         left_out = connection.scalar(sa.select(sa.func.count()).where(*self._of(CLAIMS, *mine, of_old))) or 0
@@ -209,7 +214,7 @@ class SqlBuffer:
 
     def _mark(self, connection: sa.Connection, row: Any, now: float, *, again: bool) -> None:
         """A row is this reader's; it may be drawn again after its cool-down."""
-        priority, kept = self._priority(row.version, row.uses + 1)
+        priority, kept = self._priority(row.version, row.number, row.uses + 1)
         cooldown = self._reuse.cooldown if self._reuse is not None else None
         later = now + cooldown if cooldown is not None and kept and again else None
         values = {"uses": row.uses + 1, "priority": priority, "available_at": later}
@@ -266,12 +271,11 @@ class SqlBuffer:
     # positions
 
     def state(self) -> dict[str, Any]:
-        return {"written": self._written, "takes": self._takes, "lots": self._random.bit_generator.state}
+        return {"written": self._written, "takes": self._takes, "counted": self._counted}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._written, self._takes = state.get("written", 0), state.get("takes", 0)
-        if state:
-            self._random.bit_generator.state = state["lots"]
+        self._counted = state.get("counted", True)
         self._try(
             lambda connection: self._give_back(
                 connection, CLAIMS.c.reader == self._member, CLAIMS.c.number >= self._takes
@@ -292,9 +296,9 @@ class SqlBuffer:
         """Undo claims: their groups can be taken as before."""
         chosen = sa.select(CLAIMS).where(*self._of(CLAIMS, *which)).with_for_update(skip_locked=True)
         for claim in connection.execute(chosen).all():
-            told = sa.select(GROUPS.c.version, GROUPS.c.uses).where(GROUPS.c.id == claim.group_id)
+            told = sa.select(GROUPS.c.version, GROUPS.c.number, GROUPS.c.uses).where(GROUPS.c.id == claim.group_id)
             row = connection.execute(told.with_for_update()).one()
-            priority, _ = self._priority(row.version, row.uses - 1)
+            priority, _ = self._priority(row.version, row.number, row.uses - 1)
             values = {"uses": row.uses - 1, "priority": priority, "available_at": 0.0}
             connection.execute(sa.update(GROUPS).where(GROUPS.c.id == claim.group_id).values(**values))
             connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.id == claim.id))
@@ -331,6 +335,18 @@ class SqlBuffer:
             connection.execute(sa.insert(MEMBERS).values(label=self._label, name=self._member, **row))
         else:
             self._tell(connection, alive_until=until)
+        if self._reuse is not None and self._counted:
+            self._forget_later(connection)
+
+    def _forget_later(self, connection: sa.Connection) -> None:
+        """Delete the groups that this member put after its checkpoint, and nobody took: it puts them again.
+
+        Where groups are drawn by priority, those would come before their time.
+        """
+        self._give_back(connection, CLAIMS.c.reader == self._member, CLAIMS.c.number >= self._takes)
+        claimed = sa.exists().where(CLAIMS.c.group_id == GROUPS.c.id)
+        mine = self._of(GROUPS, GROUPS.c.writer == self._member, GROUPS.c.number >= self._written)
+        connection.execute(sa.delete(GROUPS).where(*mine, ~claimed))
 
     def _tell(self, connection: sa.Connection, **values: Any) -> None:
         mine = self._of(MEMBERS, MEMBERS.c.name == self._member)
@@ -357,10 +373,12 @@ class SqlBuffer:
         groups, responses = connection.execute(found).one()
         return int(groups), int(responses)
 
-    def _priority(self, version: int, uses: int) -> tuple[float, bool]:
+    def _priority(self, version: int, number: int, uses: int) -> tuple[float, bool]:
+        """Of a group that was used so often: the lot that it draws then is the same whenever it is computed."""
         if self._reuse is None:
             return 0.0, True
-        return self._reuse.priority(version, uses, float(self._random.standard_normal()))
+        lot = np.random.default_rng((self._seed, number, uses)).standard_normal()
+        return self._reuse.priority(version, uses, float(lot))
 
     def _pause(self, seconds: float) -> None:
         if self._stopped():

@@ -147,6 +147,49 @@ def test_replay_by_priority_with_a_cooldown(database: str, label: str) -> None:
     assert buffer.statistics().reused == 2
 
 
+def test_a_resumed_replay_draws_the_lots_of_one_that_was_not(database: str, label: str) -> None:
+    reuse = Reuse(RULES["decay_limit_randomization"], {"sigma": 1.0, "use_count_limit": 0}, 0.0)
+    groups = [group(index) for index in range(6)]
+    whole = member(database, f"{label}-whole", "both", reuse=reuse, seed=3)
+    whole.put(groups)
+    expected = [indices(whole.take(2)) for _ in range(6)]
+    assert len({tuple(sorted(each)) for each in expected}) > 1
+    first = member(database, label, "both", reuse=reuse, seed=3)
+    first.put(groups[:4])
+    killed = member(database, label, "both", reuse=reuse, seed=3)
+    killed.put(groups)
+    taken = [indices(killed.take(2)) for _ in range(2)]
+    saved = killed.state()
+    killed.take(2)
+    again = member(database, label, "both", reuse=reuse, seed=3)
+    again.restore(saved)
+    assert taken + [indices(again.take(2)) for _ in range(4)] == expected
+
+
+def test_a_resumed_replay_takes_no_group_before_its_time(database: str, label: str) -> None:
+    reuse = Reuse(RULES["linear_decay"], {}, 0.0)
+
+    def begun() -> SqlBuffer:
+        return member(database, label, "both", reuse=reuse)
+
+    def steps(buffer: SqlBuffer, *numbers: int) -> list[int]:
+        taken = []
+        for number in numbers:
+            buffer.put([group(number, version=number)])
+            taken += indices(buffer.take(1))
+        return taken
+
+    assert steps(begun(), 0, 1) == [0, 1]
+    again = begun()
+    assert steps(again, 0, 1) == [0, 1], "it was killed before its first checkpoint"
+    saved = again.state()
+    assert steps(again, 2, 3) == [2, 3]
+    resumed = begun()
+    resumed.restore(saved)
+    assert steps(resumed, 2, 3) == [2, 3]
+    assert sorted(indices(resumed.take(4))) == [0, 1, 2, 3], "each is there once"
+
+
 def test_a_replay_that_is_full_gives_up_its_lowest(database: str, label: str) -> None:
     reuse = Reuse(RULES["decay_limit_randomization"], {"use_count_limit": 1}, 0.0)
     buffer = member(database, label, "both", reuse=reuse, capacity=4)
