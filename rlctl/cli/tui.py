@@ -107,15 +107,17 @@ def _run(target: str, folder: Path) -> Path | None:
     return found
 
 
-def _session(target: str, dialect: str | None, assignments: list[str], given: dict[str, str]) -> Session:
-    """The config that a word names: a file, or a preset."""
+def _session(
+    target: str, dialect: str | None, assignments: list[str], words: dict[str, str], given: dict[str, str]
+) -> Session:
+    """The config that a word names: a file, or a preset; ``given``: what was said in the app that a script wants."""
     from rlctl import presets
     from rlctl.editing.session import Session
 
     path = Path(target)
     if not path.exists() and target in {preset.name for preset in presets.names()}:
         return Session.of_text(presets.text(target), f"{target}.yaml")
-    return Session.open(path, dialect=dialect, assignments=assignments, given=given)
+    return Session.open(path, dialect=dialect, assignments=assignments, given={**words, **given})
 
 
 def _speak(language: str | None) -> None:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rlctl.documents.shell_state import MissingError
 from rlctl.documents.shell_text import Text, plain, problem
-from rlctl.errors import DocumentError, Location
+from rlctl.errors import Location
 
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -156,10 +157,11 @@ def told(program: Program) -> Told:
         text = plain(word)
         if (piece := problem(word)) is not None:
             shown = text.partition("=")[0] or "a part of the command line"
-            raise DocumentError(
+            raise MissingError(
                 f"'{shown}' is not known: {piece.problem}",
                 at=piece.at if piece.at.file else program.at,
                 hint="say what decides it with --env NAME=VALUE, or run the script in isolation with --trace",
+                wanted=sorted(piece.names),
             )
         if text.startswith("-") and len(text) > 1:
             name, equals, _ = text.partition("=")

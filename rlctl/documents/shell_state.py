@@ -85,10 +85,10 @@ class State:
         """The value of a variable; None where it is not set."""
         if name in self.variables:
             return self.variables[name]
-        if name in NEVER:
-            return (Piece("", at, problem=f"${name} has another value each time"),)
         if name in self.given:
             return literal(self.given[name], Location(f"--env {name}")) or ()
+        if name in NEVER:
+            return (Piece("", at, names=frozenset({name}), problem=f"${name} has another value each time"),)
         if name == "PWD":
             here = str(Path(self.folder).resolve())
             return from_environment("PWD", here, None, at) if self.folder == "." else literal(here, at)

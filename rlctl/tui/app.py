@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
@@ -41,8 +42,16 @@ TAKEN_FOR_LETTERS = [f"\x1b{digit}" for digit in range(10)]
 """What terminals send for alt and a digit, where Textual writes what a Mac's keyboard would: ``™`` over the text of a field."""
 Make = Callable[[], "Screen[Any]"]
 """Makes a screen; what it needs is imported and read."""
-Given = Callable[["dict[str, str]"], None]
-"""Opens a launch script once more, with what it wants."""
+Opening = Callable[["dict[str, str]"], "Session"]
+"""Opens a config, given what a person said that a launch script wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person said that a launch script wants, and what opens it once more with what they say then."""
+
+    given: dict[str, str]
+    again: Callable[[dict[str, str]], None]
 
 
 def _commands() -> type[Provider]:
@@ -62,6 +71,8 @@ class RlctlApp(App[RlctlError]):
 
     TITLE = "rlctl"
     CSS_PATH = "app.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (70, "-usual")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     COMMANDS: ClassVar[set[Any]] = {*App.COMMANDS, _commands, _places}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "help", say("Help"), id="app.help", tooltip=say("Every key of where you are")),
@@ -91,14 +102,14 @@ class RlctlApp(App[RlctlError]):
     class Refused(Message):
         """What was asked for cannot be opened."""
 
-        def __init__(self, name: str, error: RlctlError, shown: Screen[Any], given: Given | None) -> None:
-            self.name, self.error, self.shown, self.given = name, error, shown, given
+        def __init__(self, name: str, error: RlctlError, shown: Screen[Any], asked: Asked | None) -> None:
+            self.name, self.error, self.shown, self.asked = name, error, shown, asked
             super().__init__()
 
     def __init__(
         self,
         *,
-        session: Session | Callable[[], Session] | None = None,
+        session: Session | Opening | None = None,
         run: Path | None = None,
         runs_folder: Path = Path("runs"),
         readonly: bool = False,
@@ -151,7 +162,7 @@ class RlctlApp(App[RlctlError]):
         if self.run_folder is not None:
             self.watch_run(self.run_folder)
         elif session is not None:
-            self.edit(say("the config"), session if callable(session) else lambda: session)
+            self.edit(say("the config"), session if callable(session) else lambda given: session)
         else:
             self._open("", self._start_page)
 
@@ -222,31 +233,32 @@ class RlctlApp(App[RlctlError]):
 
         self._open(folder.name, read)
 
-    def edit(self, name: str, opening: Callable[[], Session], given: Given | None = None) -> None:
-        """Show the editor of a config that is opened now; ``given``: what a person is asked for, where it wants something."""
+    def edit(self, name: str, opening: Opening, given: dict[str, str] | None = None) -> None:
+        """Show the editor of a config that is opened now; a person is asked for what it wants beside ``given``."""
+        known = given or {}
 
         def read() -> Make:
             from rlctl.tui.screens.editor import EditorScreen
 
-            session = opening()
+            session = opening(known)
             return lambda: EditorScreen(session, readonly=self.readonly)
 
-        self._open(name, read, given)
+        self._open(name, read, Asked(known, lambda said: self.edit(name, opening, said)))
 
-    def edit_file(self, path: Path, given: dict[str, str] | None = None) -> None:
-        """Show the editor of a file; ``given``: the variables and arguments of a launch script."""
+    def edit_file(self, path: Path) -> None:
+        """Show the editor of a file."""
 
-        def opening() -> Session:
+        def opening(given: dict[str, str]) -> Session:
             from rlctl.editing.session import Session
 
             return Session.open(path, given=given)
 
-        self.edit(path.name, opening, lambda more: self.edit_file(path, {**(given or {}), **more}))
+        self.edit(path.name, opening)
 
     def edit_preset(self, name: str) -> None:
         """Show the editor of a new config that begins as a preset."""
 
-        def opening() -> Session:
+        def opening(given: dict[str, str]) -> Session:
             from rlctl import presets
             from rlctl.editing.session import Session
 
@@ -259,21 +271,21 @@ class RlctlApp(App[RlctlError]):
 
         return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
 
-    def _open(self, name: str, read: Callable[[], Make], given: Given | None = None) -> None:
+    def _open(self, name: str, read: Callable[[], Make], asked: Asked | None = None) -> None:
         """Say what is being opened, and open it behind that."""
         if len(self.screen_stack) > 1:
             from rlctl.tui.screens.opening import OpeningScreen
 
             self.push_screen(OpeningScreen(say("opening {name} ...").format(name=name)))
-        self._read(name, read, self.screen, given)
+        self._read(name, read, self.screen, asked)
 
     @work(thread=True, group="open")
-    def _read(self, name: str, read: Callable[[], Make], shown: Screen[Any], given: Given | None) -> None:
+    def _read(self, name: str, read: Callable[[], Make], shown: Screen[Any], asked: Asked | None) -> None:
         """Import and read in a thread; the screen itself is made where all screens are."""
         try:
             make = read()
         except RlctlError as error:
-            self.post_message(self.Refused(name, error, shown, given))
+            self.post_message(self.Refused(name, error, shown, asked))
         else:
             self.post_message(self.Opened(make, shown))
 
@@ -295,21 +307,32 @@ class RlctlApp(App[RlctlError]):
 
     @on(Refused)
     def _refused(self, message: Refused) -> None:
-        if len(self.screen_stack) == 1:
-            self.exit(message.error)
-            return
         if not self._back_to(message.shown):
             return
-        self.pop_screen()
-        given, wanted = message.given, getattr(message.error, "wanted", ())
-        if given is not None and wanted:
-            from rlctl.tui.screens.wanted import WantedScreen
+        is_first = len(self.screen_stack) == 1
+        if not is_first:
+            self.pop_screen()
+        asked, error = message.asked, message.error
+        wanted = getattr(error, "wanted", ())
+        if asked is not None and (wanted or asked.given):
+            self._ask(asked, error.account if wanted else str(error), wanted, error if is_first else None)
+        elif is_first:
+            self.exit(error)
+        else:
+            title = say("{name} cannot be opened").format(name=message.name)
+            self.notify(str(error), title=title, severity="error", markup=False)
 
-            asking = WantedScreen(message.error.account, wanted)
-            self.push_screen(asking, lambda values: given(values) if values is not None else None)
-            return
-        title = say("{name} cannot be opened").format(name=message.name)
-        self.notify(str(message.error), title=title, severity="error", markup=False)
+    def _ask(self, asked: Asked, told: str, wanted: Iterable[str], fatal: RlctlError | None) -> None:
+        """Ask for what a script wants, with what was said before; where that is given up, ``fatal`` ends the app."""
+        from rlctl.tui.screens.wanted import WantedScreen
+
+        def answered(said: dict[str, str] | None) -> None:
+            if said is not None:
+                asked.again(said)
+            elif fatal is not None:
+                self.exit(fatal)
+
+        self.push_screen(WantedScreen(told, {**asked.given, **dict.fromkeys(wanted, "")}), answered)
 
     def _back_to(self, shown: Screen[Any]) -> bool:
         """Leave what stands over a screen; false where that is left itself: opening was given up."""

@@ -171,7 +171,7 @@ def test_the_palette_opens_a_preset_and_a_run_from_anywhere(file: Path) -> None:
 def test_what_takes_long_to_open_is_named_and_can_be_given_up(file: Path, given_up: bool) -> None:
     read = threading.Event()
 
-    def opening() -> Session:
+    def opening(given: dict[str, str]) -> Session:
         read.wait(30)
         return Session.open(file)
 
@@ -280,7 +280,7 @@ def test_quitting_asks_where_something_is_not_saved(file: Path) -> None:
 
 
 def test_what_cannot_be_opened_ends_the_app_with_its_error(tmp_path: Path) -> None:
-    app = RlctlApp(session=lambda: Session.open(tmp_path / "none.yaml"))
+    app = RlctlApp(session=lambda given: Session.open(tmp_path / "none.yaml"))
     refused = app.run(headless=True)
     assert isinstance(refused, DocumentError)
     assert "none.yaml" in str(refused)

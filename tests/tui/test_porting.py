@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.events import Key
 from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 
+from rlctl.cli import tui as command
 from rlctl.editing.session import Session
 from rlctl.errors import UsageError
 from rlctl.translate import FACTS
@@ -20,6 +22,8 @@ from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.facts import MEANINGS, FactsScreen, asked_in
 from rlctl.tui.screens.save_as import SaveAsScreen
+from rlctl.tui.screens.wanted import WantedScreen
+from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.preview_pane import PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
 from tests.tui.conftest import drive, settled, text, text_of
@@ -304,23 +308,60 @@ def test_the_keys_of_a_stage_are_fields(file: Path) -> None:
     assert file.read_text().endswith("  - {name: warm, schedule: {total_epochs: 3}}   # first\n")
 
 
-def test_what_a_script_wants_is_asked_for_where_it_is_opened(file: Path) -> None:
+WANTS = (
+    "set -u\nif [ $# -lt 1 ]; then echo 'usage: sft.sh GPUS'; exit 1; fi\n"
+    "python3 -m verl.trainer.main_ppo \\\n    data.train_files=$DATA \\\n    trainer.n_gpus_per_node=$1\n"
+)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_what_a_script_wants_is_asked_for_and_what_is_refused_stays_with_the_reason(file: Path, first: bool) -> None:
     script = file.with_name("sft.sh")
-    script.write_text(
-        "set -u\nif [ $# -lt 1 ]; then echo 'usage: sft.sh GPUS'; exit 1; fi\n"
-        "python3 -m verl.trainer.main_ppo \\\n    data.train_files=$DATA \\\n    trainer.n_gpus_per_node=$1\n"
-    )
+    script.write_text(WANTS)
 
     async def act(screen: Any, pilot: Any) -> None:
         app = screen.app
-        app.edit_file(script)
-        await settled(screen, pilot)
+        if not first:
+            app.edit_file(script)
+            await settled(screen, pilot)
         assert "usage: sft.sh GPUS" in text_of(app)
-        await pilot.press(*"x.parquet", "enter", "4", "enter")
+        await pilot.press(*"x.parquet", "enter", "f", "enter")
+        await settled(app.screen, pilot)
+        assert isinstance(app.screen, WantedScreen), text_of(app)
+        assert [line.value for line in app.screen.query(Line)] == ["x.parquet", "f"]
+        assert "trainer.n_gpus_per_node" in text_of(app)
+        await pilot.press("tab", "end", "backspace", "4", "enter")
         await settled(app.screen, pilot)
         assert isinstance(app.screen, EditorScreen), text_of(app)
         assert app.screen.session.given == {"1": "4", "DATA": "x.parquet"}
         assert app.screen.session.config.placement.devices_per_node == 4
         assert app.screen.session.config.data.train[0].path == "x.parquet"
 
-    drive(RlctlApp(runs_folder=file.parent / "runs"), act)
+    session = partial(command._session, str(script), None, [], {}) if first else None
+    drive(RlctlApp(session=session, runs_folder=file.parent / "runs"), act)
+
+
+def test_a_script_that_is_not_given_what_it_wants_ends_the_app_with_what_to_give(file: Path) -> None:
+    script = file.with_name("sft.sh")
+    script.write_text(WANTS)
+    app = RlctlApp(session=lambda given: Session.open(script, given=given))
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("escape")
+        await pilot.pause()
+
+    drive(app, act)
+    assert "--env DATA=VALUE" in str(app.return_value)
+
+
+def test_a_value_that_is_another_one_each_time_is_asked_for(file: Path) -> None:
+    script = file.with_name("sft.sh")
+    script.write_text("python3 -m verl.trainer.main_ppo trainer.experiment_name=run-$RANDOM\n")
+
+    async def act(screen: Any, pilot: Any) -> None:
+        assert "$RANDOM has another value each time" in text_of(screen.app)
+        await pilot.press("7", "enter")
+        await settled(screen.app.screen, pilot)
+        assert screen.app.screen.session.config.run.name == "run-7"
+
+    drive(RlctlApp(session=lambda given: Session.open(script, given=given)), act)

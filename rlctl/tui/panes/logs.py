@@ -26,6 +26,7 @@ from rlctl.tui.widgets.log_view import LogView
 class LogsPane(Pane):
     """The logs of a run beside one of them."""
 
+    SCOPED_CSS = False  # else nothing could hang on how wide the screen is
     DEFAULT_CSS = """
     LogsPane #logs { layout: vertical; height: 1fr; }
     LogsPane #log-list { height: auto; max-height: 6; }
@@ -33,8 +34,9 @@ class LogsPane(Pane):
     LogsPane #log-filter { display: none; }
     LogsPane #log-filter.-open { display: block; }
     LogsPane #log-view { height: 1fr; }
-    .-wide LogsPane #logs { layout: horizontal; }
-    .-wide LogsPane #log-list { width: 28; height: 1fr; max-height: 100%; }
+    .-low LogsPane #log-list { max-height: 3; border: none; padding: 0 1; }
+    .-wide LogsPane #logs, .-very-wide LogsPane #logs { layout: horizontal; }
+    .-wide LogsPane #log-list, .-very-wide LogsPane #log-list { width: 28; height: 1fr; max-height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", say("Filter"), id="logs.filter", key_display="/", tooltip=say("By an expression, or letters")),

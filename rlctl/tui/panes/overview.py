@@ -37,6 +37,7 @@ FIRST_METRICS = (
 class OverviewPane(Pane):
     """Advice, timeline, groups and curves of the stage that runs."""
 
+    SCOPED_CSS = False  # else nothing could hang on how wide the screen is
     DEFAULT_CSS = """
     OverviewPane .part { height: auto; padding: 0 1; margin-bottom: 1; display: none; }
     OverviewPane .part.-told { display: block; }
@@ -44,8 +45,8 @@ class OverviewPane(Pane):
     OverviewPane #groups { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; }
     OverviewPane #groups Static { height: auto; }
     OverviewPane #sparks { layout: grid; grid-size: 2; grid-rows: auto; grid-gutter: 0 2; height: auto; }
-    .-narrow OverviewPane #groups, .-narrow OverviewPane #sparks { grid-size: 1; }
-    .-very-wide OverviewPane #sparks { grid-size: 4; }
+    .-small OverviewPane #groups, .-narrow OverviewPane #groups, .-small OverviewPane #sparks { grid-size: 1; }
+    .-very-wide OverviewPane #sparks { grid-size: 3; }
     """
 
     class Rewards(Message):

@@ -59,6 +59,7 @@ class Found:
 class SamplesPane(Pane):
     """A list of responses beside one of them."""
 
+    SCOPED_CSS = False  # else nothing could hang on how wide the screen is
     DEFAULT_CSS = """
     SamplesPane #samples { layout: vertical; height: 1fr; }
     SamplesPane #sample-side { height: 45%; }
@@ -68,7 +69,10 @@ class SamplesPane(Pane):
     SamplesPane #sample-list { height: 1fr; }
     SamplesPane #sample-scroll { height: 1fr; }
     SamplesPane #sample-text { padding: 0 1; height: auto; }
-    .-wide SamplesPane #samples { layout: horizontal; }
+    .-low SamplesPane #sample-side { min-height: 4; }
+    .-low SamplesPane #sample-head { max-height: 2; }
+    .-low SamplesPane #sample-list { border: none; padding: 0 1; }
+    .-wide SamplesPane #samples, .-very-wide SamplesPane #samples { layout: horizontal; }
     .-wide SamplesPane #sample-side { width: 46; height: 1fr; }
     .-very-wide SamplesPane #sample-side { width: 72; }
     """

@@ -19,8 +19,15 @@ LONG = 10
 """Lines of a question that may be longer than its box."""
 
 
+def turn_page(held: VerticalScroll, way: int) -> None:
+    """Scroll a text that is longer than its box by what is in sight of it, up (-1) or down (1)."""
+    held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
+
+
 class Tick(Checkbox):
     """A checkbox that says without colour whether it is on."""
+
+    DEFAULT_CSS = "Tick { text-wrap: wrap; width: 1fr; height: auto; }"
 
     def render(self) -> Any:
         self.BUTTON_INNER = "X" if self.value else " "
@@ -90,8 +97,7 @@ class ChooseScreen(ModalScreen["str | None"]):
 
     def action_read(self, way: int) -> None:
         """Scroll a question that is longer than its box."""
-        held = self.query_one(VerticalScroll)
-        held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
+        turn_page(self.query_one(VerticalScroll), way)
 
     def key_up(self) -> None:
         self.focus_previous()

@@ -13,6 +13,9 @@ from textual.widgets import Static
 
 from rlctl.tui.language import say
 
+NARROW = 70
+"""Cells of a terminal below which names and meanings do not stand beside each other."""
+
 
 class HelpScreen(ModalScreen[None]):
     """The keys of another screen, grouped by whose they are."""
@@ -41,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
                 yield Static(text, markup=False)
             for title, keys in _keys(self._below).items():
                 yield Static(title, classes="title", markup=False)
-                yield Static(_table(keys), classes="keys", markup=False)
+                yield Static(_table(keys, self.app.size.width < NARROW), classes="keys", markup=False)
             yield Static(
                 say("Letters go to a field while one types in it; esc closes this."), classes="end", markup=False
             )
@@ -76,12 +79,18 @@ def _keys(screen: Screen[Any]) -> dict[str, list[tuple[str, str, str]]]:
     return {title: list(group.values()) for title, group in groups.items() if group}
 
 
-def _table(keys: list[tuple[str, str, str]]) -> Any:
+def _table(keys: list[tuple[str, str, str]], narrow: bool) -> Any:
+    """The keys as a table; where it is narrow the meaning stands under the name."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
+    if narrow:
+        table.add_column(overflow="fold")
+        for key, name, meaning in keys:
+            table.add_row(Text(key, style="bold"), Text(f"{name}\n{meaning}" if meaning else name))
+        return table
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")  # Chinese has no spaces to break at
     for key, name, meaning in keys:

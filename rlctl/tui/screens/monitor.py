@@ -92,10 +92,11 @@ def look_at(folder: Path) -> FolderState:
 class MonitorScreen(RunActions):
     """Watches one run, live or over."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide"), (160, "-very-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (70, "-narrow"), (100, "-wide"), (160, "-very-wide")]
     DEFAULT_CSS = """
     MonitorScreen #run-head { height: auto; padding: 0 1; }
     MonitorScreen #tabs { height: 1fr; }
+    MonitorScreen.-low Header { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.key, f"tab('{tab.id}')", tab.title, id=f"run.{tab.id}", tooltip=tab.tooltip) for tab in PANES),

@@ -22,7 +22,7 @@ from rlctl.errors import RlctlError
 from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Bucket
 from rlctl.tui.language import say
-from rlctl.tui.screens.ask import Tick
+from rlctl.tui.screens.ask import Tick, turn_page
 from rlctl.tui.screens.facts import FactsScreen, asked_in
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.line import Line
@@ -139,8 +139,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
 
     def action_read(self, way: int) -> None:
         """Scroll what is lost, where it is longer than its box."""
-        held = self.query_one("#account", VerticalScroll)
-        held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
+        turn_page(self.query_one("#account", VerticalScroll), way)
 
     @on(Button.Pressed, "#facts")
     def action_facts(self) -> None:

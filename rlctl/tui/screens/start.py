@@ -157,7 +157,7 @@ class StartScreen(Screen[None]):
     def action_new(self) -> None:
         from rlctl.editing.session import Session
 
-        cast("RlctlApp", self.app).edit(say("a new config"), Session.new)
+        cast("RlctlApp", self.app).edit(say("a new config"), lambda given: Session.new())
 
     def action_runs(self) -> None:
         from rlctl.tui.screens.runs import RunsScreen

@@ -24,9 +24,8 @@ class MetricBrowser(Vertical):
     """What is marked is drawn, and what is under the cursor of the list."""
 
     DEFAULT_CSS = """
-    MetricBrowser #metric-list { width: 38; }
+    MetricBrowser #metric-list { width: 38; max-width: 50%; }
     MetricBrowser MetricPlot { width: 1fr; }
-    .-narrow MetricBrowser #metric-list { width: 28; }
     MetricBrowser #filter { margin: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

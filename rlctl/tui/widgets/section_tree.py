@@ -16,8 +16,7 @@ class SectionTree(Tree[KeyPath]):
     """Sections, to pick one; a section that a run does not use is dim and says so."""
 
     DEFAULT_CSS = """
-    SectionTree { width: 26; border-right: solid $panel; }
-    .-narrow SectionTree { width: 20; }
+    SectionTree { width: 26; max-width: 40%; border-right: solid $panel; }
     """
 
     class Picked(Message):
