@@ -11,10 +11,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 
 from rlctl.errors import RlctlError
-from rlctl.runtime.rewards.interface import Loaded, Ready
+from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome, Ready
 from rlctl.runtime.rewards.outcome import attempt, attempt_all
 
 PARENT_POLL_SECONDS = 1.0
@@ -34,17 +36,24 @@ def main() -> None:
 
 
 def _serve(connection: Connection, loaded: Loaded) -> None:
+    this = os.getpid()
     while True:
         try:
             calls = connection.recv()
         except (EOFError, OSError):
             return
-        if loaded.together is not None:
-            for answer in attempt_all(loaded.together, calls):
-                connection.send(answer)
-        elif loaded.one is not None:
-            for call in calls:
-                connection.send(attempt(loaded.one, call))
+        for answer in _answers(loaded, calls):
+            if os.getpid() != this:
+                os._exit(0)  # a copy that the user's code made of this process, and let come back here
+            connection.send(answer)
+
+
+def _answers(loaded: Loaded, calls: Sequence[Call]) -> Iterable[Outcome | Failure]:
+    """One by one, as they come, where the scorer scores so."""
+    if loaded.together is not None:
+        return attempt_all(loaded.together, calls)
+    assert loaded.one is not None, "a scorer scores one by one or together"
+    return map(partial(attempt, loaded.one), calls)
 
 
 def _die_with_parent(parent: int) -> None:

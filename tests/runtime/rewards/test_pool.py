@@ -37,6 +37,9 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str == "raise": raise ValueError("bad " + ground_truth)
     if solution_str == "pid": return os.getpid()
     if solution_str == "main": return float(threading.current_thread() is threading.main_thread())
+    if solution_str == "fork":
+        copy = os.fork()
+        return -1.0 if not copy else float(os.waitpid(copy, 0)[0] == copy)
     if solution_str == "later": time.sleep(0.4); return 2.0
     print("noise", solution_str)
     return float(solution_str)
@@ -55,6 +58,12 @@ def calls(*responses: str) -> list[Call]:
 
 def descendants() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def test_a_copy_of_its_process_that_comes_back_answers_nothing(scorer: FunctionScorer) -> None:
+    """Else its answer would be taken for the one of the next call, and all after it would be moved."""
+    with CallPool(scorer, processes=1, timeout=20) as pool:
+        assert pool.map(calls("fork", "5", "fork", "6")) == [Outcome(value) for value in (1.0, 5.0, 1.0, 6.0)]
 
 
 @pytest.mark.parametrize("processes", [1, 3])
