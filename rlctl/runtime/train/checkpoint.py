@@ -5,6 +5,7 @@ Everything is a tensor under a flat name:
     model       model/<parameter>
     optimizer   optimizer/<parameter>/<state>
     extra       progress: ticks, updates   random/<rank>, random_cuda/<rank>   schedule: the learning rate's, as JSON
+                loss_scale: of float16
 
 ``checksums.json`` holds the CRC-32 of every file, and is written last. What of it is written and read, by whom and when, is
 said by the section ``checkpoint`` of the config.
@@ -55,6 +56,8 @@ def state_of(engine: FsdpEngine, settings: Checkpoint = DEFAULTS) -> dict[str, T
     if "extra" in contents:
         state["progress"] = torch.tensor([engine.ticks, engine.updates])
         state["schedule"] = _as_tensor(engine.curve)
+        if engine.loss_scale is not None:
+            state["loss_scale"] = engine.loss_scale.state()
         state[f"random/{dist.get_rank()}"] = torch.get_rng_state()
         if engine.device.type == "cuda":
             state[f"random_cuda/{dist.get_rank()}"] = torch.cuda.get_rng_state()
@@ -254,7 +257,7 @@ def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
                 continue
             like = parameter.detach() if stored.size == parameter.shape else torch.empty(stored.size)
             places[key] = torch.zeros_like(like, dtype=stored.properties.dtype)
-    for key in ("progress", "schedule", f"random/{dist.get_rank()}", f"random_cuda/{dist.get_rank()}"):
+    for key in ("progress", "schedule", "loss_scale", f"random/{dist.get_rank()}", f"random_cuda/{dist.get_rank()}"):
         if key in metadata:
             places[key] = torch.empty(metadata[key].size, dtype=metadata[key].properties.dtype)
     return places
@@ -279,6 +282,8 @@ def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:
     rank = dist.get_rank()
     if "progress" in state:
         engine.ticks, engine.updates = state["progress"].tolist()
+    if "loss_scale" in state and engine.loss_scale is not None:
+        engine.loss_scale.restore(state["loss_scale"])
     if "schedule" in state and engine.takes_schedule:
         engine.curve = Curve(**json.loads(bytes(state["schedule"].tolist())))
     for name, parameter in engine.model.named_parameters():

@@ -44,6 +44,7 @@ from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prom
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import OffloadedActivations, move_optimizer
 from rlctl.runtime.train.optimizer import make_optimizer
+from rlctl.runtime.train.scaling import LossScale
 from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.types import Sample
@@ -128,6 +129,7 @@ class FsdpEngine(TellsLogProbs):
             self.curve = curve_of(train.learning_rate_schedule, peak=peak, total_ticks=total_ticks)
             self.decay = decay_of(train.optimizer, total_ticks=total_ticks)
             self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
+        self.loss_scale = LossScale() if trained and train.precision.compute == "float16" else None
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
         self.takes_schedule = train.learning_rate_schedule.restore_from_checkpoint
         self._max_grad_norm = train.optimizer.max_grad_norm
@@ -272,7 +274,7 @@ class FsdpEngine(TellsLogProbs):
             else:
                 tensors["log_probs"], tensors["entropy"] = self._drawn(batch, temperature, with_entropy=True)
         terms = loss(tensors, totals)
-        terms.loss.backward()
+        (terms.loss if self.loss_scale is None else terms.loss * self.loss_scale.value).backward()
         return {"loss": terms.loss.detach(), **terms.metrics}
 
     def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
@@ -332,8 +334,13 @@ class FsdpEngine(TellsLogProbs):
         assert self.curve is not None, "a reference is never updated"
         assert self.decay is not None, "a reference is never updated"
         rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
-        norm = _full(get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None]))
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        scale = self.loss_scale or LossScale(1.0)
+        for gradient in gradients if self.loss_scale else ():
+            gradient.div_(scale.value)
+        norm = _full(get_total_norm(gradients))
         finite = bool(norm.isfinite())
+        scale.updated(finite=finite)
         if finite:
             if self._max_grad_norm is not None:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)

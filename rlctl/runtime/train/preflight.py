@@ -71,10 +71,15 @@ def check_section(train: Train, *, total_ticks: int) -> None:
     """Refuse what a section ``train`` or ``critic`` asks for and is not here.
 
     Raises:
-        PlanError: a package is missing, or an optimizer does not take its arguments.
+        PlanError: a package is missing, an optimizer does not take its arguments, or weights have no room for updates.
     """
     if not isinstance(train.engine, Megatron):
         arguments(train.optimizer)
+        if train.precision.parameters == "float16":
+            raise PlanError(
+                "train.precision.parameters is float16: gradients would be kept in it too, in which they are rounded to 0",
+                hint="set train.precision.parameters to float32; train.precision.compute may be float16",
+            )
     decay_of(train.optimizer, total_ticks=total_ticks)
     if train.fused_kernels.liger:
         check_liger()

@@ -15,10 +15,10 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import LearningRateSchedule, Train
 from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import damage
-from rlctl.runtime.train.losses import SftLoss
+from rlctl.runtime.train.losses import SftLoss, Weights
 from rlctl.runtime.train.schedule import curve_of
 from tests.runtime.train import jobs, saving_jobs
-from tests.runtime.train.jobs import make_samples, settings
+from tests.runtime.train.jobs import ALL_AT_ONCE, make_samples, settings
 from tests.runtime.train.processes import Workers
 
 
@@ -39,6 +39,19 @@ def test_resuming_gives_the_same_bits(two: Workers, models: dict[str, Path], tmp
     resumed, _ = two.run(jobs.load_and_train, models["qwen2"], train, samples, SftLoss(), tmp_path / "c")
     assert resumed[1] == straight[1]
     assert resumed[1][0]["learning_rate"] < train.optimizer.learning_rate
+    assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
+
+
+def test_the_scale_of_a_float16_loss_comes_back(two: Workers, models: dict[str, Path], tmp_path: Path) -> None:
+    """Overflows have halved it by then; begun anew, it would overflow again."""
+    train = dataclasses.replace(decaying(), precision=dataclasses.replace(decaying().precision, compute="float16"))
+    samples, heavy = make_samples(7), SftLoss(Weights("seq_mean_token_sum_norm", 1.0))
+    straight, _ = two.run(jobs.train_and_save, models["qwen2"], train, samples, heavy, tmp_path / "c")
+    resumed, _ = two.run(jobs.load_and_train, models["qwen2"], train, samples, heavy, tmp_path / "c")
+    assert [each["skipped_updates"] for each in straight[1]] == [0.0, 0.0]
+    (_, anew), _ = two.run(jobs.updates, models["qwen2"], train, samples, heavy, ALL_AT_ONCE)
+    assert anew[0]["skipped_updates"] == 1.0
+    assert resumed[1] == straight[1]
     assert all(torch.equal(tensor, straight[0][name]) for name, tensor in resumed[0].items())
 
 

@@ -25,7 +25,8 @@ from rlctl.config.sections.algorithm import (
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings
 from rlctl.errors import PlanError, RunError
-from rlctl.runtime.train.losses import PolicyLoss, SftLoss
+from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
+from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
 from rlctl.runtime.types import Sample
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT32, FLOAT64, make_samples, settings
@@ -298,6 +299,33 @@ def test_compute_in_bfloat16_nears_float32(two: Workers, models: dict[str, Path]
     assert low[0]["loss"] != full[0]["loss"]
     assert low[0]["loss"] == pytest.approx(full[0]["loss"], rel=1e-2)
     assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+
+
+def test_gradients_of_a_large_mini_batch_survive_float16(two: Workers, models: dict[str, Path]) -> None:
+    """Tokens weigh 1e-8 or less: in float16 what flows back would be 0 but for the scaling of the loss."""
+    samples, rare = make_samples(9), SftLoss(Weights("seq_mean_token_sum_norm", 1e8))
+    start = AutoModelForCausalLM.from_pretrained(models["qwen2"]).state_dict()
+    moved = {}
+    for compute in ("float16", "float32"):
+        train = settings(dataclasses.replace(FLOAT32, compute=compute), name="sgd", learning_rate=1e7, weight_decay=0.0)
+        (weights, metrics), _ = two.run(jobs.updates, models["qwen2"], train, samples, rare, ALL_AT_ONCE)
+        moved[compute] = torch.cat([(weights[name] - start[name]).flatten().double() for name in sorted(weights)])
+        moved[f"norm {compute}"] = metrics[0]["grad_norm"]
+    assert moved["float16"].norm() == pytest.approx(moved["float32"].norm(), rel=1e-2)
+    assert torch.cosine_similarity(moved["float16"], moved["float32"], dim=0) > 0.999
+    assert moved["norm float16"] == pytest.approx(moved["norm float32"], rel=1e-2)
+
+
+def test_a_loss_is_scaled_by_less_after_an_overflow_and_by_more_after_a_long_time() -> None:
+    scale = LossScale()
+    scale.updated(finite=False)
+    assert scale == LossScale(START / 2)
+    for _ in range(GROWTH_UPDATES):
+        scale.updated(finite=True)
+    assert scale == LossScale(START)
+    for _ in range(99):
+        scale.updated(finite=False)
+    assert scale == LossScale(1.0), "a loss that is not finite is no overflow for ever"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from pathlib import Path
@@ -14,6 +15,7 @@ from rlctl.config.sections.train import LearningRateSchedule, Optimizer
 from rlctl.errors import PlanError
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.optimizer import arguments, make_optimizer, optimizer_class
+from rlctl.runtime.train.preflight import check_section
 from rlctl.runtime.train.schedule import curve_of, decay_of, set_rates
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, settings
@@ -130,3 +132,10 @@ def test_norms_and_biases_are_left_where_they_are(fused: bool) -> None:
     assert set_rates(optimizer.param_groups, curve, decay_of(settings, total_ticks=None), 0) == 0.1
     optimizer.step()
     assert [weight.flatten()[0].item() for weight in weights] == pytest.approx([1.0, 0.98, 0.98])
+
+
+def test_weights_that_are_kept_in_float16_are_refused() -> None:
+    precision = dataclasses.replace(FLOAT64, parameters="float16", compute="float16")
+    with pytest.raises(PlanError, match=r"train\.precision\.parameters is float16.*rounded to 0"):
+        check_section(settings(precision), total_ticks=1)
+    check_section(settings(dataclasses.replace(precision, parameters="float32")), total_ticks=1)
