@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
@@ -171,40 +173,83 @@ def _section(session: Session, top: str, dormant: list[str]) -> list[FieldView]:
     return found
 
 
-def search(found: list[FieldView], text: str, names: Callable[[str], Iterable[str]]) -> list[FieldView]:
+Names = Callable[[str], Iterable[str]]
+"""The names of a pattern."""
+
+
+def no_names(pattern: str) -> Iterable[str]:
+    """Where nothing else is known by a name."""
+    return ()
+
+
+def search(found: list[FieldView], text: str, names: Names, inner: Names = no_names) -> list[FieldView]:
     """The fields that a person looks for, best first; every word has to be there, and case does not matter.
 
-    A word may be part of the key, of what dialects call it (``names`` of a pattern), or of the help; or its letters stand in
-    the key in this order, as ``lrate`` in ``learning_rate``. Of keys that fit as well, one that is called so comes first.
+    A word may be part of the key, of what dialects call it (``names`` of a pattern), of the help, or of what is in it (its
+    ``inner`` names); or its letters stand in the key in this order, as ``lrate`` in ``learning_rate``. What is called so comes
+    first: by its key, then by a dialect that means it alone or first.
     """
     words = text.lower().split()
-    whole = "_".join(words)
+    ranks: dict[str, tuple[float, float] | None] = {}
     ranked = []
     for number, view in enumerate(found):
-        is_item = any(isinstance(part, int) for part in view.path)
-        ranked.append((_rank(view.pattern, words, names), is_item or view.path[-1] != whole, number))
-    return [found[number] for rank, _, number in sorted(ranked) if rank < WORST]
+        if view.pattern not in ranks:
+            ranks[view.pattern] = _rank(view, words, names, inner)
+        rank = ranks[view.pattern]
+        if rank is not None:
+            called, fit = rank
+            is_item = any(isinstance(part, int) for part in view.path)
+            ranked.append((called >= 1, is_item, called, fit, len(view.path), number))
+    return [found[number] for *_, number in sorted(ranked)]
 
 
-WORST = 4
-
-
-def _rank(pattern: str, words: list[str], names: Callable[[str], Iterable[str]]) -> int:
-    """How well a field fits: 0 by its key, then by dialects' names, by help, by letters of the key; ``WORST`` not at all."""
-    key = pattern.lower()
-    rank = 0
+def _rank(view: FieldView, words: list[str], names: Names, inner: Names) -> tuple[float, float] | None:
+    """How well a field fits, by whether it is called so, and by its words; None where one of these is nowhere."""
+    key, called = view.pattern.lower(), [name.lower() for name in names(view.pattern)]
+    inside = [*(name.lower() for name in inner(view.pattern)), *(option.lower() for option in view.options)]
+    helps = [_help(view.pattern).lower(), keys()[view.pattern].help.lower()]
+    texts = [key], called, *((inside, helps) if view.kind == "section" else (helps, inside))
+    fit = 0.0
     for word in words:
-        if word in key:
-            continue
-        if any(word in name.lower() for name in names(pattern)):
-            rank = max(rank, 1)
-        elif word in _help(pattern).lower() or word in keys()[pattern].help.lower():
-            rank = max(rank, 2)
-        elif _letters(word, key):
-            rank = max(rank, 3)
-        else:
-            return WORST
-    return rank
+        found = _fit(word, texts)
+        if found is None and not _letters(word, key):
+            return None
+        fit = max(fit, 3.0 * len(texts) if found is None else found)
+    whole = "_".join(words)
+    return 0.0 if whole in view.options else _called(whole, key, called, inside), fit
+
+
+def _fit(word: str, texts: Sequence[Sequence[str]]) -> float | None:
+    """How well a word fits: the first of some texts that have it, how it stands there, and in which; None where none has it."""
+    for number, some in enumerate(texts):
+        if found := [_place(word, text) + place / len(some) for place, text in enumerate(some) if word in text]:
+            return 3 * number + min(found)
+    return None
+
+
+def _called(whole: str, key: str, names: list[str], inside: list[str]) -> float:
+    """0 for a field whose key ends so or that has such an option; below 1 where a dialect calls it so, the less the more it means
+    it, or an option has such a setting; 1 for others."""
+    if _last(key) == whole or any(f"{name}.".startswith((f"{key}<{whole}>.", f"{key}[]<{whole}>.")) for name in inside):
+        return 0
+    places = [place for place, name in enumerate(names) if whole in (name, _last(name))]
+    if places:
+        return 0.5 + 0.5 * places[0] / len(names) - 0.1 * SequenceMatcher(None, whole, _last(key)).ratio()
+    return 0.95 if any(name.startswith(f"{key}<") and _last(name) == whole for name in inside) else 1
+
+
+def _last(name: str) -> str:
+    """The last part of a key."""
+    return name.rpartition(".")[2]
+
+
+def _place(word: str, text: str) -> int:
+    """How a word stands in a text that has it: 0 by itself, 1 where something begins, 2 inside."""
+    at = [match.start() for match in re.finditer(re.escape(word), text)]
+    begins = [place for place in at if place == 0 or not text[place - 1].isalnum()]
+    if any(not text[place + len(word) : place + len(word) + 1].isalnum() for place in begins):
+        return 0
+    return 1 if begins else 2
 
 
 def _letters(word: str, text: str) -> bool:

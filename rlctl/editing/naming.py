@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
-from rlctl.adapters.matrix import spellings
+from rlctl.adapters.matrix import canonical_paths, spellings
+from rlctl.config import Config
+from rlctl.config.inspect import walk
+
+_OF_A_CHOICE = ("", ".name", ".type", "[].name", "[].type", "{}.name", "{}.type")
+"""A choice, or a list or mapping of them, is called what its options' name is called."""
 
 
 @cache
 def names_of(pattern: str) -> dict[str, tuple[str, ...]]:
     """What each dialect that has the key calls it; ``pattern`` as a field has it."""
+    path = re.sub(r"<[^<>]*>", "", pattern)
     found: dict[str, dict[str, None]] = {}
-    for said in spellings(re.sub(r"<[^<>]*>", "", pattern)):
-        found.setdefault(said.dialect, {}).update(dict.fromkeys(key.name for key in said.keys))
+    for called in {f"{path}{end}" for end in _OF_A_CHOICE}.intersection(canonical_paths()):
+        for said in spellings(called):
+            found.setdefault(said.dialect, {}).update(dict.fromkeys(key.name for key in said.keys))
     return {dialect: tuple(keys) for dialect, keys in found.items() if keys}
+
+
+MEANT = {
+    "adv_estimator": "algorithm.advantage",
+    "batch_size": "batch.prompts_per_step",
+    "gamma": "algorithm.advantage",
+    "max_steps": "schedule.total_steps",
+    "repeat_times": "batch.responses_per_prompt",
+    "sync_interval": "sync.every",
+    "train_batch_size": "batch.prompts_per_step",
+}
+"""Of a dialect's name that several keys hang on, the one that a person means by it."""
 
 
 @cache
 def all_names(pattern: str) -> tuple[str, ...]:
-    """What any dialect calls the key."""
-    return tuple(name for names in names_of(pattern).values() for name in names)
+    """What any dialect calls the key; what a person means by it first."""
+    names = (name for names in names_of(pattern).values() for name in names)
+    return tuple(sorted(names, key=lambda name: MEANT.get(name.rpartition(".")[2]) != pattern))
+
+
+@cache
+def inner_names(pattern: str) -> tuple[str, ...]:
+    """The keys that are in a section, a choice or the items of a list, and what any dialect calls them."""
+    inner = _inner().get(pattern, ())
+    return (*inner, *dict.fromkeys(name for key in inner for name in all_names(key)))
+
+
+def dialects_inside(pattern: str) -> set[str]:
+    """The dialects that have keys for what is in a section or in the items of a list."""
+    return {dialect for key in _inner().get(pattern, ()) for dialect in names_of(key)}
+
+
+@cache
+def _inner() -> Mapping[str, tuple[str, ...]]:
+    """The patterns of the keys that are in others, by the pattern of each of these."""
+    found: dict[str, list[str]] = {}
+    for key in walk(Config):
+        for place in re.finditer(r"[.\[{<]", key.pattern):
+            found.setdefault(key.pattern[: place.start()], []).append(key.pattern)
+    return {pattern: tuple(keys) for pattern, keys in found.items()}

@@ -322,6 +322,7 @@ ZH: dict[str, str] = {
     "type": "类型",
     "from": "来源",
     "follows": "跟随",
+    "has keys for what is in it": "有其中各项的键",
     "has nothing for it": "没有对应的键",
     "GPUs": "块 GPU",
     "CPU workers": "个 CPU worker",

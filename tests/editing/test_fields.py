@@ -8,7 +8,9 @@ import pytest
 
 from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
+from rlctl.documents import dotted
 from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search
+from rlctl.editing.naming import all_names, dialects_inside, inner_names, names_of
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
 from rlctl.errors import ConfigError
@@ -95,6 +97,43 @@ def test_fields_are_found_by_key_name_and_help(session: Session) -> None:
     assert search(found, "temperature", names)[0].path == ("rollout", "sampling", "temperature")
     assert search(found, "path", names)[0].path == ("model", "path")
     assert search(found, "no such words at all", names) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("kl_loss_coef", "algorithm.kl_in_loss"),
+        ("mini batch", "batch.mini_batch_responses"),
+        ("gpu_memory_utilization", "rollout.memory.gpu_fraction"),
+        ("rollout_batch_size", "batch.prompts_per_step"),
+        ("train_batch_size", "batch.prompts_per_step"),
+        ("repeat_times", "batch.responses_per_prompt"),
+        ("n", "batch.responses_per_prompt"),
+        ("offload", "train.engine.offload"),
+        ("lr", "train.optimizer.learning_rate"),
+        ("max_steps", "schedule.total_steps"),
+        ("sync_interval", "sync.every"),
+        ("adv_estimator", "algorithm.advantage"),
+        ("gamma", "algorithm.advantage"),
+        ("lambda", "algorithm.advantage"),
+        ("loss_agg_mode", "algorithm.aggregation.mode"),
+        ("n_gpus_per_node", "placement.devices_per_node"),
+        ("nnodes", "placement.nodes"),
+        ("response_length", "rollout.max_response_tokens"),
+        ("tensor parallel", "rollout.parallel.tensor"),
+        ("vllm", "rollout.engine"),
+        ("wandb", "tracking"),
+    ],
+)
+def test_what_a_user_of_a_framework_types_leads_to_what_they_mean(typed: str, first: str) -> None:
+    assert dotted(search(fields(Session.new()), typed, all_names, inner_names)[0].path) == first
+
+
+def test_a_choice_and_a_section_have_names_in_the_dialects() -> None:
+    assert "algorithm.adv_estimator" in names_of("algorithm.advantage")["verl"]
+    assert "critic.strategy" in names_of("critic.engine")["verl"]
+    assert dialects_inside("algorithm.kl_in_loss") == {"verl", "trinity", "roll"}
+    assert dialects_inside("run.name") == set()
 
 
 def test_what_is_saved_is_not_edited_any_more(session: Session) -> None:

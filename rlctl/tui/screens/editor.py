@@ -20,7 +20,7 @@ from textual.widgets import Button, Header, Input, OptionList, Static, TabbedCon
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
-from rlctl.editing.naming import all_names
+from rlctl.editing.naming import all_names, inner_names
 from rlctl.editing.session import Change, Session
 from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
@@ -181,6 +181,7 @@ class EditorScreen(EditorFiles):
         """What a search wants to know, before it is asked for it."""
         for pattern in {view.pattern for view in self.views}:
             all_names(pattern)
+            inner_names(pattern)
 
     # What is shown
 
@@ -188,7 +189,7 @@ class EditorScreen(EditorFiles):
         """The fields of the section with the options of its choices, or of the search; and how many more are folded away."""
         typed = self.query_one("#search", Input)
         if typed.display and typed.value.strip():
-            return search(self.views, typed.value, all_names)[:RESULTS], 0
+            return search(self.views, typed.value, all_names, inner_names)[:RESULTS], 0
         here = [view for view in self.views if self._belongs(view) and (self.full or view.is_essential or view.changed)]
         used = [view for view in here if view.applies or view.edited or view.path == self.section]
         if self.unfolded or not used:

@@ -9,7 +9,7 @@ from textual.widgets import Static
 from rlctl.config.chinese import in_words
 from rlctl.documents import dotted
 from rlctl.editing.fields import FieldView, meanings
-from rlctl.editing.naming import names_of
+from rlctl.editing.naming import dialects_inside, names_of
 from rlctl.tui.language import padded, say
 
 
@@ -41,7 +41,8 @@ class HelpPane(VerticalScroll):
         names = names_of(view.pattern)
         for dialect in ("verl", "trinity", "roll"):
             called = names.get(dialect, ())
-            lines.append(f"{dialect:<8} {say('has nothing for it')}" if not called else dialect)
+            inside = say("has keys for what is in it") if dialect in dialects_inside(view.pattern) else ""
+            lines.append(dialect if called else f"{dialect:<8} {inside or say('has nothing for it')}")
             lines += [f"  {name}" for name in called]
         if options := meanings(view):
             lines += ["", *(f"{'>' if name == view.now else ' '} {name}: {text}" for name, text in options.items())]
