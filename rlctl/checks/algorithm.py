@@ -83,6 +83,15 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
                 "set a coefficient above 0, or null for the whole key",
                 ((("algorithm", name), None),),
             )
+    in_loss, key = config.algorithm.kl_in_loss, ("algorithm", "kl_in_loss", "estimator")
+    if _is_rl(config) and in_loss is not None and in_loss.coefficient > 0 and in_loss.estimator == "k1":
+        yield Problem(
+            "kl-without-pull",
+            key,
+            "the gradient of k1 is 0 on average over the policy's own responses: as a loss it holds nothing back",
+            "set it to k1+, which has its value and the gradient of k2, or to k2 or k3",
+            ((key, "k1+"), (key, "k3")),
+        )
     if config.reference.model is not None and not arithmetic.needs_reference(config):
         yield Problem(
             "reference-unused",

@@ -87,6 +87,9 @@ CODES: Mapping[str, Code] = {
     "critic-unused": Code(_W, "There is a critic that nothing asks."),
     "warmup-without-critic": Code(_W, "Steps in which only the critic is trained, and there is none."),
     "kl-off": Code(_W, "A KL with coefficient 0 measures nothing, and no reference is made."),
+    "kl-without-pull": Code(
+        _W, "The KL in the loss is an estimate whose gradient is 0 on average: it holds nothing back."
+    ),
     "reference-unused": Code(_W, "A reference model is configured that nothing is measured against."),
     "greedy-training": Code(
         _E, "Training responses are drawn at temperature 0: all responses of a group are the same."

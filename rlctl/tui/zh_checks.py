@@ -35,6 +35,7 @@ CHECKS: dict[str, str] = {
     "critic-unused": "配置了 critic，但没有地方用到。",
     "warmup-without-critic": "设置了只训练 critic 的步数，但没有 critic。",
     "kl-off": "系数为 0 的 KL 什么也不约束，也不会创建参考模型。",
+    "kl-without-pull": "损失中的 KL 所用估计的梯度平均为 0：不起约束作用。",
     "reference-unused": "配置了参考模型，但没有任何东西与它比较。",
     "greedy-training": "训练回答以温度 0 生成：同组回答全部相同。",
     "sampling-cut": "训练回答只从策略的一部分采样（top_p、top_k），而损失按整个策略计算。",

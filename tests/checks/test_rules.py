@@ -397,6 +397,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "algorithm.kl_in_loss.coefficient",
         "measures nothing",
     ),
+    (
+        "kl-without-pull",
+        {"algorithm": {"kl_in_loss": {"estimator": "k1"}}},
+        "algorithm.kl_in_loss.estimator",
+        "0 on average",
+    ),
     ("reference-unused", {"reference": {"model": {"path": "org/other"}}}, "reference.model", "no KL"),
     ("greedy-training", {"rollout": {"sampling": {"temperature": 0.0}}}, "rollout.sampling.temperature", "greedy"),
     (
