@@ -184,6 +184,13 @@ ROWS: tuple[Row, ...] = (
         noted=True,
     ),
     Row(
+        "@train.memory.recompute_activations",
+        lambda asked: asked.trains and not asked.train.memory.recompute_activations,
+        "Megatron recomputes as @.engine.recompute_granularity says, by itself nothing",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
         "@.engine.transformer.attention_backend",
         lambda asked: asked.engine.transformer.get("attention_backend"),
         "sequences are laid end to end, in the fastest attention that is installed",

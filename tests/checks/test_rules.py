@@ -263,6 +263,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         for key, engine, memory, words in (
             ("memory.remove_padding", {}, {"remove_padding": False}, "without padding"),
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
+            ("memory.recompute_activations", {}, {"recompute_activations": False}, "by itself nothing"),
             ("engine.transformer.attention_backend", {"transformer": {"attention_backend": "flash"}}, {}, "fastest"),
         )
     ],
