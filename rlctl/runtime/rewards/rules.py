@@ -87,7 +87,7 @@ def gsm8k(call: Call, *, method: str = "strict", format_score: float = 0.0) -> b
         raise RunError(f"rule gsm8k has no method {method!r}; its methods are strict and flexible")
     if not found:
         return False
-    return True if found[-1] == call.answer else format_score or False
+    return True if found[-1] == str(call.answer) else format_score or False
 
 
 def _number_says(response: str) -> str | None:

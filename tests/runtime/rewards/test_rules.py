@@ -45,6 +45,11 @@ def test_gsm8k(response: str, answer: str, strict: bool, flexible: bool) -> None
     assert verdict("gsm8k", response, answer, method="flexible") is flexible
 
 
+def test_gsm8k_compares_with_an_answer_that_is_a_number_in_the_data() -> None:
+    assert verdict("gsm8k", "so #### 1,234", 1234) is True
+    assert verdict("gsm8k", "so #### 1", 1234) is False
+
+
 def test_gsm8k_format_score() -> None:
     assert verdict("gsm8k", "#### 1", "2", format_score=0.25) == 0.25
     assert verdict("gsm8k", "nothing", "2", format_score=0.25) is False
