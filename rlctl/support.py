@@ -561,6 +561,10 @@ IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
         ("reference.engine", "reference.precision", "reference.compile"),
         (_reference_is_policys, "the policy's own workers compute the reference, as they do the policy"),
     ),
+    "environment.ray.num_cpus": (
+        lambda config: config.environment.ray.address is not None,
+        "the cluster at environment.ray.address runs already, with the cores that it was started with",
+    ),
     "reference.micro": (
         lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
         "whole distributions are compared micro-batch by micro-batch of training",

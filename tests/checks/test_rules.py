@@ -79,6 +79,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "waits for nobody",
     ),
     ("not-supported", {**DRAINS, "checkpoint": {"every": {"epochs": 1}}}, "checkpoint.every", "reads no training data"),
+    (
+        "not-used",
+        {"environment": {"ray": {"address": "auto", "num_cpus": 4}}},
+        "environment.ray.num_cpus",
+        "runs already",
+    ),
     ("not-used", {**DRAINS, "schedule": {"total_epochs": 2}}, "schedule.total_epochs", "ends with its buffer"),
     (
         "not-supported",
