@@ -28,6 +28,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.inspect import Setting, settings
+from rlctl.config.sections.algorithm import DpoObjective, MixObjective
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import KeyPath, dotted
@@ -539,7 +540,23 @@ def _reference_is_policys(config: Config) -> bool:
     return arithmetic.needs_reference(config) and shared
 
 
+def _schedules_mu(config: Config) -> bool:
+    """Whether arguments of CHORD say what the weight of the experts is."""
+    chosen = config.algorithm.objective
+    return isinstance(chosen, MixObjective) and any(name.startswith(("mu_", "enable_phi")) for name in chosen.args)
+
+
+def _is_ipo(config: Config) -> bool:
+    chosen = config.algorithm.objective
+    return isinstance(chosen, DpoObjective) and chosen.ipo
+
+
 IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "algorithm.objective<dpo>.label_smoothing": (_is_ipo, "the squared loss of ipo has no labels to smooth"),
+    "algorithm.objective<mix>.mu": (
+        _schedules_mu,
+        "mu_peak and the like of args say how the weight of the experts moves",
+    ),
     "algorithm.rollout_correction.use_policy_gradient": (
         lambda config: config.algorithm.old_log_probs == "recompute",
         "algorithm.old_log_probs is recompute: the loss is the one that algorithm.policy_loss names",

@@ -107,6 +107,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ),
             ("distillation.coefficient", TEACHER, "alone is the loss"),
             ("entropy_coefficient", {**TEACHER, "entropy_coefficient": 0.1}, "alone is the loss"),
+            (
+                "objective.label_smoothing",
+                {"objective": {"name": "dpo", "ipo": True, "label_smoothing": 0.1}},
+                "no labels",
+            ),
+            ("objective.mu", {"objective": {"name": "mix", "mu": 0.3, "args": {"mu_peak": 0.5}}}, "how the weight"),
             ("kl_in_loss", {**TEACHER, "kl_in_loss": {"estimator": "k3"}}, "alone is the loss"),
         )
     ],
