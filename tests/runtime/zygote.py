@@ -62,6 +62,7 @@ def _kill_this(after: float) -> None:
     here = os.getpid()
     if after and os.fork():
         return
+    os.closerange(3, 4096)  # among them the lock of the folder: the next run takes it before this process is gone
     time.sleep(after)
     os.kill(here, signal.SIGKILL)
     os._exit(0)
