@@ -59,6 +59,19 @@ def changed_config(model: Model, path: str) -> PreTrainedConfig | None:
     return changed
 
 
+def changes_of(model: Model, path: str) -> dict[str, Any]:
+    """What the section changes in the ``config.json`` of the model at ``path``: whole values by their names there.
+
+    Raises as ``changed_config``.
+    """
+    changed = changed_config(model, path)
+    if changed is None:
+        return {}
+    own, values = type(changed).from_pretrained(path).to_dict(), changed.to_dict()
+    differing = {name: value for name, value in values.items() if name not in own or own[name] != value}
+    return {name: value for name, value in differing.items() if not name.startswith("_")}  # where it was read from
+
+
 def _check_names(overrides: Mapping[str, Any], own: PreTrainedConfig, values: Mapping[str, Any]) -> None:
     """Refuse a name that the config does not have, unless it turns something off."""
     for name, value in overrides.items():

@@ -17,6 +17,7 @@ from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.errors import MissingDependency, RunError, nearest
 from rlctl.plan import Device
+from rlctl.runtime.models.config import changes_of
 
 FRACTION_COLOCATED, FRACTION_ALONE = 0.5, 0.85
 RESERVED: Mapping[str, str] = {
@@ -124,7 +125,7 @@ def server_arguments(config: Config, model_path: str, device: Device) -> dict[st
         "random_seed": config.run.seed if rollout.sampling.seed is None else rollout.sampling.seed,
         "trust_remote_code": model.trust_remote_code,
         "context_length": model.max_context_tokens,
-        "json_model_override_args": json.dumps(dict(model.overrides)) if model.overrides else None,
+        "json_model_override_args": json.dumps(changes) if (changes := changes_of(model, model_path)) else None,
         "weight_version": "0",
         "skip_tokenizer_init": not rollout.sampling.stop,
         "enable_deterministic_inference": True,  # without it no request has a seed of its own

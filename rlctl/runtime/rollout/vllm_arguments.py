@@ -13,7 +13,7 @@ from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.errors import MissingDependency, RunError, nearest
 from rlctl.plan import Device
-from rlctl.runtime.models.config import changed_config
+from rlctl.runtime.models.config import changes_of
 from rlctl.ways import way_of
 
 EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"
@@ -114,9 +114,8 @@ def engine_arguments(config: Config, model_path: str, device: Device) -> dict[st
     }
     if rollout.sampling.stop:
         arguments["tokenizer"] = model.tokenizer or model.path
-    overrides = _overrides(config, model_path)
-    if overrides:
-        arguments["hf_overrides"] = overrides
+    if changes := changes_of(config.model, model_path):
+        arguments["hf_overrides"] = changes
     if arithmetic.rollout_sleeps(config, device):
         arguments["enable_sleep_mode"] = True
     way = way_of(config, "vllm", device).name
@@ -164,12 +163,3 @@ def _of_memory(config: Config, memory: EngineMemory, device: Device) -> dict[str
 def _given(config: Config) -> dict[str, Any]:
     """Arguments of the config's own; a null is vLLM's default, as in the frameworks."""
     return {name: value for name, value in config.rollout.engine.args.items() if value is not None}
-
-
-def _overrides(config: Config, model_path: str) -> dict[str, Any]:
-    """What ``model.overrides`` and ``model.rope`` change in the model's ``config.json``."""
-    changed = changed_config(config.model, model_path)
-    if changed is None:
-        return {}
-    own, values = type(changed).from_pretrained(model_path).to_dict(), changed.to_dict()
-    return {name: value for name, value in values.items() if name not in own or own[name] != value}

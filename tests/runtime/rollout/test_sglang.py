@@ -4,6 +4,7 @@ shapes that SGLang 0.5.23 documents. SGLang itself needs a GPU and is not run in
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,10 +16,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from rlctl.config import config_from
 from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.models.config import changed_config
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
 from rlctl.runtime.rollout.sglang_arguments import check_sglang, command_line, server_arguments
 from rlctl.runtime.rollout.transformers import TransformersEngine
@@ -313,6 +315,21 @@ def test_arguments_of_the_server() -> None:
         {"tp_size": 2, "disable_radix_cache": True, "trust_remote_code": False, "cuda_graph_bs": [1, 2]}
     )
     assert line == ["--tp-size", "2", "--disable-radix-cache", "--cuda-graph-bs", "1", "2"]
+
+
+def test_the_server_is_told_of_rotary_embeddings_too(tmp_path: Path) -> None:
+    """It generated with the model's own, and the policy was trained with those of the config."""
+    LlamaConfig(hidden_size=32, num_attention_heads=2, rms_norm_eps=1e-6).save_pretrained(tmp_path)
+    model = {"path": str(tmp_path), "rope": {"theta": 5e5}, "overrides": {"rms_norm_eps": 1e-5}}
+    told = json.loads(server_arguments(config(model=model), str(tmp_path), "cuda")["json_model_override_args"])
+    made = LlamaConfig.from_pretrained(tmp_path)
+    made.update(told)
+    trained = changed_config(config(model=model).model, str(tmp_path))
+    assert trained is not None
+    assert told.keys() == {"rms_norm_eps", "rope_parameters"}
+    assert made.to_dict() | {"_name_or_path": ""} == trained.to_dict() | {"_name_or_path": ""}
+    assert made.rope_parameters["rope_theta"] == 5e5
+    assert "json_model_override_args" not in server_arguments(config(), "folder", "cuda")
 
 
 def test_what_sglang_cannot_do_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
