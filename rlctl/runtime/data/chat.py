@@ -31,9 +31,15 @@ def as_messages(value: Any, *, where: str) -> Messages:
             value = json.loads(value)
         except ValueError as error:
             raise RunError(f"{where} is text that is not JSON; expected a list of chat messages") from error
-    if not isinstance(value, Sequence) or not value or not all(isinstance(m, Mapping) and m.get("role") for m in value):
+    if not isinstance(value, Sequence) or not value or not all(map(_is_message, value)):
         raise RunError(f"{where} is {_short(value)}; expected a list of messages, each with a role and a content")
     return [{name: field for name, field in message.items() if field is not None} for message in value]
+
+
+def _is_message(value: Any) -> bool:
+    """Whether it says who says something, and anything beside: a content, or calls of tools."""
+    said = [name for name, field in value.items() if field is not None] if isinstance(value, Mapping) else []
+    return "role" in said and bool(value["role"]) and len(said) > 1
 
 
 class Chat:

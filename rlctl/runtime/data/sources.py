@@ -157,9 +157,27 @@ def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset
     if Path(path).stat().st_size == 0:
         raise RunError(f"{path} is an empty file", hint=f"{key}.path must hold at least one row")
     options = _options(reader, [path])
+    if reader == "json":
+        _check_text([path])
     return _guarded(
         lambda: load_dataset(reader, data_files={"rows": path}, split="rows", **options), path, f"as {reader}", key
     )
+
+
+def _check_text(files: Iterable[str]) -> None:
+    """Refuse text that is not UTF-8: the reader of JSON takes it, and rows cannot be read then."""
+    for file in files:
+        if file.lower().endswith(tuple(f".{ending}" for ending in COMPRESSIONS)):
+            continue
+        with Path(file).open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    raise RunError(
+                        f"line {number} of {file} is not UTF-8: {error.reason}, {line[error.start : error.end]!r}",
+                        hint="write it as UTF-8 (iconv -f LATIN1 -t UTF-8)",
+                    ) from error
 
 
 def _options(reader: str | None, files: Sequence[str]) -> dict[str, Any]:
@@ -185,6 +203,8 @@ def _load_folder(path: str, source: DataSource, reader: str | None, key: str) ->
         if not files:
             raise RunError(f"the folder {path} holds no {reader} file", hint=f"set {key}.path or {key}.format")
         options = _options(reader, files)
+        if reader == "json":
+            _check_text(files)
         return _guarded(
             lambda: load_dataset(reader, data_files={"rows": files}, split="rows", **options), path, f"as {reader}", key
         )
@@ -248,7 +268,7 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        reason = _bad_line(path) or f"cannot read {path} {how}: {_first_line(cause)}"
+        reason = _bad_line(path) or _no_rows(path) or f"cannot read {path} {how}: {_first_line(cause)}"
         raise RunError(reason, hint=f"check {key}.path and {key}.format") from error
     finally:
         if shown:
@@ -266,6 +286,17 @@ def _bad_line(path: str) -> str:
             except ValueError as error:
                 return f"line {number} of {path} is not JSON: {error}"
     return ""
+
+
+def _no_rows(path: str) -> str:
+    """That a Parquet file has none, which its reader fails of; empty where it has."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_metadata
+
+    try:
+        return "" if read_metadata(path).num_rows else f"{path} has no rows"
+    except (ArrowException, OSError):
+        return ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -148,7 +148,9 @@ def test_cut_keeps_as_many_as_the_limit() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [[], [{"content": "x"}], "no json", {"role": "user"}])
+@pytest.mark.parametrize(
+    "value", [[], [{"content": "x"}], "no json", {"role": "user"}, [{"role": "user", "content": None}]]
+)
 def test_what_is_no_list_of_messages(tokenizer: Any, value: Any) -> None:
     with pytest.raises(RunError, match=r"row 0 of rows\.jsonl, prompt"):
         prompts(tokenizer, [{"prompt": value}], prompt_type="messages")

@@ -164,6 +164,20 @@ def test_a_line_that_is_not_json_is_named_however_far_down(tmp_path: Path) -> No
         load_source(DataSource(path=str(path)), key="data.train[0]")
 
 
+def test_text_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"prompt": "e"}\n{"prompt": "é"}\n'.encode("latin1"))
+    with pytest.raises(RunError, match=rf"line 2 of {path} is not UTF-8: .*xe9"):
+        load_source(DataSource(path=str(path)), key="data.train[0]")
+
+
+def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    Dataset.from_list(ROWS).select([]).to_parquet(str(path))
+    with pytest.raises(RunError, match=rf"^{path} has no rows"):
+        load_source(DataSource(path=str(path)), key="data.train[0]")
+
+
 MEASURE = """
 import os, sys, threading, time
 import pyarrow as pa, pyarrow.parquet as pq
