@@ -27,6 +27,22 @@ def is_folder(name: Path | str) -> bool:
         return False
 
 
+def is_there(name: Path | str) -> bool:
+    """Whether there is a file or folder of that name; a name that none can have is of none."""
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def expanded(name: Path | str) -> Path:
+    """A name with ``~`` as the person's folder; as it is where it begins with that of somebody who is not known here."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
 def configs_here() -> list[Path]:
     """Files of the folder that one is in that may be configs or launch scripts; none where it cannot be listed, or is gone."""
     try:

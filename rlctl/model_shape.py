@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from rlctl.filenames import expanded
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe")
 """Values of ``model_type`` that are understood."""
@@ -120,7 +121,7 @@ class ModelShape:
 
 def read_shape(model_path: str) -> ModelShape | None:
     """The shape of a model in a local folder; None for a hub name, and for a family or file that is not understood."""
-    file = Path(model_path).expanduser() / "config.json"
+    file = expanded(model_path) / "config.json"
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
 from rlctl.documents.paths import dotted
+from rlctl.filenames import expanded, is_there
 
 
 def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -23,7 +23,7 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
         checkpoint.resume == "path"
         and checkpoint.resume_path
         and "://" not in checkpoint.resume_path
-        and not Path(checkpoint.resume_path).expanduser().exists()
+        and not is_there(expanded(checkpoint.resume_path))
     ):
         yield Problem(
             "path-missing", key, f"the checkpoint {checkpoint.resume_path} does not exist here", "correct the path"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
@@ -12,6 +11,7 @@ from rlctl.config import Config
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
 from rlctl.errors import PlanError
+from rlctl.filenames import expanded, is_there
 
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
 
@@ -67,7 +67,7 @@ def paths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     for key, path, what in _paths(config):
         if not path or "://" in path:
             continue
-        if Path(path).expanduser().exists():
+        if is_there(expanded(path)):
             continue
         if looks_local(path):
             hint = "correct the path; a relative one is taken from the folder that rlctl runs in"

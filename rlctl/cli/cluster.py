@@ -13,6 +13,7 @@ from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import checked
 from rlctl.errors import UsageError
+from rlctl.filenames import expanded
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
@@ -83,7 +84,7 @@ def slurm(
     text = script(
         Batch(
             run=run.name,
-            folder=str((Path(run.folder) / run.name).expanduser().absolute()),
+            folder=str(expanded(Path(run.folder) / run.name).absolute()),
             machines=machines_of(made),
             launch=[*words, *(["--trace"] if trace else []), "--address", "auto"],
             directory=str(Path.cwd()),

@@ -19,6 +19,7 @@ from rlctl.config import Config, Loaded, config_from, stages_of, to_plain
 from rlctl.config.inspect import secrets, settings
 from rlctl.documents import KeyPath, dotted, write_yaml
 from rlctl.errors import RunError
+from rlctl.filenames import expanded, is_there
 from rlctl.runs import symbolic
 from rlctl.runs.folder import put_at
 
@@ -172,7 +173,7 @@ def _misplaced(config: Config) -> Iterator[str]:
         if dotted(path) in ALWAYS_A_PATH:
             key = dotted(path)
             yield f"{key} is {value!r}; name a folder on a disk that all nodes share: --set {key}=/shared/{value}"
-        elif looks_local(value) or Path(value).exists():
+        elif looks_local(value) or is_there(value):
             yield f"{dotted(path)} is {value!r}; name it as the cluster sees it: an absolute path, a URL or a name on a hub"
 
 
@@ -186,7 +187,7 @@ class _Shipped:
 
     def add(self, value: str) -> str:
         """The name of what a value names, brought along; empty where it names nothing on this machine."""
-        source = Path(value.removeprefix("file://")).expanduser().absolute()
+        source = expanded(value.removeprefix("file://")).absolute()
         try:
             found = list(_with_its_modules(source))
         except (OSError, ValueError):

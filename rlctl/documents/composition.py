@@ -19,6 +19,7 @@ from rlctl.documents.files import STDIN, read_text
 from rlctl.documents.paths import KeyPath, copied
 from rlctl.documents.yaml_read import read_yaml
 from rlctl.errors import DocumentError, Location
+from rlctl.filenames import expanded
 
 KEY = "defaults"
 _SEARCH = ("hydra", "searchpath")
@@ -114,7 +115,7 @@ class _Sources:
         yield self.folder
         for path in self._written:
             if not path.startswith(_PACKAGE):
-                yield Path(path.removeprefix(_FILE)).expanduser()
+                yield expanded(path.removeprefix(_FILE))
 
     def find(self, config: str) -> Path | None:
         """The file of a config, as ``../config/envs``."""

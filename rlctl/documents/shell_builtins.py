@@ -13,6 +13,7 @@ from rlctl.documents.shell_conditions import Status
 from rlctl.documents.shell_state import State
 from rlctl.documents.shell_text import Text, changed, joined, literal, plain, problem, unknown
 from rlctl.errors import DocumentError, Location
+from rlctl.filenames import expanded
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _cd(state: State, arguments: list[Text], at: Location) -> Known:
         state.folder, state.before = state.before, state.folder
     elif not words or problem(words[0]) is None:
         state.before = state.folder
-        state.folder = os.path.normpath(Path(state.folder) / Path(target).expanduser())
+        state.folder = os.path.normpath(Path(state.folder) / expanded(target))
     return Known()
 
 

@@ -22,6 +22,7 @@ from rlctl.documents.shell_syntax import Script, parse
 from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
 from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
+from rlctl.filenames import expanded
 
 _MAX_STEPS = 20_000
 _MAX_TURNS = 1_000
@@ -625,7 +626,7 @@ class _Reader:
 
     def _script_file(self, name: str) -> Path | None:
         beside = Path(self.state.script).parent
-        places = (Path(self.state.folder) / name, beside / name, Path(name).expanduser())
+        places = (Path(self.state.folder) / name, beside / name, expanded(name))
         return next((place for place in places if name and place.is_file()), None)
 
     def _run_file(self, path: Path) -> None:

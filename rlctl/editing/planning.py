@@ -12,6 +12,7 @@ from rlctl.config import Config
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
+from rlctl.filenames import is_there
 from rlctl.plan import Plan, StagePlan, make_plan
 from rlctl.report import Finding, Level
 from rlctl.runs import differences, folder_of, inspect, read_config
@@ -115,7 +116,7 @@ class Before:
 def before(config: Config) -> Before:
     """The run of the same name, if there is one."""
     folder = folder_of(config)
-    if not (folder / "run.json").exists():
+    if not is_there(folder / "run.json"):
         return Before()
     try:
         return Before(inspect(folder).status, folder, tuple(differences(read_config(folder), config)))

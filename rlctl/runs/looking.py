@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.errors import RunError, nearest
-from rlctl.filenames import is_file
+from rlctl.filenames import is_file, is_there
 from rlctl.runs.record import NUMBER, Status, is_alive, record_of
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
 
@@ -71,7 +71,7 @@ def find(name_or_path: str, folder: Path) -> RunInfo:
         RunError: there is no such run; the nearest name is suggested.
     """
     for candidate in (folder / name_or_path, Path(name_or_path)):
-        if (candidate / "run.json").exists():
+        if is_there(candidate / "run.json"):
             return inspect(candidate)
     known = [path.parent.name for path in folder.glob("*/run.json")]
     hint = nearest(name_or_path, known) or f"`rlctl runs list` shows the {len(known)} runs of {folder}"

@@ -24,6 +24,7 @@ from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
 from rlctl.config.sections.output import Profiling
 from rlctl.documents import read_text
 from rlctl.errors import RunError
+from rlctl.filenames import is_there
 from rlctl.plan import Cluster, Plan, make_plan, plan_from
 from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write_folder
 from rlctl.runs.looking import RunInfo, inspect
@@ -313,7 +314,7 @@ def _renamed(loaded: Loaded) -> Loaded:
 
 
 def _refuse_other(folder: Path, config: Config) -> None:
-    if not (folder / "run.json").exists():
+    if not is_there(folder / "run.json"):
         return
     info = inspect(folder)
     new = "launch with --new to start beside it, or with another --name"

@@ -12,6 +12,7 @@ from rlctl.documents import Document, Override, read_overrides, read_text, read_
 from rlctl.documents.composition import Choice, Composition, compose, has_defaults
 from rlctl.documents.override_lists import list_items, read_override_list, with_quoted_home
 from rlctl.errors import DocumentError, Location
+from rlctl.filenames import is_file
 from rlctl.report import Finding, Level
 from rlctl.sources.given import Input
 
@@ -83,7 +84,7 @@ def listed(text: str, name: str) -> Input:
     stem = config.removesuffix(".yaml")
     folder = named.get("--config-path", named.get("--config-dir", ("", at)))[0]
     file = Path(name).parent / folder / f"{stem}.yaml"
-    if folder and file.is_file():
+    if folder and is_file(file):
         given = composed(read_yaml(read_text(file), str(file)))
         return replace(given, overrides=[*given.overrides, *written])
     for dialect in names():

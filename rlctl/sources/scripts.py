@@ -20,6 +20,7 @@ from rlctl.documents.shell_run import Command, Reading, listed, read_script, sur
 from rlctl.documents.shell_state import MissingError
 from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
+from rlctl.filenames import is_file
 from rlctl.report import Finding, Level
 from rlctl.secrets import is_secret_name
 from rlctl.sources.files import composed
@@ -294,7 +295,7 @@ def _find(wanted: str, program: Program, reading: Reading, name: str) -> Documen
     for folder in dict.fromkeys(_folders(program, name)):
         for ending in ("", ".yaml", ".yml"):
             path = folder / f"{wanted}{ending}"
-            if path.is_file():
+            if is_file(path):
                 return read_yaml(read_text(path), str(path))
         looked.append(str(folder))
     return looked

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import DataTable, OptionList
+from textual.widgets import DataTable, Input, OptionList
 
 from rlctl.cli import tui as command
+from rlctl.editing.session import Session
 from rlctl.errors import UsageError
 from rlctl.monitor.samples import SampleIndex
 from rlctl.monitor.watching import RunView
@@ -28,6 +29,7 @@ from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.run_texts import head_text
 from tests.tui.conftest import drive, settled, text, text_of, writer
 
+FILE = "rlctl: 1\nrun: {name: demo}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 ODD = "[/] [bold]x[/bold] [red [@click=app.quit()]q \\ \x1b[31m\x9b31m\x07 漢字😀"
 PLAIN = "[/] [bold]x[/bold] [red [@click=app.quit()]q \\"
 
@@ -232,3 +234,25 @@ def test_the_metrics_of_every_stage_can_be_picked(tmp_path: Path) -> None:
         assert found[1:] == [[("policy/loss", "demo, stage sft")], first]
 
     drive(RlctlApp(run=run), act)
+
+
+@pytest.mark.parametrize("value", ["x" * 5000, "~nosuchuser/m", "a\0b"], ids=["long", "nobody", "null"])
+def test_a_name_that_no_file_can_have_ends_no_app(file: Path, value: str) -> None:
+    async def act(screen: Any, pilot: Any) -> None:
+        for key in (("model", "path"), ("run", "name"), ("data", "train", 0, "path")):
+            screen.session.set(key, value)
+        screen.renew()
+        await screen.jump(("model", "path"))
+        await settled(screen, pilot)
+        assert "error" in str(screen.sub_title)
+        await pilot.press("f9")
+        await settled(screen.app.screen, pilot)
+        assert "It cannot start yet" in text_of(screen.app)
+        await pilot.press("escape", "f12")
+        await settled(screen.app.screen, pilot)
+        screen.app.screen.query_one("#name", Input).value = f"{value}/no.yaml"
+        await pilot.press("enter")
+        await settled(screen.app.screen, pilot)
+        assert "not saved" in [told.title for told in screen.app._notifications]
+
+    drive(RlctlApp(session=Session.open(file)), act)

@@ -17,7 +17,7 @@ from rlctl.editing import items, recovery
 from rlctl.editing.fields import FieldView
 from rlctl.editing.session import FileChangedError, Session
 from rlctl.errors import DocumentError, RlctlError
-from rlctl.filenames import YAML_ENDINGS
+from rlctl.filenames import YAML_ENDINGS, expanded, is_file
 from rlctl.runs import redacted
 from rlctl.tui.external import edited
 from rlctl.tui.language import say
@@ -220,7 +220,7 @@ class EditorFiles(Screen[None]):
 
     def _write_named(self, chosen: Named, after: Callable[[], Any], *, force: bool) -> None:
         same = self.session.dialect.partition("@")[0] == chosen.dialect
-        path = Path(chosen.name).expanduser()
+        path = expanded(chosen.name)
         try:
             if chosen.goes_on:
                 self.session.save_as(path, None if same else chosen.dialect, force=force)
@@ -228,7 +228,7 @@ class EditorFiles(Screen[None]):
                 dialect = self.session.dialect if same else chosen.dialect
                 self.session.export(path, dialect, force=force)
         except DocumentError as error:
-            if force or not path.is_file():
+            if force or not is_file(path):
                 self.notify(str(error), title=say("not saved"), severity="error", markup=False)
                 return
             self.app.push_screen(

@@ -19,7 +19,7 @@ from textual.widgets import Button, Input, Label, Select, Static
 from rlctl.config.chinese import in_words
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
-from rlctl.filenames import SCRIPT_ENDINGS
+from rlctl.filenames import SCRIPT_ENDINGS, is_there
 from rlctl.report import Bucket
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import Tick, turn_page
@@ -110,7 +110,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         ending = ".yaml" if place.suffix in SCRIPT_ENDINGS else place.suffix
         stem = place.stem if dialect == self.own else f"{place.stem.removesuffix(f'.{self.own}')}.{dialect}"
         names = (f"{stem}{'' if number == 1 else f'-{number}'}{ending}" for number in count(1))
-        return str(next(path for name in names if not (path := place.with_name(name)).exists()))
+        return str(next(path for name in names if not is_there(path := place.with_name(name))))
 
     @work(thread=True, exclusive=True, group="account")
     def _read(self, dialect: str) -> None:

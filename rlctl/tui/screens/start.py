@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl.filenames import configs_here, is_file, is_folder
+from rlctl.filenames import configs_here, expanded, is_file, is_folder
 from rlctl.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
@@ -141,7 +141,7 @@ class StartScreen(Screen[None]):
 
     @on(Input.Submitted, "#start-filter")
     def _filtered(self, message: Input.Submitted) -> None:
-        app, path = cast("RlctlApp", self.app), Path(message.value.strip()).expanduser()
+        app, path = cast("RlctlApp", self.app), expanded(message.value.strip())
         if message.value.strip() and (is_file(path) or is_file(path / "run.json")):
             app.edit_file(path) if is_file(path) else app.watch_run(path)
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -19,6 +18,7 @@ from textual.widgets import Button, Input, Label, Select
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.values import NULL
+from rlctl.filenames import expanded, is_folder
 from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
 
@@ -39,16 +39,16 @@ class PathSuggester(Suggester):
 def completed(value: str) -> str | None:
     """The first path that begins with what was typed; a folder ends in ``/``."""
     folder, _, start = value.rpartition("/")
-    place = Path(f"{folder}/" if "/" in value else ".").expanduser()
+    place = expanded(f"{folder}/" if "/" in value else ".")
     if not value or "://" in value or "${" in value:
         return None
     try:
         found = min((entry for entry in place.iterdir() if entry.name.startswith(start)), default=None)
-    except OSError:
+    except (OSError, ValueError):
         return None
     if found is None:
         return None
-    return value[: len(value) - len(start)] + found.name + ("/" if found.is_dir() else "")
+    return value[: len(value) - len(start)] + found.name + ("/" if is_folder(found) else "")
 
 
 class FieldInput(Line):
