@@ -8,6 +8,7 @@ from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
+from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import dotted
 
 GROUP_BASELINES = (
@@ -18,6 +19,8 @@ GROUP_BASELINES = (
 
 HIGHEST_LEARNING_RATE = 1e-3
 """Full fine-tuning of language models diverges well below this."""
+LEAST_BFLOAT16_RATE = 5e-5
+"""An update of AdamW is about the learning rate; of a weight of 0.02, bfloat16 rounds less than 4e-5 away."""
 
 
 def _is_rl(config: Config) -> bool:
@@ -161,7 +164,25 @@ def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Proble
                 f"{role}.optimizer.learning_rate is {rate:g}; full fine-tuning diverges above about {HIGHEST_LEARNING_RATE:g}",
                 "1e-6 to 1e-5 are usual",
             )
+        if isinstance(train.engine, Fsdp2) and train.precision.parameters == "bfloat16":
+            yield from _coarse(config, role, train)
     yield from _warmup(config)
+
+
+def _coarse(config: Config, role: str, train: Train) -> Iterator[Problem]:
+    """Weights kept in bfloat16 take updates of this size; adapters are kept in float32, and other optimizers may round well."""
+    model = config.model if role == "train" or config.critic is None else config.critic.model
+    adapted, rate = model is not None and model.lora is not None, train.optimizer.learning_rate
+    if not adapted and train.optimizer.module is None and 0 < rate < LEAST_BFLOAT16_RATE:
+        key = (role, "precision", "parameters")
+        yield Problem(
+            "updates-rounded-away",
+            key,
+            f"{role}.precision.parameters is bfloat16, and at a learning rate of {rate:g} updates are smaller than its steps: "
+            "most weights never move",
+            f"set {role}.precision.parameters to float32; compute may stay bfloat16",
+            ((key, "float32"),),
+        )
 
 
 def _warmup(config: Config) -> Iterator[Problem]:

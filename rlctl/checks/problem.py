@@ -98,6 +98,7 @@ CODES: Mapping[str, Code] = {
         _N, "Training responses are drawn from a part of the policy (top_p, top_k); the loss takes all of it."
     ),
     "learning-rate": Code(_W, "The learning rate is 0 or above 1e-3."),
+    "updates-rounded-away": Code(_W, "Weights are kept in bfloat16, and the learning rate is too small to move them."),
     "warmup": Code(_E, "The warm-up is given twice, or never ends within the run."),
     "clip-range": Code(_W, "Bounds of the policy loss that never act, or act against each other."),
     "evaluation-never": Code(_W, "There are held-out sources, and they are never evaluated."),

@@ -40,6 +40,7 @@ CHECKS: dict[str, str] = {
     "greedy-training": "训练回答以温度 0 生成：同组回答全部相同。",
     "sampling-cut": "训练回答只从策略的一部分采样（top_p、top_k），而损失按整个策略计算。",
     "learning-rate": "学习率为 0，或大于 1e-3。",
+    "updates-rounded-away": "权重以 bfloat16 保存，而学习率太小，更新被舍入掉。",
     "warmup": "预热给了两次，或在运行结束前不会完成。",
     "clip-range": "策略损失的裁剪界限不起作用，或互相矛盾。",
     "evaluation-never": "有评测数据，但从不评测。",

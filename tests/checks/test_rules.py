@@ -410,6 +410,16 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "algorithm.kl_in_loss.coefficient",
         "measures nothing",
     ),
+    *[
+        ("updates-rounded-away", change, f"{role}.precision.parameters", "most weights never move")
+        for role, change in (
+            ("train", {"train": {"precision": {"parameters": "bfloat16"}}}),
+            (
+                "critic",
+                {"algorithm": {"advantage": "gae"}, "critic": {"precision": {"parameters": "bfloat16"}}},
+            ),
+        )
+    ],
     (
         "kl-without-pull",
         {"algorithm": {"kl_in_loss": {"estimator": "k1"}}},
