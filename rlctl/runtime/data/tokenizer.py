@@ -43,6 +43,8 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any:
             ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _no_tokenizer(key, name, error, online=online) from error
+    if len(tokenizer) == len(tokenizer.all_special_ids):
+        raise _no_tokenizer(key, name, ValueError("it has no vocabulary"), online=online)
     if model.chat_template is not None:
         tokenizer.chat_template = read_template(model.chat_template, key="model.chat_template")
     return tokenizer

@@ -6,14 +6,41 @@ Training, reference and rollout engines read the same, so that all of them compu
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from rlctl.config.sections.model import Model, RopeScaling
 from rlctl.errors import RunError, nearest
+
+MISMATCH = "ignore_mismatched_sizes"
+"""What Transformers speaks of where weights have other shapes than their model."""
+
+
+@contextmanager
+def files_are_told(what: str, hint: str = "") -> Iterator[None]:
+    """Raise what is wrong with a model's files, rather than with its code.
+
+    Args:
+        what: begins the message: which model cannot be loaded.
+        hint: of the error.
+
+    Raises:
+        RunError: it cannot be.
+    """
+    try:
+        yield
+    except (OSError, ValueError, ZeroDivisionError, SafetensorError, StrictDataclassError) as error:
+        raise RunError(f"{what}: {str(error).strip() or type(error).__name__}", hint=hint) from error
+    except RuntimeError as error:
+        if MISMATCH not in str(error):
+            raise
+        told = "its weights have other shapes than its config.json says; the log lists them"
+        raise RunError(f"{what}: {told}", hint=hint) from error
 
 
 def import_modules(model: Model) -> None:

@@ -9,11 +9,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
 from rlctl.errors import MissingDependency, RunError
+from rlctl.runtime.models.config import files_are_told
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
@@ -54,20 +54,18 @@ def load_model(
             hint="it builds its own masks, which other implementations do not read; use the vllm engine for those",
         )
     try:
-        config = config or AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
-        _check_architecture(path, config)
-        model = auto_class(config).from_pretrained(
-            path,
-            config=config,
-            dtype=dtype,
-            attn_implementation=None if implementation == "auto" else implementation,
-            trust_remote_code=trust_remote_code,
-        )
+        with files_are_told(f"cannot load a causal language model from {path}"):
+            config = config or AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+            _check_architecture(path, config)
+            model = auto_class(config).from_pretrained(
+                path,
+                config=config,
+                dtype=dtype,
+                attn_implementation=None if implementation == "auto" else implementation,
+                trust_remote_code=trust_remote_code,
+            )
     except ImportError as error:
         raise MissingDependency(f"the model {path} needs a package that is not installed: {error}") from error
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise RunError(f"cannot load a causal language model from {path}: {reason}") from error
     if (
         implementation == "auto"
         and model.config._attn_implementation == "sdpa"

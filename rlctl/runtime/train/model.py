@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
 from rlctl.errors import PlanError, RunError, nearest
-from rlctl.runtime.models.config import changed_config, import_modules
+from rlctl.runtime.models.config import changed_config, files_are_told, import_modules
 from rlctl.runtime.models.vision import auto_class, set_text_attention
 from rlctl.runtime.train import attention
 
@@ -40,17 +39,17 @@ def load(
     import_modules(model)
     wanted = None if model.attention == "auto" else model.attention
     options: dict[str, Any] = {"attn_implementation": wanted, "trust_remote_code": model.trust_remote_code}
+    what, hint = f"the model {model.path} could not be loaded", "check model.path and model.attention"
     try:
-        config = changed_config(model, model.path)
-        config = config or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-        if value_head:
-            config.update(VALUE_HEAD)
-        kind = AutoModelForTokenClassification if value_head else auto_class(config)
-        loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
-        raise RunError(
-            f"the model {model.path} could not be loaded: {error}", hint="check model.path and model.attention"
-        ) from error
+        with files_are_told(what, hint):
+            config = changed_config(model, model.path)
+            config = config or AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+            if value_head:
+                config.update(VALUE_HEAD)
+            kind = AutoModelForTokenClassification if value_head else auto_class(config)
+            loaded = kind.from_pretrained(model.path, config=config, dtype=dtype, **options)
+    except ImportError as error:
+        raise RunError(f"{what}: {error}", hint=hint) from error
     if wanted is None and memory.remove_padding and _takes_any_attention(loaded):
         set_text_attention(loaded, attention.PACKED)
     if train and memory.recompute_activations:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import Qwen2Config
 
 from rlctl.config.sections.model import Model
 from rlctl.errors import RunError
@@ -37,6 +38,9 @@ def test_a_template_is_text_or_a_file(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=rf"cannot load a tokenizer from the folder {tmp_path} \(model\.path\)"):
+        load_tokenizer(Model(path=str(tmp_path)))
+    Qwen2Config().save_pretrained(tmp_path)
+    with pytest.raises(RunError, match="it has no vocabulary"):
         load_tokenizer(Model(path=str(tmp_path)))
 
 

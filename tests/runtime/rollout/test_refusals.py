@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -87,6 +88,26 @@ def test_weights_that_are_cut_off_are_told_as_such(make_model: MakeModel, tmp_pa
     with pytest.raises(RunError, match=f"cannot load a causal language model from {folder}: .*(file|header|buffer)"):
         TransformersEngine(str(folder))
     with pytest.raises(RunError, match=f"the model {folder} could not be loaded"):
+        load(Model(path=str(folder)), MemorySettings(), dtype=torch.float32, train=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_attention_heads": 0}, "modulo by zero"),
+        ({"num_hidden_layers": 7}, "num_hidden_layers"),
+        ({"vocab_size": 63}, "its weights have other shapes than its config.json says"),
+    ],
+)
+def test_a_model_whose_config_does_not_fit_its_weights(
+    make_model: MakeModel, tmp_path: Path, changes: dict[str, int], message: str
+) -> None:
+    folder = shutil.copytree(make_model(), tmp_path / "model")
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(RunError, match=rf"(?s)cannot load a causal language model from {folder}: .*{message}"):
+        TransformersEngine(str(folder))
+    with pytest.raises(RunError, match=rf"(?s)the model {folder} could not be loaded: .*{message}"):
         load(Model(path=str(folder)), MemorySettings(), dtype=torch.float32, train=True)
 
 
