@@ -11,7 +11,7 @@ from pathlib import Path
 from rlctl import arithmetic, pace
 from rlctl.config import Config
 from rlctl.plan import StagePlan
-from rlctl.runtime.buffers.make import make_buffer, passes, shared_buffer
+from rlctl.runtime.buffers.make import make_buffer, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.evaluation.response_files import JsonLines
 from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
@@ -87,7 +87,7 @@ def _when_asked(given: Given, roles: Roles) -> GroupSource:
         Shaping.of(config),
         _keeper(config),
     )
-    buffered = passes(config) and not arithmetic.fills_buffer(config)
+    buffered = pace.passes_buffer(config) and not arithmetic.fills_buffer(config)
     return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rlctl import pace
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
@@ -21,11 +20,6 @@ from rlctl.runtime.buffers.replay import Reuse
 
 LABEL = "responses"
 """Name of a buffer whose config gives none."""
-
-
-def passes(config: Config) -> bool:
-    """Whether groups go through a buffer where they are drawn and trained on in turns."""
-    return pace.passes_buffer(config)
 
 
 def check_buffer(config: Config) -> None:
