@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,23 @@ def test_a_list_stands_beside_what_it_leads_to_where_there_is_room(
         assert (view.region.x >= logs.region.right) is beside
 
     drive(RlctlApp(run=place(tmp_path)), act, size)
+
+
+def test_each_response_is_one_line_of_the_list_however_long_it_is(tmp_path: Path) -> None:
+    run = place(tmp_path)
+    file = run / "samples" / "grpo" / "step-000024.jsonl"
+    groups = [json.loads(line) for line in file.read_text().splitlines()]
+    for group in groups:
+        if "responses" in group:
+            group |= {"prompt": "问题 \u202e" * 99, "responses": ["想" * 900 + " word" * 900] * len(group["responses"])}
+    file.write_text("".join(json.dumps(group) + "\n" for group in groups))
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("3")
+        await settled(screen, pilot)
+        listed = screen.query_one("#sample-list", OptionList)
+        assert listed.virtual_size.height == listed.option_count > 9
+        assert "想想" in text_of(screen.app)
+        assert "\u202e" not in text_of(screen.app)
+
+    drive(RlctlApp(run=run), act, (80, 24))

@@ -66,7 +66,7 @@ class SamplesPane(Pane):
     SamplesPane #sample-head { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
     SamplesPane #sample-filter { display: none; }
     SamplesPane #sample-filter.-open { display: block; }
-    SamplesPane #sample-list { height: 1fr; }
+    SamplesPane #sample-list { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
     SamplesPane #sample-scroll { height: 1fr; }
     SamplesPane #sample-text { padding: 0 1; height: auto; }
     .-low SamplesPane #sample-side { min-height: 4; }

@@ -24,7 +24,7 @@ class MetricBrowser(Vertical):
     """What is marked is drawn, and what is under the cursor of the list."""
 
     DEFAULT_CSS = """
-    MetricBrowser #metric-list { width: 38; max-width: 50%; }
+    MetricBrowser #metric-list { width: 38; max-width: 50%; text-wrap: nowrap; text-overflow: ellipsis; }
     MetricBrowser MetricPlot { width: 1fr; }
     MetricBrowser #filter { margin: 0 1; }
     """

@@ -17,6 +17,9 @@ UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 FINISHES = {"stop": later("ended by itself"), "length": later("cut off at the longest length")}
 _ODD = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _ODD |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)  # which some terminals take for the beginning of a command
+_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""With these, some turn the rest of a line round."""
+_ODD |= dict.fromkeys(_TURNS, 0xFFFD)
 
 
 def plain(text: str) -> str:
