@@ -18,8 +18,8 @@ class Reward(Choice, tag="type"):
     applies_to: tuple[str, ...] | None = None
     """Data sources or tags it scores, a ``*`` standing for any text; null scores all."""
     timeout: Seconds = 30.0
-    """A call that takes longer counts as failed: of a function or rule, or one request to a judge or sandbox. One of these that is
-    away or busy is asked again until it has answered nobody for so long."""
+    """A call that takes longer counts as failed: of a function or rule, or one request to a judge or sandbox. One of these that
+    is away or busy is asked again until it has answered nobody for so long."""
     workers: Annotated[int, Unit("processes"), Range(at_least=1)] = 1
     """Processes of a function or rule that score at the same time. Raised, slow rewards take less time and more cores."""
     on_error: Literal["stop", "zero"] = "zero"
