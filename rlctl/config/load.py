@@ -113,7 +113,7 @@ def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
     if not assignments:
         return loaded
     overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
-    overrides = [_by_its_tag(loaded.config, override) for override in overrides]
+    overrides = [each for override in overrides for each in _by_its_tag(loaded.config, override)]
     values = to_plain(loaded.config)
     left: set[KeyPath] = set()
     for override in overrides:
@@ -129,12 +129,17 @@ def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
     return _changed(loaded, config, {override.path for override in overrides}, "--set")
 
 
-def _by_its_tag(config: Config, override: Override) -> Override:
-    """The option of a choice, named in short: ``train.engine=megatron`` as ``train.engine.name=megatron``."""
-    option = _option(config, override.path)
-    if option is None or not isinstance(override.value, str) or override.kind == "delete":
-        return override
-    return replace(override, path=(*override.path, option.tag))
+def _by_its_tag(config: Config, override: Override) -> list[Override]:
+    """The option of a choice by its tag: of ``train.engine=megatron`` and ``train.engine={name: megatron, ...}`` alike."""
+    option, value = _option(config, override.path), override.value
+    if option is None or override.kind == "delete":
+        return [override]
+    tagged = (*override.path, option.tag)
+    if isinstance(value, str):
+        return [replace(override, path=tagged)]
+    if isinstance(value, Mapping) and option.tag in value:
+        return [replace(override, path=tagged, value=value[option.tag]), override]
+    return [override]
 
 
 def _choose(loaded: Loaded, override: Override, values: dict[str, Any]) -> set[KeyPath]:

@@ -42,6 +42,15 @@ def test_another_engine_is_chosen_with_its_sizes(text: str, key: str) -> None:
     assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("shard",)]
 
 
+@pytest.mark.parametrize("text", [VERL, RLCTL], ids=["verl", "rlctl"])
+def test_an_option_is_chosen_as_a_mapping_too(text: str) -> None:
+    """It was told of keys of the option before, which nobody had written."""
+    loaded, _ = chosen(text, "train.engine={name: megatron, tensor: 2}", "algorithm.advantage={name: gae}")
+    assert loaded.config.train.engine == Megatron(tensor=2)
+    assert loaded.config.algorithm.advantage.choice == "gae"
+    assert not [path for path in loaded.sources if path[:2] == ("train", "engine") and path[2:] == ("shard",)]
+
+
 def test_what_was_written_for_the_other_option_is_told_with_its_line() -> None:
     """A number of devices is not a switch, though both are called ``sequence_parallel``."""
     _, told = chosen(VERL, "train.engine=megatron")
