@@ -18,6 +18,8 @@ from rlctl.tui.language import say
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp
 
+CALLED = 1000.0
+"""How well what is called as it was typed fits: better than what has the letters of that."""
 FILES = 200
 """Most files of the folder that are offered."""
 
@@ -70,9 +72,9 @@ class Places(Provider):
         self._found = await asyncio.to_thread(lambda: [*self._fields(), *self._openable()])
 
     async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
+        matcher, called = self.matcher(query), self._called(query)
         for command in self._found:
-            score = matcher.match(command.title)
+            score = max(matcher.match(command.title), called.get(command.title, 0.0))
             if score:
                 yield Hit(score, _marked(matcher, command.title), command.run, help=escape(command.help))
 
@@ -89,6 +91,22 @@ class Places(Provider):
         for view in screen.views:
             help_ = view.help.partition("\n")[0]
             yield Command(".".join(map(str, view.path)), help_, partial(screen.jump, view.path))
+
+    def _called(self, query: str) -> dict[str, float]:
+        """How well the fields fit that they or a dialect call as it was typed, by their titles; what is meant most first."""
+        from rlctl.editing.fields import search
+        from rlctl.editing.naming import all_names, inner_names
+        from rlctl.tui.screens.editor import EditorScreen
+
+        if not isinstance(self.screen, EditorScreen):
+            return {}
+        whole = "_".join(query.lower().split())
+        found = (
+            view
+            for view in search(self.screen.views, query, all_names, inner_names)
+            if any(name.lower().rpartition(".")[2] == whole for name in (view.pattern, *all_names(view.pattern)))
+        )
+        return {".".join(map(str, view.path)): CALLED - place for place, view in enumerate(found)}
 
     def _openable(self) -> Iterator[Command]:
         from rlctl import presets, runs

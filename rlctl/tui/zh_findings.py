@@ -19,6 +19,9 @@ FINDINGS: dict[str, str] = {
     "the data {} does not exist here": "数据 {0} 在这里不存在",
     "the judge {} does not exist here": "评判模型 {0} 在这里不存在",
     "the checkpoint {} does not exist here": "检查点 {0} 在这里不存在",
+    "the reward's file {} does not exist here": "奖励的文件 {0} 在这里不存在",
+    "the reward model {} does not exist here": "奖励模型 {0} 在这里不存在",
+    "the reward model {} is not here; it is taken for a name on a hub": "这里没有奖励模型 {0}；当作模型中心上的名称",
     "correct the path; a relative one is taken from the folder that rlctl runs in": (
         "请改正路径；相对路径从 rlctl 所在的文件夹算起"
     ),

@@ -124,6 +124,9 @@ def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await choose(pilot, screen, "ctrl+p", "optimizer.learning_rate")
         assert screen.section == ("train", "optimizer")
+        await choose(pilot, screen, "ctrl+p", "repeat_times")
+        assert screen.section == ("batch",)
+        assert screen._looked.path == ("batch", "responses_per_prompt")
         await screen.jump(("run", "seed"))
         await settled(screen, pilot)
         screen.query_one("#sections").focus()

@@ -46,7 +46,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
     DEFAULT_CSS = """
     SaveAsScreen { align: center middle; }
     SaveAsScreen .box { width: 90%; max-width: 110; }
-    SaveAsScreen VerticalScroll { height: auto; max-height: 40vh; }
+    SaveAsScreen VerticalScroll { height: auto; max-height: 33vh; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", say("Cancel"), id="name.cancel"),
