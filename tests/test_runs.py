@@ -125,6 +125,7 @@ def test_another_config_is_refused_with_its_differences_and_without_its_secrets(
     with pytest.raises(RunError) as refused:
         start(replace(config, schedule=schedule, tracking=tracking))
     assert "schedule.total_steps: None -> 7" in refused.value.message
+    assert all(way in refused.value.hint for way in (f"runs resume {tmp_path / 'demo'}", "--new", "resume_path"))
     assert "abc-secret" not in str(refused.value)
     assert runs.differences(config, replace(config, run=replace(config.run, time_limit=3.0, on_end="true"))) == []
 

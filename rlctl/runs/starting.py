@@ -325,7 +325,9 @@ def _refuse_other(folder: Path, config: Config) -> None:
     changed = differences(read_config(folder), config)
     if changed:
         listed = "\n  ".join(changed[:10])
-        raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=new)
+        goes_on = f"rlctl runs resume {folder} goes on with the config that it has"
+        there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
+        raise RunError(f"run {info.name} exists with another config:\n  {listed}", hint=f"{goes_on}; {new}, {there}")
 
 
 _MEANINGLESS = (
