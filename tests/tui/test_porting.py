@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual._xterm_parser import XTermParser
 from textual.containers import VerticalScroll
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 
 from rlctl.cli import tui as command
@@ -365,3 +365,15 @@ def test_a_value_that_is_another_one_each_time_is_asked_for(file: Path) -> None:
         assert screen.app.screen.session.config.run.name == "run-7"
 
     drive(RlctlApp(session=lambda given: Session.open(script, given=given)), act)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])  # terminals send \r
+def test_several_pasted_lines_are_taken_whole(file: Path, end: str) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("model", "path"))
+        await settled(screen, pilot)
+        screen.app.post_message(Paste(end.join(("one", "two", "three", ""))))
+        await settled(screen, pilot)
+        assert "one\ntwo\nthree" in screen.app.screen.query_one(TextArea).text.replace("  ", "")
+
+    drive(RlctlApp(session=Session.open(file)), act)

@@ -20,7 +20,7 @@ from rlctl.errors import DocumentError, RlctlError
 from rlctl.filenames import YAML_ENDINGS, expanded, is_file
 from rlctl.runs import redacted
 from rlctl.tui.external import edited
-from rlctl.tui.language import say
+from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import AskScreen, ChooseScreen, TextScreen
 from rlctl.tui.screens.facts import FactsScreen
 from rlctl.tui.screens.items import ItemsScreen
@@ -398,7 +398,9 @@ class EditorFiles(Screen[None]):
         if item is None:
             return
         facts = [f"{name} = {value}" for name, value in item.facts.items()]
-        told = "\n".join(f"  {line}" for line in [*facts, *(change.label for change in item.changes[-8:])])
+        told = "\n".join(
+            f"  {shortened(line, 160)}" for line in [*facts, *(change.label for change in item.changes[-8:])]
+        )
         what = say("changes that were not saved") if file is not None else say("a config that was never saved")
         question = say("An editor that ended unexpectedly left {what}:\n{told}").format(what=what, told=told)
         answers = [("t", say("Take it up")), ("l", say("Later")), ("d", say("Throw it away"))]

@@ -67,8 +67,9 @@ class FieldInput(Line):
             super().__init__()
 
     def _on_paste(self, event: Paste) -> None:
-        if "\n" in event.text.strip():
-            self.post_message(self.Pasted(event.text))
+        lines = event.text.splitlines()  # terminals end them with \r
+        if len("\n".join(lines).strip().splitlines()) > 1:
+            self.post_message(self.Pasted("\n".join(lines)))
             event.prevent_default()
             event.stop()
 
