@@ -28,6 +28,8 @@ SEEN = {
 MOST_PIXELS = 4096 * 4096
 """ROLL's own limit of an image."""
 SAMPLING = ("temperature", "top_p", "top_k")
+PENALTY = "repetition_penalty"
+TRAINING = "actor_infer.generating_args"
 
 
 def files_of(value: Any) -> list[Any]:
@@ -200,7 +202,7 @@ IMITATED = ("response_key", "messages_key")
 
 def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], handled: set[str]) -> Iterator[Out]:
     """The fields of a source that ROLL has nothing for."""
-    own = {"responses_per_prompt", "evaluation_sampling"}
+    own = {"responses_per_prompt", "evaluation_sampling", *(("sampling",) if place[1] == "eval" else ())}
     for field, value in source.items():
         if field in handled or field in own:
             continue
@@ -288,6 +290,11 @@ def _read_validation(view: Reading) -> Iterator[Flow]:
             value, place = view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),)
             value = None if name == "top_k" and isinstance(value, int) and value <= 0 else value
             yield Flow((*to, "evaluation_sampling", name), value, place, same=value == view.get(f"{root}.{name}"))
+        used = (view.path(f"{root}.{PENALTY}"),)
+        if view.get(f"{root}.{PENALTY}") == view.get(f"{TRAINING}.{PENALTY}"):
+            yield Flow((), None, used, "mapped", "that of training")
+        else:
+            yield Flow((*to, "sampling", PENALTY), view.get(f"{root}.{PENALTY}"), used)
         yield from _validation_length(view, to)
 
 
@@ -301,6 +308,7 @@ def _validation_length(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
 
 def _write_validation(view: Writing) -> Iterator[Out]:
     sources = view.get("data.eval")
+    yield from _write_penalties(view)
     for index, source in enumerate(sources):
         place, root = ("data", "eval", index), f"{V}.generating_args"
         first = sources[0]
@@ -322,6 +330,27 @@ def _write_validation(view: Writing) -> Iterator[Out]:
             yield Flow(to, source["responses_per_prompt"], used, same=True, always=True)
 
 
+def _write_penalties(view: Writing) -> Iterator[Out]:
+    """Validation has one repetition penalty, 1 where none is written, and nothing else that a source's ``sampling`` says."""
+    training = view.config.rollout.sampling.repetition_penalty
+    own = [source["sampling"] for source in view.get("data.eval")]
+    alike = len({sampling.get(PENALTY, training) for sampling in own}) == 1
+    value = own[0].get(PENALTY, training) if own and alike else training
+    used = tuple(
+        ("data", "eval", index, "sampling", PENALTY) for index, sampling in enumerate(own) if PENALTY in sampling
+    )
+    if used and not alike:
+        yield Lost(used, "ROLL draws from all validation sets alike")
+    if own and value != 1:
+        places = used if used and alike else (view.to(f"rollout.sampling.{PENALTY}"),)
+        yield Flow(view.path(f"{V}.generating_args.{PENALTY}"), value, places, same=True)
+    elif alike:
+        yield Flow((), None, used, "mapped", "ROLL's own default")
+    for index, sampling in enumerate(own):
+        for name in sorted(sampling.keys() - {PENALTY}):
+            yield Lost((("data", "eval", index, "sampling", name),), "ROLL has no such setting of validation")
+
+
 def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -> Iterator[Out]:
     if value is None:
         return
@@ -339,12 +368,14 @@ VALIDATION = Code(
         K(f"{V}.generating_args.top_k", 50),
         K(f"{V}.generating_args.num_return_sequences", 1),
         K(f"{V}.generating_args.num_beams", 1),
+        K(f"{V}.generating_args.{PENALTY}", 1.0),
         K("val_prompt_length", None),
         K("val_sequence_length", None),
     ),
     (
         "data.eval[].responses_per_prompt",
         *(f"data.eval[].evaluation_sampling.{name}" for name in (*SAMPLING, "max_response_tokens")),
+        "data.eval[].sampling",
     ),
     _read_validation,
     _write_validation,
@@ -426,8 +457,8 @@ def _supervised_columns(
                 "the prompt as text" if field == "prompt_type" else f"the column {value}: rename {source[field]} to it"
             )
             yield Lost(used, f"ROLL reads {asks}")
-    for field in ("responses_per_prompt", "evaluation_sampling"):
-        if field in source:
+    for field in ("responses_per_prompt", "evaluation_sampling", "sampling"):
+        if field in source and place[1] == "eval":
             yield Lost(((*place, field),), "nothing is drawn in supervised training", idle=True)
     yield from others(view, place, source, {"path", *columns, *fixed})
 

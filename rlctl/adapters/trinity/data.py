@@ -218,7 +218,8 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
         for key, value in source["sampling"].items():
             yield Flow((*root, "rollout_args", key), value, used("sampling"))
     if source["sampling"] and (evaluation or not place[2]):
-        yield Lost(used("sampling"), "Trinity takes the sampling of its first task set for all")
+        whose = "the engines' own for evaluation" if evaluation else "the sampling of its first task set for all"
+        yield Lost(used("sampling"), f"Trinity takes {whose}")
     if source["workflow"]:
         yield Flow((*root, "default_workflow_type"), source["workflow"], used("workflow"), same=True)
     if source["workflow_args"]:

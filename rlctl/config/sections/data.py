@@ -81,8 +81,8 @@ class DataSource:
     reward_args: dict[str, Any] = {}
     """Arguments of that reward for this source."""
     sampling: dict[str, Any] = {}
-    """Sampling settings of this source, over ``rollout.sampling``; of a held-out one over ``evaluation_sampling``, which alone
-    says how those are drawn."""
+    """Sampling settings of this source, over ``rollout.sampling``; of a held-out one over ``evaluation_sampling``, and over
+    the repetition penalty, the shortest response and ignore_eos of ``rollout.sampling``."""
 
 
 @section

@@ -56,14 +56,18 @@ def training_sampling(config: Config, stop_token_ids: tuple[int, ...]) -> Sampli
 
 
 def evaluation_sampling(config: Config, source: EvaluationSource, stop_token_ids: tuple[int, ...]) -> Sampling:
-    """How responses of a held-out source are drawn."""
-    sampling = source.evaluation_sampling
+    """How responses of a held-out source are drawn, ``source.sampling`` aside (see ``requests_for``)."""
+    sampling, training = source.evaluation_sampling, config.rollout.sampling
+    longest = sampling.max_response_tokens or config.rollout.max_response_tokens
     return Sampling(
-        max_tokens=sampling.max_response_tokens or config.rollout.max_response_tokens,
+        max_tokens=longest,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k or -1,
+        min_tokens=min(training.min_response_tokens, longest),
+        repetition_penalty=training.repetition_penalty,
         stop_token_ids=stop_token_ids,
+        ignore_eos=training.ignore_eos,
     )
 
 

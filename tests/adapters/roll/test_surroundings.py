@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from rlctl.config import load
+from rlctl.documents import read_yaml
 from rlctl.report import Bucket
+from rlctl.runtime.experience.samples import evaluation_sampling
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 
@@ -48,6 +55,37 @@ def test_validation_draws_as_roll_does_where_nothing_is_said() -> None:
     values, _ = written(loaded)
     drawn = {"temperature": 0.95, "top_p": 0.7, "top_k": 50, "num_return_sequences": 1}
     assert values["validation"]["generating_args"] == drawn
+
+
+@pytest.mark.parametrize(("training", "validation", "own"), [(1.1, None, 1.0), (1.1, 1.1, None), (1.0, 1.3, 1.3)])
+def test_validation_has_a_repetition_penalty_of_its_own(training: float, validation: Any, own: Any) -> None:
+    drawn = {} if validation is None else {"repetition_penalty": validation}
+    loaded, report = read(
+        RLVR,
+        actor_infer__generating_args__repetition_penalty=training,
+        validation={"data_args": {"file_name": ["aime.jsonl"]}, "generating_args": drawn},
+    )
+    source = loaded.config.data.eval[0]
+    assert source.sampling == ({} if own is None else {"repetition_penalty": own})
+    assert lost(report) == {}
+    assert evaluation_sampling(loaded.config, source, ()).repetition_penalty == training
+    values, report = written(loaded)
+    assert lost(report) == {}
+    assert values["validation"]["generating_args"].get("repetition_penalty", 1.0) == (validation or 1.0)
+
+
+SETS = """
+data: {eval: [{path: a, sampling: {repetition_penalty: 1.3, ignore_eos: true}}, {path: b}]}
+rollout: {sampling: {repetition_penalty: 1.1}}
+"""
+
+
+def test_validation_sets_of_different_sampling_are_told() -> None:
+    loaded, _ = load(read_yaml(SETS, "run.yaml"))
+    assert loaded is not None
+    values, report = written(loaded)
+    assert values["validation"]["generating_args"]["repetition_penalty"] == 1.1
+    assert lost(report).keys() == {f"data.eval[0].sampling.{name}" for name in ("ignore_eos", "repetition_penalty")}
 
 
 def test_validation_lengths_are_those_of_validation() -> None:

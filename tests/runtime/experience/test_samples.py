@@ -69,7 +69,7 @@ def test_sampling_comes_from_the_config() -> None:
         9, 0.7, 0.9, 5, min_tokens=2, repetition_penalty=1.1, stop_token_ids=(2,)
     )
     first, second = (evaluation_sampling(chosen, source, (2,)) for source in chosen.data.eval)
-    assert first == Sampling(9, 0.3, 0.8, 4, stop_token_ids=(2,))
+    assert first == Sampling(9, 0.3, 0.8, 4, min_tokens=2, repetition_penalty=1.1, stop_token_ids=(2,))
     assert (second.max_tokens, second.top_k) == (3, -1)
 
 
