@@ -193,6 +193,7 @@ class MonitorScreen(RunActions):
             alive=folder.alive,
             problem=folder.problem,
             asked=folder.asked,
+            name=self.folder.name if self.has_class("-low") else "",
             width=shown.content_size.width,
         )
         if self.info is not None and self.info.status == "running":

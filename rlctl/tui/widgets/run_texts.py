@@ -66,6 +66,7 @@ def head_text(
     alive: tuple[int, int] | None = None,
     problem: str = "",
     asked: Collection[str] = (),
+    name: str = "",
     width: int = 0,
 ) -> str:
     """How the run is and how far; what it does now against its usual time; what failed, or why the folder cannot be read.
@@ -77,9 +78,11 @@ def head_text(
         alive: processes that told not long ago, and all that are known; None where it does not run.
         problem: why something cannot be read.
         asked: what it was asked to do after its step.
+        name: the run's, where nothing above says it.
         width: cells of a line, which break between two things that are told, not within one; 0 for any.
     """
-    lines = _in_lines([*_progress(view, info)], [*_at_work(view, info, now, alive)], width)
+    named = [name] if name else []
+    lines = _in_lines([*named, *_progress(view, info)], [*_at_work(view, info, now, alive)], width)
     if info is not None and info.status == "running":
         lines += [say(told) for name, told in ASKED.items() if name in asked]
     if view.failure is not None:

@@ -1,4 +1,4 @@
-"""A tiny model with tied weights."""
+"""A tiny model with tied weights, and words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen2Config
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
 
 @pytest.fixture(scope="module")
@@ -19,4 +20,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_key_value_heads=2, initializer_range=0.2, tie_word_embeddings=True,
     )  # fmt: skip
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    words = models.WordLevel({f"w{number}": number for number in range(config.vocab_size)}, unk_token="w0")
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words)).save_pretrained(folder)
     return folder
