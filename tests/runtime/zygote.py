@@ -60,10 +60,11 @@ def _fork(order: dict[str, Any]) -> None:
 def _kill_this(after: float) -> None:
     """Kill this process, now or from a process beside it, which its own threads and locks cannot delay."""
     here = os.getpid()
-    if after and os.fork():
-        return
-    os.closerange(3, 4096)  # among them the lock of the folder: the next run takes it before this process is gone
-    time.sleep(after)
+    if after:
+        if os.fork():
+            return
+        os.closerange(3, 4096)  # among them the lock of the folder: the next run takes it before this process is gone
+        time.sleep(after)
     os.kill(here, signal.SIGKILL)
     os._exit(0)
 
