@@ -1,10 +1,11 @@
-"""What the name of a file says: its ending, whether it is a file or a folder, and which names here may be configs.
+"""What the name of a file says: whether there is one or a folder, its ending, whose ``~`` it has, and which names may be configs.
 
 Standard library only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 YAML_ENDINGS = (".yaml", ".yml")
@@ -13,24 +14,22 @@ SCRIPT_ENDINGS = (".sh", ".bash")
 
 def is_file(name: Path | str) -> bool:
     """Whether there is a file of that name; a name that no file can have is none."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
+    return _holds(Path.is_file, name)
 
 
 def is_folder(name: Path | str) -> bool:
     """Whether there is a folder of that name; a name that no folder can have is none."""
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):
-        return False
+    return _holds(Path.is_dir, name)
 
 
 def is_there(name: Path | str) -> bool:
     """Whether there is a file or folder of that name; a name that none can have is of none."""
+    return _holds(Path.exists, name)
+
+
+def _holds(is_so: Callable[[Path], bool], name: Path | str) -> bool:
     try:
-        return Path(name).exists()
+        return is_so(Path(name))
     except (OSError, ValueError):
         return False
 

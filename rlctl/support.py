@@ -592,13 +592,12 @@ IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
     ),
     **dict.fromkeys(
         (
-            *(
-                "algorithm.filters",
-                "rollout.timeouts.response",
-                "rollout.timeouts.dynamic",
-                "rollout.over_rollout.ratio",
-            ),
-            *("rollout.over_rollout.additional_prompts", "rollout.max_running_prompts"),
+            "algorithm.filters",
+            "rollout.timeouts.response",
+            "rollout.timeouts.dynamic",
+            "rollout.over_rollout.ratio",
+            "rollout.over_rollout.additional_prompts",
+            "rollout.max_running_prompts",
         ),
         (_answers_once, "the training data is answered once, source by source, and every response goes to the file"),
     ),

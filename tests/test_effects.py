@@ -229,7 +229,7 @@ def critic_optimizer(config: Config) -> Any:
 
 
 def critic_path(config: Config) -> Any:
-    from rlctl.runtime.starting import critic_path
+    from rlctl.runtime.start_workers import critic_path
 
     return critic_path(config, "start")
 

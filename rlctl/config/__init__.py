@@ -16,7 +16,7 @@ Tests fail and name the table that says nothing of it.
 from __future__ import annotations
 
 from rlctl.config.build import build_config, config_from
-from rlctl.config.dump import to_file, to_plain
+from rlctl.config.dump import put_at, to_file, to_plain
 from rlctl.config.load import EDITED, Loaded, Source, load, put, set_keys
 from rlctl.config.root import Config
 from rlctl.config.stages import Stage, combine, resolve_stages, stages_of
@@ -32,6 +32,7 @@ __all__ = [
     "config_from",
     "load",
     "put",
+    "put_at",
     "resolve_stages",
     "set_keys",
     "stages_of",

@@ -48,3 +48,13 @@ def to_file(config: Config) -> dict[str, Any]:
     """What a person would write: the schema's version, then only what differs from the defaults."""
     plain: dict[str, Any] = to_plain(config, sparse=True)
     return {"rlctl": config.rlctl, **{key: item for key, item in plain.items() if key != "rlctl"}}
+
+
+def put_at(plain: Any, path: tuple[Any, ...], value: Any) -> None:
+    """Put a value into plain ones; nothing where they leave out what is on the way there."""
+    for part in path[:-1]:
+        if isinstance(plain, dict) and part not in plain:
+            return
+        plain = plain[part]
+    if isinstance(plain, list) or path[-1] in plain:
+        plain[path[-1]] = value

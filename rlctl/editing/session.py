@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check
-from rlctl.config import Config, Loaded, put, resolve_stages, set_keys, to_plain
+from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
@@ -23,7 +23,6 @@ from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
-from rlctl.runs.folder import put_at
 from rlctl.sources import is_script
 from rlctl.translate import Translation, check_facts, read_document, read_input, translate_loaded
 

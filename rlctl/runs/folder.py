@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlctl.config import Config, Loaded, load, to_file
+from rlctl.config import Config, Loaded, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
@@ -78,15 +78,6 @@ def symbolic(loaded: Loaded) -> dict[str, Any]:
     for path, text in loaded.expressions.items():
         put_at(plain, path, text)
     return plain
-
-
-def put_at(plain: Any, path: tuple[Any, ...], value: Any) -> None:
-    for part in path[:-1]:
-        if isinstance(plain, dict) and part not in plain:
-            return
-        plain = plain[part]
-    if isinstance(plain, list) or path[-1] in plain:
-        plain[path[-1]] = value
 
 
 _ASSIGNED = re.compile(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import arithmetic
-from rlctl.config import Config, Loaded, combine, stages_of, to_plain
+from rlctl.config import Config, Loaded, combine, put_at, stages_of, to_plain
 from rlctl.config.inspect import secrets
 from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
 from rlctl.config.sections.output import Profiling
@@ -26,7 +26,7 @@ from rlctl.documents import read_text
 from rlctl.errors import RunError
 from rlctl.filenames import is_there
 from rlctl.plan import Cluster, Plan, make_plan, plan_from
-from rlctl.runs.folder import folder_of, make_folder, put_at, read_config, write_folder
+from rlctl.runs.folder import folder_of, make_folder, read_config, write_folder
 from rlctl.runs.looking import RunInfo, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record

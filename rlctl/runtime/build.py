@@ -22,7 +22,7 @@ from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.sourcing import make_gather, make_groups, old_is_current
 from rlctl.runtime.stage_run import StageRun
-from rlctl.runtime.starting import start_workers
+from rlctl.runtime.start_workers import start_workers
 from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.safe import SafeTracker

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
+from rlctl.adapters.roll.rollout import G as TRAINING
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import NullReads, Partly
 from rlctl.documents.paths import KeyPath
@@ -29,7 +30,6 @@ MOST_PIXELS = 4096 * 4096
 """ROLL's own limit of an image."""
 SAMPLING = ("temperature", "top_p", "top_k")
 PENALTY = "repetition_penalty"
-TRAINING = "actor_infer.generating_args"
 
 
 def files_of(value: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ ENDINGS = {
 }
 """File ending to the reader of ``datasets`` that reads it."""
 COMPRESSIONS = ("gz", "bz2", "xz", "zst")
+BLOCK_BYTES = 1 << 20
 
 
 class Rows(Protocol):
@@ -165,19 +167,23 @@ def _load_files(path: str, source: DataSource, reader: str, key: str) -> Dataset
 
 
 def _check_text(files: Iterable[str]) -> None:
-    """Refuse text that is not UTF-8: the reader of JSON takes it, and rows cannot be read then."""
+    """Refuse text that is not UTF-8: the reader of JSON takes it, and rows cannot be read then. Holds a block at a time."""
     for file in files:
         if file.lower().endswith(tuple(f".{ending}" for ending in COMPRESSIONS)):
             continue
-        with Path(file).open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    raise RunError(
-                        f"line {number} of {file} is not UTF-8: {error.reason}, {line[error.start : error.end]!r}",
-                        hint="write it as UTF-8 (iconv -f LATIN1 -t UTF-8)",
-                    ) from error
+        decoder, line, block = codecs.getincrementaldecoder("utf-8")(), 1, b""
+        with Path(file).open("rb") as held:
+            try:
+                while block := held.read(BLOCK_BYTES):
+                    decoder.decode(block)
+                    line += block.count(b"\n")
+                decoder.decode(b"", final=True)
+            except UnicodeDecodeError as error:
+                number, odd = line + error.object.count(b"\n", 0, error.start), error.object[error.start : error.end]
+                raise RunError(
+                    f"line {number} of {file} is not UTF-8: {error.reason}, {odd!r}",
+                    hint="write it as UTF-8 (iconv -f LATIN1 -t UTF-8)",
+                ) from error
 
 
 def _options(reader: str | None, files: Sequence[str]) -> dict[str, Any]:

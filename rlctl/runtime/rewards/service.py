@@ -9,7 +9,6 @@ may take. A request that is over its own time limit is not tried again.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -83,22 +82,18 @@ class Service:
             ServiceAway: it is away or busy for too long.
             ServiceError: it does not answer this request, or not with what it should.
         """
-        for attempt in itertools.count(1):
-            found = await self._ask(url, body)
-            if not isinstance(found, _Busy):
-                self._away_since = None
-                return found
-            now = time.monotonic()
+        tried = 0
+        while isinstance(found := await self._ask(url, body), _Busy):
+            tried, now = tried + 1, time.monotonic()
             self._away_since = now if self._away_since is None else self._away_since
             left = self._away_since + self.patience - now
             if left <= 0:
-                tried = (
-                    f"tried {attempt} times; it has answered nobody for {self.patience:g} s, which is the time limit"
-                )
-                raise ServiceAway(f"{found.problem} ({tried})")
-            pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(attempt - 1, 20), LONGEST_PAUSE_SECONDS)
+                silent = f"it has answered nobody for {self.patience:g} s, which is the time limit"
+                raise ServiceAway(f"{found.problem} (tried {tried} times; {silent})")
+            pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tried - 1, 20), LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(min(max(pause, found.pause), left))
-        raise AssertionError("it is asked until it answers or is given up")
+        self._away_since = None
+        return found
 
     async def _ask(self, url: str, body: dict[str, Any]) -> dict[str, Any] | _Busy:
         """Ask once."""

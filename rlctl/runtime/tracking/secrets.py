@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.config import Config, to_plain
+from rlctl.config import Config, put_at, to_plain
 from rlctl.config.inspect import secrets
 
 HIDDEN = "<hidden>"
@@ -15,8 +15,5 @@ def visible(config: Config) -> dict[str, Any]:
     shown: dict[str, Any] = to_plain(config)
     for path, value in secrets(config):
         if value is not None:
-            section: Any = shown
-            for part in path[:-1]:
-                section = section[part]
-            section[path[-1]] = HIDDEN
+            put_at(shown, path, HIDDEN)
     return shown

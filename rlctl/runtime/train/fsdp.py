@@ -335,12 +335,13 @@ class FsdpEngine(TellsLogProbs):
         assert self.decay is not None, "a reference is never updated"
         rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        scale = self.loss_scale or LossScale(1.0)
-        for gradient in gradients if self.loss_scale else ():
-            gradient.div_(scale.value)
+        if self.loss_scale is not None:
+            for gradient in gradients:
+                gradient.div_(self.loss_scale.value)
         norm = _full(get_total_norm(gradients))
         finite = bool(norm.isfinite())
-        scale.updated(finite=finite)
+        if self.loss_scale is not None:
+            self.loss_scale.updated(finite=finite)
         if finite:
             if self._max_grad_norm is not None:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)

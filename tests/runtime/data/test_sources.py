@@ -15,6 +15,7 @@ from datasets import Dataset, DatasetDict
 
 from rlctl.config.sections.data import DataSource
 from rlctl.errors import RunError
+from rlctl.runtime.data import sources
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 
 ROWS = [{"prompt": f"p{i}", "answer": i} for i in range(5)]
@@ -164,10 +165,16 @@ def test_a_line_that_is_not_json_is_named_however_far_down(tmp_path: Path) -> No
         load_source(DataSource(path=str(path)), key="data.train[0]")
 
 
-def test_text_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes('{"prompt": "e"}\n{"prompt": "é"}\n'.encode("latin1"))
-    with pytest.raises(RunError, match=rf"line 2 of {path} is not UTF-8: .*xe9"):
+    for size in (1 << 20, 7, 3):  # of a block: its end may be inside a character
+        monkeypatch.setattr(sources, "BLOCK_BYTES", size)
+        sources._check_text([__file__])
+        with pytest.raises(RunError, match=rf"line 2 of {path} is not UTF-8: .*xe9"):
+            load_source(DataSource(path=str(path)), key="data.train[0]")
+    path.write_bytes('{"prompt": "é'.encode()[:-1])
+    with pytest.raises(RunError, match=rf"line 1 of {path} is not UTF-8: .*xc3"):
         load_source(DataSource(path=str(path)), key="data.train[0]")
 
 

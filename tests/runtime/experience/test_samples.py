@@ -60,7 +60,7 @@ def test_sampling_comes_from_the_config() -> None:
             "data": {
                 "eval": [
                     {"path": "a", "evaluation_sampling": {"temperature": 0.3, "top_p": 0.8, "top_k": 4}},
-                    {"path": "b", "evaluation_sampling": {"max_response_tokens": 3}},
+                    {"path": "b", "evaluation_sampling": {"max_response_tokens": 1}},
                 ]
             },
         }
@@ -70,7 +70,7 @@ def test_sampling_comes_from_the_config() -> None:
     )
     first, second = (evaluation_sampling(chosen, source, (2,)) for source in chosen.data.eval)
     assert first == Sampling(9, 0.3, 0.8, 4, min_tokens=2, repetition_penalty=1.1, stop_token_ids=(2,))
-    assert (second.max_tokens, second.top_k) == (3, -1)
+    assert (second.max_tokens, second.min_tokens, second.top_k) == (1, 1, -1)
 
 
 def test_a_source_has_sampling_of_its_own() -> None:
