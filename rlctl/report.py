@@ -71,6 +71,16 @@ class Finding:
     hint: str = ""
     fixes: tuple[Fix, ...] = field(default=(), compare=False)
     """What would mend it, each a canonical key and the value it would take; empty where a person has to think."""
+    meant: str = field(default="", compare=False)
+    """The known key that an unknown one is a near miss of."""
+    option: str = ""
+    """The command-line option that resolves it, with its value, as ``--assume dataset_rows=N``; other front ends have their own
+    way."""
+
+    @property
+    def advice(self) -> str:
+        """What to do, on a command line."""
+        return "; ".join(part for part in (self.hint, f"or pass {self.option}" if self.option else "") if part)
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -80,7 +90,7 @@ class Finding:
             "file": self.at.file if self.at else None,
             "line": self.at.line if self.at else None,
             "message": self.message,
-            "hint": self.hint,
+            "hint": self.advice,
         }
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.misspelled import NearestKeys
 from rlctl.adapters.rules import ABSENT, Absent, BadValueError, Flow, K, Like, Noted, Rule, Version, split
 from rlctl.adapters.secrets import is_secret
-from rlctl.adapters.table import Table, generic
+from rlctl.adapters.table import Table
 from rlctl.adapters.tree import find, missing_section, name_choices, put, remove
 from rlctl.config import Config, Loaded, Source, build_config
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
@@ -316,10 +316,14 @@ class Reader:
             entry = self._noted_entry(leaf, shown)
             if entry.bucket is Bucket.UNKNOWN:
                 unknown += 1
-                hint = self._suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
+                near = self._nearest.suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
+                hint = f"did you mean '{near}'?" if near else ""
                 entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), hint or entry.note)
+                meant = "" if self._is_added(leaf) else self._nearest.misspelled(leaf)
                 message = f"{self.dialect} has no key '{entry.key}'"
-                self.findings.append(Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint))
+                self.findings.append(
+                    Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant)
+                )
             self.entries.append(entry)
 
     def _used_entry(self, leaf: KeyPath, value: Any) -> Entry:
@@ -392,13 +396,14 @@ class Reader:
         explicit = [path for path, source in self.sources.items() if source.kind != "dialect_default"]
         return any(path[: len(target)] == target for path in explicit)
 
-    def _suggestion(self, leaf: KeyPath) -> str:
-        name = ".".join(str(part) for part in generic(leaf))
-        names = [".".join(str(part) for part in path) for path in self.table.index if "**" not in path]
-        same_end = [known for known in names if known.rsplit(".", 1)[-1] == str(leaf[-1])]
-        close = difflib.get_close_matches(name, same_end, n=1, cutoff=0.3)
-        close = close or difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-        return f"did you mean '{close[0]}'?" if close else ""
+    @cached_property
+    def _nearest(self) -> NearestKeys:
+        return NearestKeys(self.table, self.dialect.partition("@")[2])
+
+    def _is_added(self, leaf: KeyPath) -> bool:
+        """Whether an override adds the key with ``+``, as Hydra asks for keys that a config does not have."""
+        parts = tuple(map(str, leaf))
+        return any(parts[:length] in self.document.added for length in range(1, len(parts) + 1))
 
     # Problems of the config, told at the place in the text
 

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import algorithm, batch, megatron, output, placement, profiling, schedule, sources, supported
+from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
 from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
 from rlctl.config import Config, resolve_stages
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.errors import Location
 from rlctl.report import Finding, Level
 
-__all__ = ["ABOUT_THIS_MACHINE", "CODES", "RULES", "check", "codes_page"]
+__all__ = ["ABOUT_THIS_MACHINE", "CODES", "RULES", "check", "codes_page", "refuse_unused", "with_mistyped_keys"]
 
 Locate = Callable[[KeyPath], Location | None]
 Rule = Callable[[Config, Surroundings], Iterator[Problem]]

@@ -49,6 +49,7 @@ class Code(NamedTuple):
 _E, _W, _N = Level.ERROR, Level.WARNING, Level.NOTE
 
 CODES: Mapping[str, Code] = {
+    "mistyped-key": Code(_E, "A key that the framework does not have is a near miss of one that it has."),
     "stage": Code(_E, "A stage has a key or a value that the schema does not allow."),
     "no-model": Code(_E, "No model is named."),
     "no-data": Code(_E, "There is nothing to train on, or nothing to evaluate on in a run that only evaluates."),

@@ -59,6 +59,14 @@ Variables = Annotated[
         help="Set a variable of a launch script; [b]1=VALUE[/b] is its first argument; may be repeated.",
     ),
 ]
+AllowUnknown = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-unknown",
+        metavar="KEY",
+        help="Go on without this key, which the file's framework does not have and which looks mistyped; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 

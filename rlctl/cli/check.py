@@ -24,6 +24,7 @@ def check(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
     """Check a config before anything starts: units, divisibility, placement, memory, paths.
@@ -41,10 +42,13 @@ def check(
     [cyan]rlctl check verl.yaml trainer.nnodes=4 --cluster 4x8:H100 --json[/cyan]
     """
     from rlctl.checks import check as run_checks
+    from rlctl.checks import refuse_unused, with_mistyped_keys
 
     loaded, report = arguments.read_inputs(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
+    refuse_unused(report.findings, allow_unknown)
+    report.findings = with_mistyped_keys(report.findings, allow_unknown)
     if loaded is not None:
         machines = arguments.cluster_of(cluster) if cluster else None
         symbolic = loaded.expressions.keys()

@@ -34,6 +34,7 @@ def slurm(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     time: Annotated[
         float | None,
         typer.Option(min=1, metavar="MINUTES", help="Time of one job; else run.time_limit, else the partition's."),
@@ -69,9 +70,14 @@ def slurm(
 
     if "-" in inputs:
         raise UsageError("a script cannot read standard input when it runs", hint="name a file")
-    loaded, made = _planned(inputs, dialect, assignments, trace, variables)
+    loaded, made = _planned(inputs, dialect, assignments, trace, variables, allow_unknown)
     run = loaded.config.run
-    given = (("--from", [dialect] if dialect else []), ("--set", assignments), ("--env", variables))
+    given = (
+        ("--from", [dialect] if dialect else []),
+        ("--set", assignments),
+        ("--env", variables),
+        ("--allow-unknown", allow_unknown),
+    )
     words = [
         "rlctl",
         "launch",
@@ -108,6 +114,7 @@ def kuberay(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     volumes: Annotated[
         list[str],
         typer.Option("--volume", metavar="CLAIM:PATH", help="Volume that all pods share; may be repeated."),
@@ -135,7 +142,7 @@ def kuberay(
     from rlctl.cluster.machines import machines_of
     from rlctl.cluster.package import pack
 
-    loaded, made = _planned(inputs, dialect, assignments, trace, variables)
+    loaded, made = _planned(inputs, dialect, assignments, trace, variables, allow_unknown)
     run = loaded.config.run
     package = pack(loaded, home=HOME)
     text = manifest(
@@ -169,6 +176,7 @@ def _planned(
     assignments: list[str],
     trace: bool,
     variables: list[str],
+    allow_unknown: list[str],
 ) -> tuple[Loaded, Plan]:
     """The config, checked for what does not depend on this machine, and its plan."""
     from rlctl.checks import ABOUT_THIS_MACHINE
@@ -177,7 +185,7 @@ def _planned(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE)
+    checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, allow_unknown=allow_unknown)
     return loaded, make_plan(loaded.config)
 
 

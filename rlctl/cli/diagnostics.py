@@ -144,12 +144,12 @@ def findings(found: Sequence[Finding]) -> None:
 def finding_line(finding: Finding) -> str:
     """One finding as one line, the way compilers write them."""
     where = f"{finding.at}: " if finding.at else ""
-    hint = f" ({finding.hint})" if finding.hint else ""
+    hint = f" ({finding.advice})" if finding.advice else ""
     return " ".join(f"{where}{finding.level}: {finding.message}{hint} [{finding.code}]".splitlines())
 
 
 def _finding_cells(finding: Finding) -> Row:
-    what = finding.message + (f"\n-> {finding.hint}" if finding.hint else "")
+    what = finding.message + (f"\n-> {finding.advice}" if finding.advice else "")
     where = str(finding.at) if finding.at else ""
     return ((where, ""), (str(finding.level), _STYLES[finding.level]), (finding.code, ""), (what, ""))
 
@@ -175,7 +175,7 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
     else:
         for row in rows:
             _line(_entry_line(*(content for content, _ in row)))
-    findings([finding for finding in report.findings if finding.code not in _TOLD_BY_ROWS or finding.hint])
+    findings([finding for finding in report.findings if finding.code not in _TOLD_BY_ROWS or finding.advice])
 
 
 def headline(report: Report) -> str:

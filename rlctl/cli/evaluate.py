@@ -26,6 +26,7 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option(metavar="PATH", help="Evaluate these weights, not those the config starts from.")
     ] = None,
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the numbers.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -48,7 +49,7 @@ def evaluate(
     )
     loaded = replace(loaded, config=only_evaluating(loaded.config, model))
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
-    checked(loaded, report.findings, cluster=cluster)
+    checked(loaded, report.findings, cluster=cluster, allow_unknown=allow_unknown)
     made = runs.prepare(loaded, cluster)
     with progress.Progress(quiet=quiet) as watch:
         result = runs.start(loaded, plan=made, observer=watch, new=True)

@@ -61,6 +61,7 @@ def launch(
     strict: Annotated[
         bool, typer.Option("--strict", help="Do not start where a check warns, such as of a key that is not used.")
     ] = False,
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -96,14 +97,21 @@ def launch(
         loaded = _traced(loaded, trace_steps)
     where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None
     if where is not None and where.jobs is not None:
-        checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, strict=strict)
+        checked(
+            loaded,
+            report.findings,
+            cluster=None,
+            codes_left_out=ABOUT_THIS_MACHINE,
+            strict=strict,
+            allow_unknown=allow_unknown,
+        )
         flags = [flag for flag, wanted in (("--new", new), ("--baseline", baseline), ("--quiet", quiet)) if wanted]
         jobs.submit(loaded, where, flags=flags, passed=passed, plan_file=plan_file, detach=detach, json=json)
         return
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     cluster = runs.local_cluster() if where is None else None
-    checked(loaded, report.findings, cluster=cluster, strict=strict)
+    checked(loaded, report.findings, cluster=cluster, strict=strict, allow_unknown=allow_unknown)
     if baseline:
         loaded = with_baseline(loaded)
     made = _plan(loaded, plan_file, cluster)
@@ -152,14 +160,17 @@ def checked(
     cluster: Cluster | None,
     codes_left_out: Collection[str] = (),
     strict: bool = False,
+    allow_unknown: Collection[str] = (),
 ) -> None:
     """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise."""
-    from rlctl.checks import check
+    from rlctl.checks import check, refuse_unused, with_mistyped_keys
     from rlctl.report import Level
+
+    refuse_unused(found, allow_unknown)
 
     symbolic = loaded.expressions.keys()
     found = [
-        *found,
+        *with_mistyped_keys(found, allow_unknown),
         *check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent),
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]

@@ -19,6 +19,7 @@ def try_out(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
+    allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
     json: arguments.Json = False,
 ) -> None:
     """Try a config: a few real prompts rendered and answered, real rewards, one small step.
@@ -39,7 +40,7 @@ def try_out(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
-    checked(loaded, report.findings, cluster=cluster)
+    checked(loaded, report.findings, cluster=cluster, allow_unknown=allow_unknown)
     made = runs.prepare(loaded, cluster)
     with progress.Progress(quiet=True):
         result = runs.try_out(loaded, made, prompts=prompts)

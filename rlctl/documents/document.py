@@ -40,6 +40,8 @@ class Document:
     """What was read."""
     explicit: frozenset[KeyPath] | None = None
     """The keys that a person wrote, where the text is a composed config and something beside it says so; None: not known."""
+    added: frozenset[KeyPath] = frozenset()
+    """The keys that overrides added with ``+`` or ``++``; every part is a string."""
 
     def at(self, path: KeyPath) -> Location:
         """Return where ``path`` stands, or else its nearest ancestor that has a place."""

@@ -167,7 +167,8 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> Docume
                 at=override.at,
             )
         _apply(changed, override)
-    return changed
+    added = {override.path for override in overrides if override.kind in ("add", "force")}
+    return replace(changed, added=document.added | added) if added else changed
 
 
 def _apply(document: Document, override: Override) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from rlctl.arithmetic import Cluster
-from rlctl.checks import check
+from rlctl.checks import check, with_mistyped_keys
 from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
@@ -300,7 +300,7 @@ class Session:
         """What the checks say, and what reading the file said that is still so."""
         now = self.loaded
         checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
-        return [*checked, *self.report.findings]
+        return [*checked, *with_mistyped_keys(self.report.findings)]
 
     def preview(self, dialect: str, *, script: bool = False) -> Translation:
         """The run as it is now in a dialect, with the account of every key.

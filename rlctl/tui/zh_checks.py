@@ -1,6 +1,7 @@
 """What each code of a check means, in Chinese: what a finding says of this config follows it in English."""
 
 CHECKS: dict[str, str] = {
+    "mistyped-key": "该框架没有这个键，但与它已有的某个键只差一点，很可能是拼写错误。",
     "stage": "某个阶段含有不允许的键或取值。",
     "no-model": "没有指定模型。",
     "no-data": "没有训练数据；若只做评测，则没有评测数据。",

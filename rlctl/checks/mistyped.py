@@ -1,0 +1,41 @@
+"""Unknown keys that are near misses of known ones: errors, because a run would train without what they were meant to set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from rlctl.errors import UsageError, nearest
+from rlctl.report import Finding, Level
+
+OPTION = "--allow-unknown"
+
+
+def with_mistyped_keys(findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:
+    """The findings, with an error for every near miss of a known key.
+
+    Args:
+        findings: those of reading a file.
+        allowed: unknown keys that stay warnings, as the file spells them.
+    """
+    return [_mistyped(finding) if finding.meant and finding.key not in allowed else finding for finding in findings]
+
+
+def _mistyped(finding: Finding) -> Finding:
+    hint = f"rename it to '{finding.meant}'"
+    return replace(finding, code="mistyped-key", level=Level.ERROR, hint=hint, option=f"{OPTION} {finding.key}")
+
+
+def refuse_unused(findings: Iterable[Finding], allowed: Collection[str]) -> None:
+    """Refuse an allowance that allows nothing.
+
+    Raises:
+        UsageError: no finding is of an unknown key of that name.
+    """
+    unknown = [finding.key for finding in findings if finding.code in ("unknown-key", "mistyped-key")]
+    for key in allowed:
+        if key not in unknown:
+            listed = f"the unknown keys are {', '.join(unknown)}" if unknown else "it has no unknown keys"
+            raise UsageError(
+                f"{OPTION} {key}: the config has no such unknown key", hint=nearest(key, unknown) or listed
+            )
