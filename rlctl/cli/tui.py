@@ -85,7 +85,9 @@ def tui(
     if not (os.environ.get(SERVED) or (sys.stdin.isatty() and sys.stdout.isatty())):
         hint = "`rlctl tui --web` serves it to a browser; `rlctl runs show` and `rlctl set` need no terminal"
         raise UsageError("rlctl tui needs a terminal", hint=hint)
+    from rlctl.cli import diagnostics
     from rlctl.tui.app import RlctlApp
+    from rlctl.tui.farewell import still_running
 
     run = None if target is None else _run(target, folder)
     is_config = target is not None and run is None
@@ -94,7 +96,10 @@ def tui(
     session = (
         partial(_session, target, dialect, assignments, words_of_script) if target is not None and is_config else None
     )
-    RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme).run_to_end()
+    app = RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme)
+    app.run_to_end()
+    for line in still_running(folder, app.watched, app.launched):
+        diagnostics.note(line)
 
 
 def _run(target: str, folder: Path) -> Path | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from rlctl.editing.session import Session
+    from rlctl.runs.launching import Launched
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that reads or checks computes before the app gets a turn; by itself Python lets it have ten times that."""
@@ -83,7 +84,7 @@ class RlctlApp(App[RlctlError]):
         ),
         Binding(
             "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True,
-            tooltip=say("Leave; asks where something is not saved"),
+            tooltip=say("The only key that leaves rlctl; asks first if something is not saved. Runs continue"),
         ),
         Binding(
             "ctrl+p", "command_palette", say("Commands"), id="app.commands", show=False, priority=True,
@@ -128,6 +129,10 @@ class RlctlApp(App[RlctlError]):
         """
         super().__init__()
         self.session, self.run_folder, self.runs_folder, self.readonly = session, run, runs_folder, readonly
+        self.launched: list[Launched] = []
+        """What was started from here."""
+        self.watched: set[Path] = set()
+        """The folders of the runs that were shown."""
         self._held: list[Key | Paste] = []
         self._tidying: Timer | None = None
         self._waits_for: Key | None = None
@@ -225,6 +230,7 @@ class RlctlApp(App[RlctlError]):
 
     def watch_run(self, folder: Path) -> None:
         """Show the monitor of a run."""
+        self.watched.add(folder)
 
         def read() -> Make:
             from rlctl.tui.screens.monitor import MonitorScreen
@@ -271,6 +277,13 @@ class RlctlApp(App[RlctlError]):
 
         return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
 
+    def leave_screen(self) -> None:
+        """Go to the screen below; from the first one to the start page. Only ``action_quit`` ends the app."""
+        if len(self.screen_stack) > 2:
+            self.pop_screen()
+        else:
+            self.switch_screen(self._start_page()())
+
     def _open(self, name: str, read: Callable[[], Make], asked: Asked | None = None) -> None:
         """Say what is being opened, and open it behind that."""
         if len(self.screen_stack) > 1:
@@ -315,23 +328,28 @@ class RlctlApp(App[RlctlError]):
         asked, error = message.asked, message.error
         wanted = getattr(error, "wanted", ())
         if asked is not None and (wanted or asked.given):
-            self._ask(asked, error.account if wanted else str(error), wanted, error if is_first else None)
+            self._ask(asked, message.name, error, wanted)
         elif is_first:
             self.exit(error)
         else:
-            title = say("{name} cannot be opened").format(name=message.name)
-            self.notify(str(error), title=title, severity="error", markup=False)
+            self._tell_refused(message.name, error)
 
-    def _ask(self, asked: Asked, told: str, wanted: Iterable[str], fatal: RlctlError | None) -> None:
-        """Ask for what a script wants, with what was said before; where that is given up, ``fatal`` ends the app."""
+    def _tell_refused(self, name: str, error: RlctlError) -> None:
+        title = say("{name} cannot be opened").format(name=name)
+        self.notify(str(error), title=title, severity="error", markup=False)
+
+    def _ask(self, asked: Asked, name: str, error: RlctlError, wanted: Iterable[str]) -> None:
+        """Ask for the variables that a script wants, with the values given before; without an answer, show the start page."""
         from rlctl.tui.screens.wanted import WantedScreen
 
         def answered(said: dict[str, str] | None) -> None:
             if said is not None:
                 asked.again(said)
-            elif fatal is not None:
-                self.exit(fatal)
+            elif len(self.screen_stack) == 1:
+                self.push_screen(self._start_page()())
+                self._tell_refused(name, error)
 
+        told = error.account if wanted else str(error)
         self.push_screen(WantedScreen(told, {**asked.given, **dict.fromkeys(wanted, "")}), answered)
 
     def _back_to(self, shown: Screen[Any]) -> bool:

@@ -7,7 +7,15 @@ ZH: dict[str, str] = {
     **PRESETS,
     # everywhere
     "Quit": "退出",
-    "Leave; asks where something is not saved": "离开；有未保存的内容会先询问",
+    "The only key that leaves rlctl; asks first if something is not saved. Runs continue": (
+        "退出 rlctl 的唯一按键；有未保存的内容会先询问。任务会继续运行"
+    ),
+    "ctrl+q quits rlctl": "按 ctrl+q 退出 rlctl",
+    "{name} is still running. Watch it: {watch}    Stop it: {stop}": "{name} 仍在运行。查看：{watch}    停止：{stop}",
+    "{count} more runs are still running. List them: {command}": "另有 {count} 个任务仍在运行。列出：{command}",
+    "{command} is still starting (process {pid}). Its output: {output}": (
+        "{command} 还在启动（进程 {pid}）。输出见 {output}"
+    ),
     "Help": "帮助",
     "Every key of where you are": "当前位置的所有按键",
     "Jump": "跳转",

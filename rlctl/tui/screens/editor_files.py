@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -27,6 +27,9 @@ from rlctl.tui.screens.items import ItemsScreen
 from rlctl.tui.screens.save_as import Named, SaveAsScreen
 from rlctl.tui.widgets.field_row import FieldRow
 from rlctl.tui.widgets.preview_pane import DIALECTS
+
+if TYPE_CHECKING:
+    from rlctl.tui.app import RlctlApp
 
 LOOK_SECONDS = 2.0
 """How often the file is looked at."""
@@ -144,10 +147,7 @@ class EditorFiles(Screen[None]):
             self._save_then(self._go)
 
     def _go(self) -> None:
-        if len(self.app.screen_stack) > 2:
-            self.app.pop_screen()
-        else:
-            self.app.exit()
+        cast("RlctlApp", self.app).leave_screen()
 
     def on_unmount(self) -> None:
         if self._given_up or not recovery.is_at_stake(self.session):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -30,6 +30,9 @@ from rlctl.tui.screens.ask import Tick
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.plan_pane import drawn
+
+if TYPE_CHECKING:
+    from rlctl.tui.app import RlctlApp
 
 QUIET_SECONDS = 0.4
 """How long nobody types an address before the plan is made for it."""
@@ -175,7 +178,9 @@ class LaunchScreen(ModalScreen[None]):
             self.notify(str(error), title=say("not started"), severity="error", markup=False)
             return
         folder = Path(self.session.config.run.folder)
-        self.app.switch_screen(StartingScreen(launched, None if is_job else folder))
+        app = cast("RlctlApp", self.app)
+        app.launched.append(launched)
+        app.switch_screen(StartingScreen(launched, None if is_job else folder))
 
 
 def _is_job(address: str) -> bool:
@@ -234,6 +239,7 @@ class StartingScreen(Screen[None]):
             from rlctl.tui.screens.monitor import MonitorScreen
 
             self._poll.stop()
+            cast("RlctlApp", self.app).watched.add(folder)
             self.app.switch_screen(MonitorScreen(folder))
             return
         told = say(

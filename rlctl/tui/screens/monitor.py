@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -33,6 +33,9 @@ from rlctl.tui.screens.run_actions import RunActions
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.pages import Pages
 from rlctl.tui.widgets.run_texts import head_text
+
+if TYPE_CHECKING:
+    from rlctl.tui.app import RlctlApp
 
 EVERY_SECONDS = 1.0
 PROGRESS_SECONDS = 0.3
@@ -227,7 +230,4 @@ class MonitorScreen(RunActions):
         self.action_tab("logs")
 
     def action_leave(self) -> None:
-        if len(self.app.screen_stack) > 2:
-            self.app.pop_screen()
-        else:
-            self.app.exit()
+        cast("RlctlApp", self.app).leave_screen()

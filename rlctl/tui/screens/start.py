@@ -151,7 +151,11 @@ class StartScreen(Screen[None]):
         self.set_focus(self.query_one("#start-filter"))
 
     def action_clear(self) -> None:
-        self.query_one("#start-filter", Input).value = ""
+        """Leave the filter; on the list itself there is nothing behind it, and escape never ends the app."""
+        words = self.query_one("#start-filter", Input)
+        if not words.value and not words.has_focus:
+            self.notify(say("ctrl+q quits rlctl"))
+        words.value = ""
         self.set_focus(self.query_one("#choices"))
 
     def action_new(self) -> None:

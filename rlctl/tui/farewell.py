@@ -1,0 +1,53 @@
+"""What the terminal says after the app has ended: the runs that continue without it, and how to get back to each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rlctl import runs
+from rlctl.errors import RlctlError
+from rlctl.filenames import is_folder
+from rlctl.runs.launching import Launched
+from rlctl.tui.language import say
+
+MOST = 5
+"""Runs that are named; the others are counted."""
+
+
+def still_running(runs_folder: Path, watched: set[Path], launched: Sequence[Launched]) -> Iterator[str]:
+    """A line for each run that continues, those that the app showed first; and one for what is still starting.
+
+    Args:
+        runs_folder: where the app looked for runs.
+        watched: the folders of the runs that it showed.
+        launched: the commands that it started.
+    """
+    found = [info for folder in sorted(watched) if (info := _inspected(folder)) is not None]
+    known = {info.folder.resolve() for info in found}
+    others = runs.list_runs(runs_folder) if is_folder(runs_folder) else []
+    found += [info for info in others if info.folder.resolve() not in known]
+    running = [info for info in found if info.status == "running"]
+    told = say("{name} is still running. Watch it: {watch}    Stop it: {stop}")
+    for info in running[:MOST]:
+        folder = shlex.quote(str(info.folder))
+        yield told.format(name=info.name, watch=f"rlctl tui {folder}", stop=f"rlctl runs stop {folder}")
+    if len(running) > MOST:
+        more = say("{count} more runs are still running. List them: {command}")
+        command = f"rlctl runs list --folder {shlex.quote(str(runs_folder))}"
+        yield more.format(count=len(running) - MOST, command=command)
+    pids = {info.pid for info in running}
+    starting = say("{command} is still starting (process {pid}). Its output: {output}")
+    for one in launched:
+        if one.exit_code is None and one.process.pid not in pids:
+            command = f"rlctl {shlex.join(one.words)}"
+            yield starting.format(command=command, pid=one.process.pid, output=one.output)
+
+
+def _inspected(folder: Path) -> runs.RunInfo | None:
+    """What a run folder says; None where it is gone or cannot be read."""
+    try:
+        return runs.inspect(folder)
+    except (RlctlError, OSError):
+        return None
