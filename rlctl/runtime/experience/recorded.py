@@ -20,6 +20,7 @@ import torch
 from rlctl import pace
 from rlctl.config import Config
 from rlctl.errors import PlanError, RunError
+from rlctl.runtime.pickles import load_objects, reason_of
 from rlctl.runtime.types import Request, Response
 
 
@@ -74,14 +75,14 @@ class Replayed:
         """
         path = self._folder / name_of(requests)
         try:
-            kept = torch.load(path, weights_only=True)
+            kept = load_objects(path)
         except FileNotFoundError as error:
             raise RunError(
                 f"{self._folder} has no responses to these {len(requests)} prompts with these seeds",
                 hint="dump them first with the same data, batch, sampling and run.seed: run.skip.rollout=dump",
             ) from error
         except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
-            raise RunError(f"{path} cannot be read: {error}", hint="dump the responses again") from error
+            raise RunError(f"{path} cannot be read: {reason_of(error)}", hint="dump the responses again") from error
         return [[Response(**response) for response in group] for group in kept]
 
     def sleep(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pickle import UnpicklingError
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -16,6 +17,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from rlctl.config.sections.model import Model, RopeScaling
 from rlctl.errors import RunError, nearest
+from rlctl.runtime.pickles import reason_of
 
 MISMATCH = "ignore_mismatched_sizes"
 """What Transformers speaks of where weights have other shapes than their model."""
@@ -36,6 +38,8 @@ def files_are_told(what: str, hint: str = "") -> Iterator[None]:
         yield
     except (OSError, ValueError, ZeroDivisionError, SafetensorError, StrictDataclassError) as error:
         raise RunError(f"{what}: {str(error).strip() or type(error).__name__}", hint=hint) from error
+    except UnpicklingError as error:
+        raise RunError(f"{what}: {reason_of(error)}", hint="use weights in safetensors format") from error
     except RuntimeError as error:
         if MISMATCH not in str(error):
             raise

@@ -76,7 +76,7 @@ def bring(url: str, *, key: str, only_file: bool = False) -> Path:
         try:
             with _told(url, key):
                 for file in files:
-                    _get(system, file, partial / name / os.path.relpath(file, path) if folder else partial / name)
+                    _get(system, file, partial / name / _inside(file, path, url) if folder else partial / name)
             with suppress(OSError):  # another process was quicker
                 partial.rename(place.parent)
         finally:
@@ -94,7 +94,7 @@ def bring_into(url: str, folder: Path, *, key: str) -> None:
     system, path = file_system(url, key=key)
     with _told(url, key):
         for file in system.find(path):
-            _get(system, file, folder / os.path.relpath(file, path))
+            _get(system, file, folder / _inside(file, path, url))
 
 
 def send(folder: Path, url: str, *, key: str, last: Sequence[str] = ()) -> None:
@@ -181,6 +181,18 @@ def _is_folder(system: Any, path: str) -> bool:
     """Whether a path is a folder; a web server has none."""
     protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
     return not protocols & {"http", "https"} and system.isdir(path)
+
+
+def _inside(file: str, path: str, url: str) -> str:
+    """The name of a file in the folder at a URL; object stores take any name, and it becomes a path here.
+
+    Raises:
+        RunError: it is none in the folder.
+    """
+    name = os.path.relpath(file, path)
+    if ".." in Path(name).parts:
+        raise RunError(f"{url} names a file outside of it: {file}", hint="nothing was copied; delete that file there")
+    return name
 
 
 def _get(system: Any, file: str, target: Path) -> None:

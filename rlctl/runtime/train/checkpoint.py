@@ -19,15 +19,13 @@ import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.staging import AsyncStager
@@ -37,6 +35,13 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.train.checkpoint_reader import (
+    UNREADABLE,
+    CheckpointReader,
+    TensorPlanner,
+    not_loaded,
+    tensors_of,
+)
 from rlctl.runtime.train.schedule import Curve
 
 if TYPE_CHECKING:
@@ -223,16 +228,11 @@ def load(engine: FsdpEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> N
             hint="a run moves between engines by its Hugging Face export: give that to model.path of a new run",
         )
     try:
-        metadata = FileSystemReader(folder).read_metadata().state_dict_metadata
-        metadata = {name: value for name, value in metadata.items() if _content(name) in contents}
+        metadata = {name: value for name, value in tensors_of(folder).items() if _content(name) in contents}
         state = {**(_persistent(engine) if "model" in contents else {}), **_places(engine, metadata)}
-        state_dict_loader.load(state, checkpoint_id=folder)
-    except (CheckpointException, OSError, ValueError, KeyError, RuntimeError, EOFError, UnpicklingError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise RunError(
-            f"the checkpoint {folder} does not fit the model: {first}",
-            hint="was model.path changed since it was saved?",
-        ) from error
+        state_dict_loader.load(state, storage_reader=CheckpointReader(folder), planner=TensorPlanner())
+    except UNREADABLE as error:
+        raise not_loaded(folder, error) from error
     _put_back(engine, state)
 
 
@@ -241,7 +241,7 @@ def _content(name: str) -> str:
     return name.partition("/")[0] if name.startswith(("model/", "optimizer/")) else "extra"
 
 
-def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
+def _places(engine: FsdpEngine, metadata: Mapping[str, TensorStorageMetadata]) -> dict[str, Tensor]:
     """Tensors to read into: optimizer states laid out as their parameters are, and what is saved besides."""
     places: dict[str, Tensor] = {}
     if any(key.startswith("optimizer/") for key in metadata):
@@ -251,7 +251,7 @@ def _places(engine: FsdpEngine, metadata: dict[str, Any]) -> dict[str, Tensor]:
         prefix = f"optimizer/{name}/"
         begun = engine.optimizer.state.get(parameter, {})
         for key in (key for key in metadata if key.startswith(prefix)):
-            stored: TensorStorageMetadata = metadata[key]
+            stored = metadata[key]
             if key.removeprefix(prefix) in begun:
                 places[key] = begun[key.removeprefix(prefix)]
                 continue

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
 from rlctl.errors import RunError
+from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.models.vision import auto_class, reads_images
 from rlctl.runtime.train.gathering import BUCKET_BYTES, whole
 
@@ -186,8 +188,8 @@ def _write_tokenizer(tokenizer: str, folder: Path) -> None:
     """Copy a tokenizer's files as they are: beside a config.json Transformers may load it as another class, and save that."""
     source = Path(tokenizer)
     if not source.is_dir():
-        AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
-        return
+        with hub_access():
+            source = Path(snapshot_download(tokenizer, allow_patterns=list(TOKENIZER_FILES)))
     files = {path for pattern in TOKENIZER_FILES for path in source.glob(pattern) if path.is_file()}
     if not files:
         raise ValueError(f"{source} holds no tokenizer")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from transformers import PreTrainedModel
 
 from rlctl.config.sections.model import Lora
 from rlctl.errors import PlanError, RunError
+from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.seeds import derive_seed
 
 NAME = "default"
@@ -157,6 +159,10 @@ def _take_up(model: PreTrainedModel, path: str) -> None:
         stored = {_inside(name): tensor for name, tensor in load_peft_weights(path, device="cpu").items()}
     except (OSError, ValueError, SafetensorError) as error:
         raise RunError(f"the adapter {path} cannot be read: {error}", hint="check model.lora.adapter_path") from error
+    except UnpicklingError as error:
+        raise RunError(
+            f"the adapter {path} cannot be read: {reason_of(error)}", hint="use an adapter in safetensors format"
+        ) from error
     places = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     for name in sorted(stored.keys() ^ places.keys()):
         where = "has no place for" if name in stored else f"needs, and {path} lacks,"

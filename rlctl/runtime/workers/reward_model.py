@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from rlctl.config.sections.rewards import ModelReward
 from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages
 from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import as_outcome, failure_of
 
@@ -144,9 +146,9 @@ def _load(reward: ModelReward, dtype: torch.dtype) -> Any:
         model, found = AutoModelForSequenceClassification.from_pretrained(
             reward.path, dtype=dtype, trust_remote_code=reward.trust_remote_code, output_loading_info=True
         )
-    except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, ImportError, KeyError, SafetensorError, UnpicklingError) as error:
         raise RunError(
-            f"the reward model {reward.path} could not be loaded: {error}",
+            f"the reward model {reward.path} could not be loaded: {reason_of(error)}",
             hint=f"set the path of the reward {reward.name!r} to a sequence classifier",
         ) from error
     if found["missing_keys"]:

@@ -15,7 +15,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,9 +24,15 @@ from megatron.core.dist_checkpointing.dict_utils import nested_values
 from megatron.core.dist_checkpointing.mapping import ShardedObject, ShardedTensor
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies.base import SaveShardedStrategy
+from megatron.core.dist_checkpointing.strategies.common import COMMON_STATE_FNAME, TorchCommonLoadStrategy
 from megatron.core.dist_checkpointing.strategies.torch import (
+    MCoreLoadPlanner,
     MCoreSavePlanner,
+    TorchDistLoadShardedStrategy,
+    _replace_sharded_keys_with_state_dict_keys,
     _replace_state_dict_keys_with_sharded_keys,
+    _restore_dict_types,
+    _unwrap_pyt_sharded_tensor,
     mcore_to_pyt_state_dict,
 )
 from megatron.core.dist_checkpointing.utils import extract_sharded_tensors_and_factories
@@ -35,14 +40,20 @@ from megatron.core.optimizer import ChainedOptimizer
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.utils import unwrap_model
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint import state_dict_loader
 
 from rlctl.config.sections.output import Checkpoint
 from rlctl.errors import RunError
+from rlctl.runtime.pickles import load_objects
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint
 from rlctl.runtime.train.checkpoint import DEFAULTS
+from rlctl.runtime.train.checkpoint_reader import (
+    UNREADABLE,
+    CheckpointReader,
+    ObjectsWithoutCode,
+    not_loaded,
+)
 from rlctl.runtime.train.schedule import Curve
 
 if TYPE_CHECKING:
@@ -86,6 +97,41 @@ class _Writing(SaveShardedStrategy):
         self.written = checkpoint.write(state, Path(checkpoint_dir), self._settings, planner=planner, copied=True)
 
 
+class _Reading(TorchDistLoadShardedStrategy):
+    """Reads Megatron-core's format as its own strategy does, which unpickles whatever the folder holds."""
+
+    def load(self, sharded_state_dict: State, checkpoint_dir: Path | str) -> State:
+        """Called by Megatron-core with this worker's parts."""
+        parts = [part for part in nested_values(sharded_state_dict) if isinstance(part, ShardedTensor)]
+        named, flat, renamed = _replace_state_dict_keys_with_sharded_keys(sharded_state_dict)
+        state = mcore_to_pyt_state_dict(named, True)
+        planner = _Planner(
+            shapes_validation_sharded_tensors=[part for part in parts if not part.allow_shape_mismatch],
+            allow_shape_mismatch_sharded_tensors={part.key: part for part in parts if part.allow_shape_mismatch},
+            flatten_state_dict=False,
+        )
+        state_dict_loader.load(state, storage_reader=CheckpointReader(checkpoint_dir), planner=planner)
+        loaded = {name: _unwrap_pyt_sharded_tensor(value) for name, value in state.items()}
+        loaded = _replace_sharded_keys_with_state_dict_keys(loaded, flat, renamed)
+        _restore_dict_types(loaded, sharded_state_dict)
+        return loaded
+
+
+class _Planner(ObjectsWithoutCode, MCoreLoadPlanner):
+    pass
+
+
+class _Common(TorchCommonLoadStrategy):
+    """Reads ``common.pt`` with ``weights_only``, whatever torch's default is."""
+
+    def load_common(self, checkpoint_dir: Path | str) -> State:
+        """Called by Megatron-core."""
+        common = load_objects(Path(checkpoint_dir) / COMMON_STATE_FNAME)
+        if not isinstance(common, dict):
+            raise ValueError(f"{COMMON_STATE_FNAME} holds no mapping")
+        return common
+
+
 def _saved(engine: MegatronEngine, settings: Checkpoint) -> State:
     """This worker's part of what ``save_contents`` names."""
     assert engine.curve is not None, "a reference is never saved"
@@ -122,23 +168,15 @@ def load(engine: MegatronEngine, folder: Path, settings: Checkpoint = DEFAULTS) 
         )
     try:
         _load(engine, folder, settings)
-    except (
-        CheckpointException,
-        dist_checkpointing.core.CheckpointingException,
-        *(OSError, ValueError, KeyError, RuntimeError, EOFError, UnpicklingError, AssertionError),
-    ) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise RunError(
-            f"the checkpoint {folder} does not fit the model: {first}",
-            hint="was model.path changed since it was saved?",
-        ) from error
+    except (*UNREADABLE, dist_checkpointing.core.CheckpointingException) as error:
+        raise not_loaded(folder, error) from error
 
 
 def _load(engine: MegatronEngine, folder: Path, settings: Checkpoint) -> None:
     assert engine.optimizer is not None, "a reference is never loaded"
     contents, model = settings.load_contents, _model(engine)
-    found = FileSystemReader(folder).read_metadata().state_dict_metadata
-    common = dist_checkpointing.load_common_state_dict(str(folder))
+    found = CheckpointReader(folder).read_metadata().state_dict_metadata
+    common = _Common().load_common(folder)
     progress = common.get("progress") if "extra" in contents else None
     with_optimizer = "optimizer" in contents and "common" in common
     state: State = {"model": model} if "model" in contents else {}
@@ -151,7 +189,7 @@ def _load(engine: MegatronEngine, folder: Path, settings: Checkpoint) -> None:
     if "model" in contents and not with_optimizer:
         _in_full(model, found)
     kept = None if "model" in contents else [p.detach().clone() for p in _parameters(engine)]
-    loaded = dist_checkpointing.load(state, str(folder), validate_access_integrity=False)
+    loaded = dist_checkpointing.load(state, str(folder), _Reading(), _Common(), validate_access_integrity=False)
     for name, chunk in _chunks(engine) if "model" in contents else ():
         chunk.load_state_dict(loaded["model"][name])
     for number, part in enumerate(_parts(engine)) if with_optimizer else ():

@@ -12,6 +12,7 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron
 from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import damage
+from tests.runtime import hostile
 from tests.runtime.train.jobs import make_samples
 from tests.runtime.train.megatron import checkpoint_jobs
 from tests.runtime.train.megatron.checkpoint_jobs import BFLOAT16, FLOAT32, decaying
@@ -148,3 +149,26 @@ def test_a_checkpoint_of_the_other_engine_or_another_model_or_none_is_refused(
         two.run(checkpoint_jobs.draws, families["qwen3"], train, tmp_path / "megatron", True)
     with pytest.raises(RunError, match="checkpoint"):
         two.run(checkpoint_jobs.draws, folder, train, tmp_path / "nothing", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (hostile.in_metadata, r"was not loaded: its .metadata contains posix\.mkdir, which loading it would execute"),
+        (hostile.in_common, r"was not loaded: it contains posix\.mkdir, which loading it would execute"),
+        (hostile.in_place_of("random/0/shard_0_1"), r"was not loaded: it contains posix\.mkdir"),
+        (hostile.in_place_of("decoder.final_layernorm.weight"), r"was not loaded: it contains posix\.mkdir"),
+        (hostile.as_object("decoder.final_layernorm.weight"), "does not fit the model"),
+    ],
+    ids=["metadata", "common", "object", "tensor", "tensor as an object"],
+)
+def test_a_checkpoint_executes_nothing(
+    one: Workers, families: dict[str, Path], tmp_path: Path, change: hostile.Change, told: str
+) -> None:
+    folder, train, marker = families["qwen2"], decaying(Megatron()), tmp_path / "executed"
+    hostile.works(marker)
+    one.run(checkpoint_jobs.draws, folder, train, tmp_path / "c", False)
+    change(tmp_path / "c", marker)
+    with pytest.raises(RunError, match=told):
+        one.run(checkpoint_jobs.draws, folder, train, tmp_path / "c", True)
+    assert not marker.exists()
