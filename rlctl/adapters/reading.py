@@ -112,12 +112,15 @@ class Reader:
         flows = self._flows()
         self._place(flows, leaves)
         self._account(leaves)
+        self._refuse_unset(leaves)
         self._tell_resolved(leaves)
         self._restore()
         name_choices(self.tree)
         textual = frozenset(self.expressions)
         config, problems = build_config(self.tree, locate=self._locate, textual=textual)
-        self.findings += [self._explained(problem) for problem in problems]
+        refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        explained = [self._explained(problem) for problem in problems]
+        self.findings += [problem for problem in explained if problem.key not in refused]
         report = Report(dialect=self.dialect, findings=self.findings, accounting=self.entries)
         if config is None or report.errors:
             return Read(None, None, report)
@@ -152,7 +155,7 @@ class Reader:
         try:
             return list(rule.read(view))
         except BadValueError as error:
-            path = next((view.path(key.name) for key in rule.keys if view.written(key.name)), ())
+            path = error.key or next((view.path(key.name) for key in rule.keys if view.written(key.name)), ())
             self.findings.append(
                 Finding("bad-value", Level.ERROR, f"'{dotted(path)}' {error}", dotted(path), self.document.at(path))
             )
@@ -291,6 +294,36 @@ class Reader:
     @property
     def _plain(self) -> dict[str, str]:
         return self.table.plain
+
+    def _refuse_unset(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Refuse values that have to be set and are not, and expressions that the framework cannot resolve either.
+
+        A key that the framework ignores may stay ``???``; it resolves every expression of a config, ignored or not.
+        """
+        for leaf in self.resolved.missing:
+            entry = self._entry_at.get(dotted(leaf))
+            ignored = entry is None or entry.bucket in (Bucket.DEAD, Bucket.UNKNOWN)
+            if not ignored and not self._is_default_of_composed(leaf):
+                self._refuse("missing-value", leaf, "is ???, which means that it must be set", f"set {dotted(leaf)}")
+        for leaf, key in self.resolved.dangling.items():
+            known = key and self.table.knows(split(key), self.version)
+            if not known and leaf in leaves and not self._silent(leaf, leaves[leaf]):
+                reason = f"is {leaves[leaf]}, which cannot be resolved: {self.resolved.unresolved[leaf]}"
+                self._refuse("unresolved", leaf, reason, "name a key that exists, or write the value")
+
+    @cached_property
+    def _entry_at(self) -> dict[str, Entry]:
+        return {entry.key: entry for entry in self.entries}
+
+    def _is_default_of_composed(self, leaf: KeyPath) -> bool:
+        """Whether a release's composed config leaves the key open, and nobody has set it."""
+        explicit = self.document.explicit
+        said = explicit is not None and any(leaf[: len(path)] == path for path in explicit)
+        return (self.composed or explicit is not None) and not said
+
+    def _refuse(self, code: str, leaf: KeyPath, reason: str, hint: str) -> None:
+        name = dotted(leaf)
+        self.findings.append(Finding(code, Level.ERROR, f"'{name}' {reason}", name, self.document.at(leaf), hint))
 
     def _tell_resolved(self, leaves: Mapping[KeyPath, Any]) -> None:
         """Say of an interpolation of another key that it does not survive, because what it names is not one canonical key."""

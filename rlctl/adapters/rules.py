@@ -48,6 +48,11 @@ class Like:
 class BadValueError(ValueError):
     """A dialect's key holds a value that the dialect itself does not know; the text says what was expected."""
 
+    def __init__(self, expected: str, *, key: KeyPath = ()) -> None:
+        """``key`` is the place in the text; a rule of one key leaves it out."""
+        super().__init__(expected)
+        self.key = key
+
 
 class InexpressibleError(ValueError):
     """A canonical value has no form in the dialect; the text says what will differ."""
@@ -212,6 +217,18 @@ class Same:
 SAME = Same()
 
 
+def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
+    """The canonical value of a key's value.
+
+    Raises:
+        BadValueError: the dialect does not know the value; the error names the key, one of the several that a rule may read.
+    """
+    try:
+        return converter.read(value, view)
+    except BadValueError as error:
+        raise BadValueError(str(error), key=error.key or view.path(key)) from error
+
+
 class Rule:
     """One concept of a table."""
 
@@ -268,8 +285,8 @@ class Key(Rule):
         raw = view.get(deciding.name) if said else view.default(deciding)
         if isinstance(raw, Absent):
             return
-        value = raw if isinstance(raw, str) and "${" in raw else self.convert.read(raw, view)
         used = (view.path(deciding.name),)
+        value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, deciding.name)
         if not isinstance(value, Absent):
             same = isinstance(self.convert, Same) or value == raw
             yield Flow(view.to(self.to), value, used, self.convert.how, self.note or self.convert.note, same=same)
@@ -465,7 +482,7 @@ class Chosen(Rule):
             yield Flow(view.to(f"{self.to}.name"), self.other, used)
             yield Flow(view.to(f"{self.to}.kind"), str(raw), used)
         else:
-            raise BadValueError(f"is {raw!r}; expected one of {', '.join(self.names)}")
+            raise BadValueError(f"is {raw!r}; expected one of {', '.join(self.names)}", key=used[0])
 
     def write(self, view: Writing) -> Iterator[Out]:
         name = view.get(f"{self.to}.name")

@@ -114,6 +114,13 @@ class Table:
             return exact
         return next((rule for pattern, rule in self.dropped.items() if matches(pattern, wanted)), None)
 
+    def knows(self, path: KeyPath, version: Version) -> bool:
+        """Whether a release has a key or section at a place, whatever its default is."""
+        if self.key_at(path) is not None or self.note_for(path, version) is not None:
+            return True
+        wanted = generic(path)
+        return wanted in self.known.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
+
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key; None where no list says."""
         return self.known.releases(generic(path))

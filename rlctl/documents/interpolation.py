@@ -45,12 +45,20 @@ class Resolved:
     """The expression of every leaf that held one, as written."""
     unresolved: dict[KeyPath, str] = field(default_factory=dict)
     """Why an expression has no value; never shows a value of the environment."""
+    dangling: dict[KeyPath, str] = field(default_factory=dict)
+    """The unresolved expressions that no environment can resolve, with the absent key each names; empty for another reason."""
     missing: list[KeyPath] = field(default_factory=list)
     """The leaves marked ``???``."""
 
 
 class _UnresolvedError(Exception):
     """An expression has no value; the text says why."""
+
+    def __init__(self, reason: str, *, key: str = "", elsewhere: bool = False) -> None:
+        """``key`` is the absent key that it names; ``elsewhere`` means that another machine may have the value."""
+        super().__init__(reason)
+        self.key = key
+        self.elsewhere = elsewhere
 
 
 def resolve(
@@ -90,6 +98,8 @@ def _resolve_into(result: Resolved, resolver: _Resolver, value: Any, path: KeyPa
         return resolver.value_at(path)
     except _UnresolvedError as error:
         result.unresolved[path] = str(error)
+        if not error.elsewhere:
+            result.dangling[path] = error.key
         return value
 
 
@@ -216,7 +226,8 @@ class _Resolver:
     def _call(self, name: str, args: tuple[Any, ...], path: KeyPath) -> Any:
         if name not in self._resolvers:
             owner = "belongs to Hydra's own settings" if name == "hydra" else "is no resolver known here"
-            raise _UnresolvedError(f"'{name}' {owner}; known: {', '.join(self._resolvers)}")
+            known = ", ".join(self._resolvers)
+            raise _UnresolvedError(f"'{name}' {owner}; known: {known}", elsewhere=name == "hydra")
         try:
             return self._resolvers[name](path, *args)
         except (TypeError, ValueError) as error:
@@ -229,7 +240,7 @@ class _Resolver:
         value = self._find(key, path)
         shown = f"'{key}'" if known else "as it builds"
         if value is _NO_DEFAULT:
-            raise _UnresolvedError(f"there is no key {shown}")
+            raise _UnresolvedError(f"there is no key {shown}", key=key.lstrip("."))
         if isinstance(value, str) and value == MISSING:
             raise _UnresolvedError(f"the key {shown} must be set first: it is '{MISSING}'")
         return value
@@ -258,7 +269,7 @@ class _Resolver:
         if name in self.environment:
             return self.environment[name]
         if default is _NO_DEFAULT:
-            raise _UnresolvedError(f"the environment variable '{name}' is not set")
+            raise _UnresolvedError(f"the environment variable '{name}' is not set", elsewhere=True)
         return None if default is None else str(default)
 
     def _select(self, path: KeyPath, key: Any, default: Any = None) -> Any:

@@ -9,7 +9,21 @@ from typing import Any
 from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
 from rlctl.adapters.roll.loss import loss_rule
 from rlctl.adapters.roll.numbers import number
-from rlctl.adapters.rules import Code, Dropped, Flow, How, InexpressibleError, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import (
+    Code,
+    Dropped,
+    Flow,
+    How,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Writing,
+    converted,
+)
 from rlctl.adapters.values import AGGREGATIONS, Names
 
 
@@ -82,7 +96,7 @@ def _read_kl_reward(view: Reading) -> Iterator[Flow]:
             note = "without add_token_level_kl it only decides whether a reference model is built"
             yield Flow((), None, (view.path("init_kl_coef"),), "dead", note)
         return
-    estimator = ESTIMATORS.read(view.get("kl_penalty"), view)
+    estimator = converted(ESTIMATORS, view.get("kl_penalty"), view, "kl_penalty")
     target = view.get("target_kl")
     yield Flow((*to, "estimator"), estimator, (view.path("kl_penalty"),))
     yield Flow((*to, "coefficient"), number(view.get("init_kl_coef")), (view.path("init_kl_coef"),), same=True)

@@ -27,6 +27,7 @@ from rlctl.adapters.rules import (
     Rule,
     When,
     Writing,
+    converted,
 )
 from rlctl.adapters.values import DTYPES, Names, NullReads, Off
 from rlctl.adapters.weight_decay import norms_and_biases
@@ -217,7 +218,7 @@ def _shape(worker: str, to: str) -> Code:
 
     def read(view: Reading) -> Iterator[Flow]:
         names = MEGATRON_SCHEDULES if strategy(view, worker) in MEGATRON else HF_SCHEDULES
-        yield Flow(view.to(own), names.read(view.get(key), view), (view.path(key),))
+        yield Flow(view.to(own), converted(names, view.get(key), view, key), (view.path(key),))
 
     def write(view: Writing) -> Iterator[Out]:
         name, used = view.get(own), (view.to(own),)
@@ -301,7 +302,7 @@ def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tu
     m, t, s = f"{worker}.model_args.dtype", f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config."
     name = strategy(view, worker)
     said = view.get(m) or "bf16"
-    dtype = str(DTYPES.read(said, view))
+    dtype = str(converted(DTYPES, said, view, m))
     if name in MEGATRON:
         half = {kind: view.get(f"{s}{kind}", view.get(f"{t}{kind}") or said == kind) for kind in ("fp16", "bf16")}
         compute = "float16" if half["fp16"] else "bfloat16" if half["bf16"] else "float32"
@@ -315,8 +316,8 @@ def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tu
     if name in FSDP2:
         first = "bfloat16" if name == "fsdp2_infer" else "float32"
         both = view.get(f"{s}param_dtype")
-        kept = str(DTYPES.read(both, view)) if both else ""
-        reduce = str(DTYPES.read(view.get(f"{s}reduce_dtype") or "fp32", view))
+        kept = str(converted(DTYPES, both, view, f"{s}param_dtype")) if both else ""
+        reduce = str(converted(DTYPES, view.get(f"{s}reduce_dtype") or "fp32", view, f"{s}reduce_dtype"))
         return (kept or first, kept or "bfloat16", reduce), (
             (f"{s}param_dtype",),
             (f"{s}param_dtype",),

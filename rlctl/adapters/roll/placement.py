@@ -29,7 +29,7 @@ def _valid(worker: str) -> Code:
         try:
             devices = () if text is None else parse_devices(text)
         except DevicesError as error:
-            raise BadValueError(str(error)) from error
+            raise BadValueError(str(error), key=view.path(key)) from error
         if not devices:
             yield Flow((), None, (view.path(key),), "mapped", "names no device")
 

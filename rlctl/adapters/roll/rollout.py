@@ -25,6 +25,7 @@ from rlctl.adapters.rules import (
     Tree,
     When,
     Writing,
+    converted,
 )
 from rlctl.adapters.values import DTYPES, Listed, Names, Not, Off
 from rlctl.documents.paths import KeyPath
@@ -98,7 +99,7 @@ def _read_engine(view: Reading) -> Iterator[Flow]:
     key = f"{W}.strategy_args.strategy_name"
     name = strategy(view, W)
     if name not in ENGINES:
-        raise BadValueError(f"is {name!r}; ROLL generates with vllm or sglang")
+        raise BadValueError(f"is {name!r}; ROLL generates with vllm or sglang", key=view.path(key))
     yield Flow(view.to("rollout.engine.name"), name, (view.path(key),))
     if view.written(S) and not view.get(S):
         yield Flow((), None, (view.path(S),), "mapped", "holds nothing")
@@ -295,7 +296,7 @@ SGLANG: list[Rule] = [
 
 def _read_precision(view: Reading) -> Iterator[Flow]:
     key = f"{W}.model_args.dtype"
-    yield Flow(view.to("rollout.precision"), DTYPES.read(view.get(key), view), (view.path(key),))
+    yield Flow(view.to("rollout.precision"), converted(DTYPES, view.get(key), view, key), (view.path(key),))
 
 
 def _write_precision(view: Writing) -> Iterator[Out]:

@@ -162,7 +162,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
             yield Flow(view.to(f"{to}.shard"), 1, used, "derived")
         else:
             known = ", ".join((*MEGATRON, *FSDP2, *HUGGING_FACE))
-            raise BadValueError(f"is {name!r}; expected one of {known}")
+            raise BadValueError(f"is {name!r}; expected one of {known}", key=used[0])
 
     def write(view: Writing) -> Iterator[Out]:
         name, used = view.get(f"{to}.name"), (view.to(f"{to}.name"), view.to(f"{to}.source"))

@@ -25,6 +25,7 @@ from rlctl.adapters.rules import (
     Version,
     When,
     Writing,
+    converted,
 )
 from rlctl.adapters.trinity.algorithm import type_of
 from rlctl.adapters.trinity.keys import CRITIC_C
@@ -115,7 +116,8 @@ def _read_clip(view: Reading) -> Iterator[Flow]:
     key = _clip_key(view.version, role_strategy(view, f"{CRITIC_C}.strategy"))
     value = view.get(key)
     value = view.get("trainer.grad_clip") if value is None and view.version < (0, 6) else value
-    yield Flow(view.to("critic.optimizer.max_grad_norm"), NoClip().read(value, view), (view.path(key),), same=True)
+    norm = converted(NoClip(), value, view, key if view.get(key) is not None else "trainer.grad_clip")
+    yield Flow(view.to("critic.optimizer.max_grad_norm"), norm, (view.path(key),), same=True)
 
 
 def _write_clip(view: Writing) -> Iterator[Out]:

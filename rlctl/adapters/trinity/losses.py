@@ -18,6 +18,7 @@ from rlctl.adapters.rules import (
     Reading,
     Rule,
     Writing,
+    converted,
 )
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
@@ -63,7 +64,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
     own = OWN_AGGREGATION.get(_name(view), "token-mean")
     to = view.to("algorithm.aggregation.mode")
     if not args or "loss_agg_mode" in args or mode == own:
-        yield Flow(to, AGGREGATIONS.read(mode, view), (key,))
+        yield Flow(to, converted(AGGREGATIONS, mode, view, f"{X}loss_agg_mode"), (key,))
         same = args.get("loss_agg_mode", mode) == mode
         yield Flow(
             (), None, (inside,), "mapped" if same else "dead", "" if same else f"Trinity replaces it with {mode}"

@@ -179,7 +179,7 @@ def _read_lora(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("model.lora"), None, used)
         return
     if not isinstance(several[0], Mapping):
-        raise BadValueError(f"holds {several[0]!r}; expected a mapping for each adapter")
+        raise BadValueError(f"holds {several[0]!r}; expected a mapping for each adapter", key=(*used[0], 0))
     root = (*view.path("model.lora_configs"), 0)
     yield Flow(view.to("model.lora"), {}, ())
     values = {

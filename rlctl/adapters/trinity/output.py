@@ -71,7 +71,7 @@ def _read_auxiliary(view: Reading) -> Iterator[Flow]:
         return
     for name, item in several.items():
         if not isinstance(item, Mapping):
-            raise BadValueError(f"holds {item!r} for {name}; expected a mapping")
+            raise BadValueError(f"holds {item!r}; expected a mapping", key=(*view.path(root), name))
         place, to = (*view.path(root), name), ("buffer", "auxiliary", name)
         form = item.get("format") or {}
         kind = str(form.get("prompt_type", "messages"))

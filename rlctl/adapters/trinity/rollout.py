@@ -83,7 +83,7 @@ def _read_models(view: Reading) -> Iterator[Flow]:
     for index, item in enumerate(several if isinstance(several, list) else []):
         place, to = (*view.path("explorer.auxiliary_models"), index), ("rollout", "auxiliary_models", index)
         if not isinstance(item, Mapping):
-            raise BadValueError(f"holds {item!r}; expected a mapping for each model")
+            raise BadValueError(f"holds {item!r}; expected a mapping for each model", key=place)
         for key, value in item.items():
             if key in names and value is not None:
                 yield Flow((*to, names[key]), value, ((*place, key),), same=True)

@@ -28,6 +28,7 @@ from rlctl.adapters.rules import (
     Version,
     When,
     Writing,
+    converted,
 )
 from rlctl.adapters.trinity.batch import factor
 from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
@@ -135,7 +136,9 @@ def _read_clip(view: Reading) -> Iterator[Flow]:
     keys = _clip_keys(view.version, strategy(view) == "megatron")
     key = next((key for key in keys if view.get(key) is not None and view.written(key)), keys[-1])
     value = view.get(key, 1.0)
-    yield Flow(view.to("train.optimizer.max_grad_norm"), NoClip().read(value, view), (view.path(key),), same=True)
+    yield Flow(
+        view.to("train.optimizer.max_grad_norm"), converted(NoClip(), value, view, key), (view.path(key),), same=True
+    )
     for other in ("trainer.grad_clip", "algorithm.optimizer.clip_grad"):
         if other != key and view.written(other):
             same = view.get(other) == value

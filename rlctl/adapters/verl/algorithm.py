@@ -19,6 +19,7 @@ from rlctl.adapters.rules import (
     Rule,
     Switch,
     Writing,
+    converted,
 )
 from rlctl.adapters.values import AGGREGATIONS, Names, Partly, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
@@ -142,7 +143,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
         yield Flow((), None, used, "mapped" if same else "dead", f"verl's {loss} is seq-mean-token-mean in any case")
     else:
         value = view.get(key, "token-mean")
-        value = value if "${" in str(value) else AGGREGATIONS.read(value, view)
+        value = value if "${" in str(value) else converted(AGGREGATIONS, value, view, key)
         note = "verl 0.9.0 means over responses in any case" if loss == "gspo" and value != OWN_AGGREGATION else ""
         yield Flow(view.to(AGGREGATION), value, used, "mapped", note)
 

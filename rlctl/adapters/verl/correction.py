@@ -72,7 +72,8 @@ def _read_modern(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to(f"{C}.weight_upper"), float(high), used("rollout_is_threshold"))
         yield Flow(view.to(f"{C}.weight_lower"), float(low) if low else None, used("rollout_is_threshold"))
     except ValueError:
-        raise BadValueError(f"is {threshold!r}; expected a number or LOW_HIGH") from None
+        place = view.path(f"{C}.rollout_is_threshold")
+        raise BadValueError(f"is {threshold!r}; expected a number or LOW_HIGH", key=place) from None
     rules = _words(view.get(f"{C}.rollout_rs"))
     bounds = _words(view.get(f"{C}.rollout_rs_threshold"))
     lower = view.get(f"{C}.rollout_rs_threshold_lower")

@@ -21,6 +21,7 @@ from rlctl.adapters.rules import (
     Reading,
     Rule,
     Writing,
+    converted,
 )
 from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
@@ -56,7 +57,7 @@ def optimizer_name(key: str, role: Role) -> Code:
 
     def read(view: Reading) -> Iterator[Flow]:
         raw = view.get(key) or "AdamW"
-        yield Flow(view.to(to), OPTIMIZERS.read(raw, view), (view.path(key),), same=True)
+        yield Flow(view.to(to), converted(OPTIMIZERS, raw, view, key), (view.path(key),), same=True)
 
     def write(view: Writing) -> Iterator[Out]:
         value, engine, used = view.get(to), view.get(role.to), (view.to(to),)
@@ -167,9 +168,8 @@ def _read_fsdp_shape(prefix: str, to: str) -> Any:
         old, new = f"{prefix}.warmup_style", f"{prefix}.lr_scheduler_type"
         style = view.get(old)
         deciding, other = (new, old) if style is None else (old, new)
-        value = (
-            FSDP_SCHEDULES.read(view.get(deciding), view) if "${" not in str(view.get(deciding)) else view.get(deciding)
-        )
+        value = view.get(deciding)
+        value = value if "${" in str(value) else converted(FSDP_SCHEDULES, value, view, deciding)
         yield Flow(view.to(to), value, (view.path(deciding),), same=True)
         yield Flow((), None, (view.path(other),), "dead" if view.get(other) else "mapped", f"{deciding} decides")
 

@@ -1,0 +1,85 @@
+"""Values that have to be set and are not, and expressions that nothing can resolve: errors with file and line in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlctl.documents import read_yaml
+from rlctl.report import Finding
+from rlctl.translate import read_document
+
+VERL = "actor_rollout_ref: {model: {path: m}}\n"
+TRINITY = "cluster: {node_num: 1}\nmodel: {model_path: m}\n"
+ROLL = "pretrain: m\nexp_name: a\n"
+
+
+def errors(text: str, dialect: str, **environment: str) -> list[Finding]:
+    _, report = read_document(read_yaml(text, "run.yaml"), dialect=dialect, environment=environment)
+    return report.errors
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "key", "line"),
+    [
+        ("verl", VERL + "data:\n  train_batch_size: ???\n", "data.train_batch_size", 3),
+        ("verl", VERL + "trainer:\n  project_name: ???\n", "trainer.project_name", 3),
+        ("verl", VERL + "trainer:\n  project_name: ${foo.bar}\n", "trainer.project_name", 3),
+        ("verl", VERL + "trainer:\n  esi_redundant_time: ${foo.bar}\n", "trainer.esi_redundant_time", 3),
+        ("trinity", TRINITY + "buffer:\n  batch_size: ???\n", "buffer.batch_size", 4),
+        ("trinity", TRINITY + "project: p-${foo}\n", "project", 3),
+        ("trinity", TRINITY + "monitor:\n  monitor_args:\n    a: ${.b}\n", "monitor.monitor_args.a", 5),
+        ("roll", ROLL + "actor_train:\n  infer_batch_size: ???\n", "actor_train.infer_batch_size", 4),
+        ("roll", ROLL + "max_steps: ${max_step}\n", "max_steps", 3),
+        ("roll", ROLL + "made_up: ${gem_math.dapo_17k}\n", "made_up", 3),
+        ("rlctl", "rlctl: 1\nmodel:\n  path: ???\n", "model.path", 3),
+        ("rlctl", "rlctl: 1\nmodel:\n  path: ${foo}\n", "model.path", 3),
+    ],
+)
+def test_a_value_that_nothing_gives_is_an_error_at_its_line(dialect: str, text: str, key: str, line: int) -> None:
+    found = errors(text, dialect)
+    assert [(error.key, error.at and error.at.line) for error in found] == [(key, line)]
+    assert found[0].code in ("missing-value", "unresolved")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("roll", ROLL + "made_up: ???\n"),  # ROLL drops unknown keys, set or not
+        ("verl", VERL + "trainer:\n  experiment_name: ${trainer.project_name}-${actor_rollout_ref.rollout.n}\n"),
+        (
+            "verl",
+            VERL + "trainer:\n  esi_redundant_time: ${actor_rollout_ref.ref.log_prob_use_dynamic_bsz}\n",
+        ),  # has no default here
+        ("trinity", TRINITY + "project: ${oc.env:NAME_OF_ANOTHER_MACHINE}\n"),
+        ("roll", ROLL + "logging_dir: ${hydra:run.dir}\n"),
+    ],
+)
+def test_what_the_framework_itself_resolves_or_ignores_is_no_error(dialect: str, text: str) -> None:
+    assert errors(text, dialect) == []
+
+
+def test_a_key_that_refers_to_an_unset_one_is_an_error_too() -> None:
+    text = (
+        ROLL
+        + "actor_train:\n  infer_batch_size: ???\nreference:\n  infer_batch_size: ${actor_train.infer_batch_size}\n"
+    )
+    assert [error.key for error in errors(text, "roll")] == [
+        "actor_train.infer_batch_size",
+        "reference.infer_batch_size",
+    ]
+
+
+def test_a_bad_value_of_a_rule_of_several_keys_is_told_at_its_own_line() -> None:
+    config: dict[str, Any] = {"strategy_name": "fsdp2_train"}
+    lines = [
+        *("pretrain: m", "exp_name: a", "actor_train:", "  model_args: {dtype: bf16}", "  strategy_args:"),
+        *(f"    strategy_name: {config['strategy_name']}", "    strategy_config:", "      param_dtype: bf16"),
+        "      reduce_dtype: fp12",
+    ]
+    (error,) = errors("\n".join(lines) + "\n", "roll")
+    assert error.code == "bad-value"
+    assert error.key == "actor_train.strategy_args.strategy_config.reduce_dtype"
+    assert error.at is not None
+    assert error.at.line == 9
