@@ -1,7 +1,7 @@
 """The keys that each release of a dialect has, as a list of facts in the ``known.txt`` of its package.
 
-A line is a kind of file, the releases as minor numbers of ``0.x``, and a key. A part ``*`` stands for an index or a name of the
-user's, a last ``**`` for all that users name themselves below.
+A line is a kind of file, the releases, and a key: ``ppo 4-7,10 data.seed`` is in 0.4 to 0.7 and in 0.10. A part ``*`` stands
+for an index or a name of the user's, a last ``**`` for all that users name themselves below.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Known(Mapping[KeyPath, frozenset[str]]):
     """Every key of a kind of file, by generic path, with the releases that have it. Keys stay text until they are asked for."""
 
     def __init__(self, releases: Mapping[str, str] | None = None) -> None:
-        """Take the minor numbers of the releases, a digit each, by dotted key."""
+        """``releases`` are written as in the file, by dotted key."""
         self._releases = releases or {}
 
     def __getitem__(self, path: KeyPath) -> frozenset[str]:
         text = ".".join(map(str, path))
         if text.count(".") >= len(path):  # a part that holds a dot is the user's own
             raise KeyError(path)
-        return frozenset(f"0.{digit}" for digit in self._releases[text])
+        return releases_in(self._releases[text])
 
     def __iter__(self) -> Iterator[KeyPath]:
         return map(split, self._releases)
@@ -64,6 +64,16 @@ class Known(Mapping[KeyPath, frozenset[str]]):
 
 
 @cache
+def releases_in(text: str) -> frozenset[str]:
+    """The releases that a line of the list has: ``4-7,10`` is 0.4, 0.5, 0.6, 0.7 and 0.10."""
+    found = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found |= {f"0.{minor}" for minor in range(int(first), int(last or first) + 1)}
+    return frozenset(found)
+
+
+@cache
 def known_keys(package: str, kind: str) -> Known:
     """Every key of a kind of file, with the releases that have it."""
     text = (files(package) / "known.txt").read_text(encoding="utf-8")
@@ -71,5 +81,5 @@ def known_keys(package: str, kind: str) -> Known:
     for line in text.splitlines():
         if line.startswith(f"{kind} "):
             _, releases, key = line.split(" ", 2)
-            found[key] = found.get(key, "") + releases
+            found[key] = f"{found[key]},{releases}" if key in found else releases
     return Known(found)

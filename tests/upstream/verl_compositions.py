@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 HEAD = """\
-# Keys that not every composition of a release has, so that Hydra may refuse them without a prefix: kind of file, minor
-# releases of 0.x, the engines whose compositions all have the key in every patch release ('-': none), key ('**': all below).
+# Keys that not every composition of a release has, so that Hydra may refuse them without a prefix: kind of file, releases
+# (4-6,10 is 0.4, 0.5, 0.6 and 0.10), the engines whose compositions all have the key in every patch release ('-': none), key ('**': all below).
 # Written from the config folders of {releases} by tests/upstream/verl_compositions.py.
 """
 CONFIGS = {"ppo": ("ppo_trainer", "model_engine"), "sft_engine": ("sft_trainer_engine", "engine")}
@@ -66,11 +67,11 @@ def _chosen(folder: Path, kind: str, group: str, name: str) -> list[str]:
 
 
 def rows(releases: Mapping[str, Path], kind: str) -> Iterator[tuple[str, str, str]]:
-    """Minor releases, engines and key, for every key that some composition of them lacks."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    minors = sorted({release.split(".")[1] for release in releases})
+    """Releases, engines and key, for every key that some composition of them lacks."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    minors = sorted({int(release.split(".")[1]) for release in releases})
     for minor in minors:
-        folders = [folder for release, folder in releases.items() if release.split(".")[1] == minor]
+        folders = [folder for release, folder in releases.items() if int(release.split(".")[1]) == minor]
         made = [(engine, own) for folder in folders for engine, own in compositions(folder, kind).items()]
         engines = {engine for engine, _ in made} & set(ENGINES)
         every = {key for _, own in made for key in own}
@@ -78,7 +79,14 @@ def rows(releases: Mapping[str, Path], kind: str) -> Iterator[tuple[str, str, st
         for key, among in _together(having, engines).items():
             found[key, among].append(minor)
     for (key, among), own in found.items():
-        yield "".join(own), among, key
+        yield ",".join(_ranges(own)), among, key
+
+
+def _ranges(minors: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers with runs written as ``first-last``."""
+    for _, group in groupby(enumerate(minors), lambda item: item[1] - item[0]):
+        run = [minor for _, minor in group]
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
 
 
 def _having(key: str, made: Sequence[tuple[str, frozenset[str]]], engines: set[str]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from rlctl.adapters.dialect import File
+from rlctl.adapters.known import releases_in
 from rlctl.adapters.rules import matches, split, version_of
 from rlctl.adapters.secrets import is_secret
 from rlctl.adapters.table import Table, generic
@@ -205,7 +206,7 @@ def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPa
         if line and not line.startswith("#"):
             kind, minors, engines, key = line.split(" ", 3)
             path = split(key)
-            row = (frozenset(f"0.{digit}" for digit in minors), frozenset(engines.split(",")), path)
+            row = (releases_in(minors), frozenset(engines.split(",")), path)
             found.setdefault(f"{kind} {path[0]}", []).append(row)
     return found
 
