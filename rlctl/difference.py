@@ -107,7 +107,7 @@ def _values(config: Config, extensions: str) -> dict[KeyPath, Any]:
             found[setting.path] = "set"
         else:
             found[setting.path] = to_plain(value)
-    kept = getattr(config.extensions, extensions, {}) if extensions else {}
+    kept = config.carried_for(extensions)
     return _normal(found, config) | {("extensions", extensions, name): value for name, value in kept.items()}
 
 

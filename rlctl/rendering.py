@@ -124,7 +124,7 @@ def _way_back(loaded: Loaded, file: File, target: str) -> dict[str, dict[str, An
     """By dialect, what the target has no key for: keys carried from others, and under ``rlctl`` values it cannot say."""
     if target == "rlctl":
         return {}
-    kept = {name: dict(keys) for name, keys in vars(loaded.config.extensions).items() if name != target}
+    kept = {name: dict(keys) for name, keys in loaded.config.extensions.items() if name != target}
     kept["rlctl"] = _unsaid(loaded, file)
     return {name: keys for name, keys in kept.items() if keys}
 

@@ -150,7 +150,7 @@ BUILT_IN = "only vLLM and SGLang have such a setting"
 
 TABLE: tuple[Row, ...] = (
     honoured("", "rlctl stages"),
-    front_end("", "extensions.verl extensions.trinity extensions.roll"),
+    front_end("", "extensions"),
     # run
     honoured("run", "name seed folder mode max_steps_this_session on_end on_failure time_limit"),
     descriptive("run", "project group"),

@@ -13,7 +13,8 @@ from rlctl.adapters.tree import find, gates, put
 from rlctl.adapters.writing import Fate, Written
 from rlctl.config import Loaded, load, to_file, to_plain
 from rlctl.documents import Document, KeyPath, dotted
-from rlctl.report import Bucket, Entry, Origin, OriginEntry
+from rlctl.errors import nearest
+from rlctl.report import Bucket, Entry, Finding, Level, Origin, OriginEntry
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Canonical(Dialect):
             bucket = Bucket.UNKNOWN if is_unknown else Bucket.MAPPED
             targets = () if is_unknown else ((name, value),)
             report.accounting.append(Entry(name, bucket, value, document.at(path), targets))
+        report.extend(_of_no_dialect(document))
         return Read(loaded.config if loaded else None, loaded, report)
 
     def write(self, loaded: Loaded, version: str, options: Mapping[str, str]) -> File:
@@ -75,6 +77,23 @@ class Canonical(Dialect):
                 else [(dotted(_unstaged(path)), find(plain, _unstaged(path)))]
             )
         return File(values, written.comments, [(None, written)])
+
+
+def _of_no_dialect(document: Document) -> list[Finding]:
+    """A warning for each part of ``extensions`` that no installed dialect will ever take back."""
+    from rlctl.adapters import names
+
+    kept = document.values.get("extensions")
+    found = []
+    for name in kept if isinstance(kept, dict) else ():
+        if name not in names():
+            key, known = f"extensions.{name}", ", ".join(item for item in names() if item != "rlctl")
+            message = f"'{key}' names a dialect that is not installed; expected one of {known}"
+            hint = nearest(str(name), names()) or "install it to convert these keys back; they are kept until then"
+            found.append(
+                Finding("unknown-dialect", Level.WARNING, message, key, document.at(("extensions", name)), hint)
+            )
+    return found
 
 
 def _absent(value: Any) -> bool:

@@ -39,7 +39,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
         if isinstance(is_on, Absent):
             return
         used = (view.to(own),)
-        if found is None and is_on and _kept(view) in getattr(view.config.extensions, dialect):
+        if found is None and is_on and _kept(view) in view.config.carried_for(dialect):
             yield Flow((), None, used, "mapped", "as it was written, with a path to come")
         elif found is None and is_on and view.explicit(own):
             yield Lost(used, "verl starts from a checkpoint where it is on, and there is none", idle=True)

@@ -241,7 +241,7 @@ def stage_parts(loaded: Loaded) -> list[tuple[int | None, str, Given]]:
 
 def replace_extensions(stage: Config, whole: Config) -> Config:
     """The stage's config with the carried keys of the whole config where it has none of its own."""
-    return stage if any(vars(stage.extensions).values()) else replace(stage, extensions=whole.extensions)
+    return stage if any(stage.extensions.values()) else replace(stage, extensions=whole.extensions)
 
 
 def _of_stage(loaded: Loaded, index: int) -> list[Any]:

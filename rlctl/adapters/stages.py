@@ -19,24 +19,19 @@ def combined(parts: Sequence[tuple[str, Loaded]]) -> Loaded:
     if len(parts) == 1:
         return parts[0][1]
     config = combine([(name, part.config) for name, part in parts])
-    extensions = _merged_extensions([part.config for _, part in parts])
-    config = replace(config, extensions=extensions)
+    config = replace(config, extensions=_merged_extensions([part.config for _, part in parts]))
     whole = [_moved(parts, field) for field in ("sources", "expressions", "comments")]
     files = tuple(dict.fromkeys(file for _, part in parts for file in part.files))
     return Loaded(config, whole[0], whole[1], whole[2], files)
 
 
-def _merged_extensions(configs: Sequence[Config]) -> Any:
-    last = configs[-1].extensions
-    for config in configs[:-1]:
-        kept = config.extensions
-        last = replace(
-            last,
-            verl={**kept.verl, **last.verl},
-            trinity={**kept.trinity, **last.trinity},
-            roll={**kept.roll, **last.roll},
-        )
-    return last
+def _merged_extensions(configs: Sequence[Config]) -> dict[str, dict[str, Any]]:
+    """The carried keys of all stages; of one that several stages have, the last stage's value."""
+    merged: dict[str, dict[str, Any]] = {}
+    for config in configs:
+        for dialect, keys in config.extensions.items():
+            merged.setdefault(dialect, {}).update(keys)
+    return merged
 
 
 def _moved(parts: Sequence[tuple[str, Loaded]], field: str) -> dict[KeyPath, Any]:

@@ -20,18 +20,6 @@ SCHEMA_VERSION = 1
 
 
 @section
-class Extensions:
-    """Keys of one dialect that have no meaning in another, kept for the way back."""
-
-    verl: dict[str, Any] = {}
-    """Of verl, by dotted key."""
-    trinity: dict[str, Any] = {}
-    """Of Trinity-RFT, by dotted key."""
-    roll: dict[str, Any] = {}
-    """Of ROLL, by dotted key."""
-
-
-@section
 class Config:
     """One run: what is trained, on what, how, where."""
 
@@ -80,5 +68,9 @@ class Config:
     stages: tuple[dict[str, Any], ...] = ()
     """Parts run one after the other, each a ``name`` and the keys that differ. A stage that sets no ``model.path`` goes on
     from the weights of the one before."""
-    extensions: Extensions = Extensions()
-    """Keys of one dialect that have no meaning in another."""
+    extensions: dict[str, dict[str, Any]] = {}
+    """Keys that only one dialect has, by dialect and dotted key: ``{verl: {trainer.esi_redundant_time: 0}}``."""
+
+    def carried_for(self, dialect: str) -> dict[str, Any]:
+        """The keys of ``extensions`` that only this dialect has; none if there are none."""
+        return self.extensions.get(dialect, {})

@@ -113,7 +113,8 @@ def test_an_unknown_key_in_any_section_passes_neither(prefix: str) -> None:
         ({"rewards": {"type": "rule"}}, False),
         ({"rlctl": 2}, False),
         ({"extensions": {"verl": {"a.b": 1}}}, True),
-        ({"extensions": {"openrlhf": {}}}, False),
+        ({"extensions": {"openrlhf": {"a.b": 1}}}, True),
+        ({"extensions": {"verl": 1}}, False),
     ],
 )
 def test_schema_and_builder_agree(values: dict[str, Any], accepted: bool) -> None:

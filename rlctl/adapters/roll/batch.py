@@ -45,7 +45,7 @@ def kept(view: Reading | Writing, key: str) -> str:
 
 def keeps(view: Writing, key: str) -> bool:
     """Whether the file had this switch on. Dynamic batching is written again only then, as it changes ROLL's optimizer steps."""
-    return view.config.extensions.roll.get(kept(view, key)) is True
+    return view.config.carried_for("roll").get(kept(view, key)) is True
 
 
 def _whole(value: Any, otherwise: int) -> int:
@@ -128,7 +128,7 @@ def split(view: Writing, total: int, source: str) -> Iterator[Out]:
 
 def _kept_size(view: Writing, share: int) -> int:
     """Where dynamic batching cuts, only the accumulation counts: one micro-batch is one response of it."""
-    size = view.config.extensions.roll.get(kept(view, PER_DEVICE))
+    size = view.config.carried_for("roll").get(kept(view, PER_DEVICE))
     return size if isinstance(size, int) and size > 0 and share % size == 0 else 1
 
 
@@ -345,7 +345,7 @@ AGENTIC_EVALUATION: list[Rule] = [
 def _read_ahead(view: Reading) -> Iterator[Flow]:
     ratio, used = view.get("async_generation_ratio"), (view.path("async_generation_ratio"),)
     if not isinstance(ratio, (int, float)):
-        raise BadValueError(f"is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1")
+        raise BadValueError(f"is {ratio!r}; expected 0 for synchronous, or steps ahead of at least 1", key=used[0])
     yield Flow(view.to("sync.ahead"), float(ratio), used, same=True)
     note = f"responses are at most {ceil(ratio)} updates old" if ratio else ""
     yield Flow(view.to("sync.max_staleness"), ceil(ratio), used, "derived" if ratio else "mapped", note)

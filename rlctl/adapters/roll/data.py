@@ -164,7 +164,7 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
         yield from others(view, place, source, {"path", "prompt_type", "source_key", *SEEN})
     used = (("data", "train", 0, "image_key"),)
     yield Flow(view.path(f"{D}.messages"), SEEN["prompt_key"], (("data", "train", 0, "prompt_key"),), always=True)
-    if PIXELS[0] not in view.config.extensions.roll:
+    if PIXELS[0] not in view.config.carried_for("roll"):
         note = "start_rlvr_vl_pipeline.py reads images, up to this size unasked"
         yield Flow(view.path(PIXELS[0]), MOST_PIXELS, used, "derived", note, always=True)
 
@@ -253,7 +253,7 @@ def _write_shares(view: Writing) -> Iterator[Out]:
     weighs = view.get("data.mixing") != "concatenate"
     if weighs:
         yield Lost(used, "ROLL draws by shares of domains, which rows' tags name, not of files")
-    if any(key.startswith(f"{SHARES}.") for key in view.config.extensions.roll) or not names:
+    if any(key.startswith(f"{SHARES}.") for key in view.config.carried_for("roll")) or not names:
         return
     if len(names) == 1:
         note = "all rows are of the one domain"

@@ -251,7 +251,7 @@ class Roll(Dialect):
         table = self.tables["opd"]
         known = (*table.index, *(note.path for note in table.notes))
         fields = {path[1] for path in known if path[0] in ("teacher", "*") and len(path) > 1}
-        kept = [parse_dotted(key) for key in given.config.extensions.roll if key.startswith("teacher.")]
+        kept = [parse_dotted(key) for key in given.config.carried_for("roll") if key.startswith("teacher.")]
         names = [str(path[1]) for path in kept if len(path) > 2 and path[1] not in fields]
         if not names or not isinstance(block, dict):
             return

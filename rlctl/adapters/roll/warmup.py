@@ -97,7 +97,7 @@ def warmup(worker: str, to: str) -> Code:
 
 def _write_own(view: Writing, count: Any, steps: str, own: str, share: str) -> Iterator[Out]:
     """Warm-up by steps; where they are those of a share that ROLL's own file had, that share is put back instead."""
-    ratio: Any = view.config.extensions.roll.get(_kept(view, share))
+    ratio: Any = view.config.carried_for("roll").get(_kept(view, share))
     worker = steps.partition(".")[0]
     total = _updates_written(view, worker) if is_number(ratio) else None
     if total is not None and count == _up(ratio * total):

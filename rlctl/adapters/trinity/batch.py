@@ -121,7 +121,7 @@ def geometry(view: Writing) -> tuple[int, int, int, str]:
     config = view.config
     group, prompts = config.batch.responses_per_prompt, config.batch.prompts_per_step
     mini = arithmetic.mini_batch_responses(config)
-    kept = config.extensions.trinity.get("synchronizer.sync_interval")
+    kept = config.carried_for("trinity").get("synchronizer.sync_interval")
     if isinstance(kept, int) and kept > 0 and prompts % kept == 0:
         return prompts // kept, mini, kept, ""
     drawn = mini

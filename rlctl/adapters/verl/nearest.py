@@ -51,7 +51,7 @@ class ChosenOrNearest(Chosen):
         )
 
     def _needed(self, kind: str, view: Writing) -> Iterator[Out]:
-        said = view.config.extensions.verl
+        said = view.config.carried_for("verl")
         for key in self.needs.get(kind, ()):
             if key.exists(view.version) and key.name not in said:
                 yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.kind"),), "derived", always=True)

@@ -278,7 +278,7 @@ def _read_device(view: Reading) -> Iterator[Flow]:
 
 def _write_device(view: Writing) -> Iterator[Out]:
     device, used = view.get("placement.device"), (view.to("placement.device"),)
-    if KEPT_DEVICE[-1] in view.config.extensions.verl:
+    if KEPT_DEVICE[-1] in view.config.carried_for("verl"):
         yield Flow((), None, used, "mapped", "the device of the file that it was read from")
     elif device != "auto":
         yield Flow(view.path("trainer.device"), device, used, same=True)

@@ -92,7 +92,7 @@ def test_they_come_back() -> None:
     assert made.text is not None
     second = read(made.text)
     assert rewards(second) == rewards(first)
-    assert first.config.extensions.roll.items() <= second.config.extensions.roll.items()
+    assert first.config.carried_for("roll").items() <= second.config.carried_for("roll").items()
 
 
 def test_a_judge_that_roll_serves_is_served_here() -> None:
