@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.documents.files import read_text
 from rlctl.documents.shell_conditions import Status
 from rlctl.documents.shell_state import State
 from rlctl.documents.shell_text import Text, changed, joined, literal, plain, problem, unknown
 from rlctl.errors import DocumentError, Location
 from rlctl.filenames import expanded
+from rlctl.secrets import has_password
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,14 @@ _QUIET_NAMES = (
 )
 _QUIET = frozenset(_QUIET_NAMES.split())
 """Commands that change no variable; that they succeed is taken for granted."""
+_PRINTING_NAMES = (
+    "ulimit pip pip3 uv-pip conda mamba apt apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee umask alias "
+    "declare typeset readonly shopt trap kill module sysctl rsync"
+)
+PRINTING = frozenset(_PRINTING_NAMES.split())
+"""Those of them that may print something, which ``$( )`` would take."""
+MAX_CONTENTS = 1 << 16
+"""Characters of a file that ``$(<FILE)`` reads; a longer one is no setting."""
 _PROBES = frozenset({"torch_npu"})
 """Python modules whose import a script tries to find out where it is; they are taken for missing."""
 _IMPORT = re.compile(r"\s*import (\w+)\s*;?\s*")
@@ -68,6 +78,32 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
         if (piece := problem(word)) is not None:
             return Known(True, (piece,))
     return Known(True, printer(state, arguments, at))
+
+
+def contents(state: State, name: Text, at: Location) -> Text:
+    """What ``$(<FILE)`` stands for: a small file beside the script, or one that the script has written."""
+    if (piece := problem(name)) is not None:
+        return (piece,)
+    shown = plain(name)
+    if shown in state.files:
+        written = state.files[shown]
+        return changed(name, written, at) if written else unknown(f"the script writes what '{shown}' holds", at)
+    beside, path = Path(state.script).parent.resolve(), (Path(state.folder) / expanded(shown)).resolve()
+    if not Path(state.script).is_file() or not path.is_relative_to(beside):
+        return unknown(f"'{shown}' is outside of the script's folder, so rlctl does not read it", at)
+    if path.name.startswith(".") or any(state.is_secret(part) for part in path.name.split(".")):
+        return unknown(f"'{shown}' may hold a secret, so rlctl does not read it", at)
+    if not path.is_file():
+        return unknown(f"'{shown}' is not there", at)
+    try:
+        held = read_text(path) if path.stat().st_size <= MAX_CONTENTS else None
+    except (DocumentError, OSError):
+        return unknown(f"'{shown}' cannot be read", at)
+    if held is None:
+        return unknown(f"'{shown}' has more than {MAX_CONTENTS} characters, so rlctl does not read it", at)
+    if has_password(held):
+        return unknown(f"'{shown}' holds a password, so rlctl does not read it", at)
+    return changed(name, held, at)
 
 
 def status_of(state: State, words: list[Text], at: Location) -> Status:

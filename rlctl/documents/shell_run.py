@@ -467,6 +467,7 @@ class _Reader:
     def _redirected_statement(self, script: Script, node: Any) -> Status:
         body = node.child_by_field_name("body")
         if body is None:
+            self._print_file(script, node)
             return True
         here = next((child for child in node.children if child.type == "heredoc_redirect"), None)
         to = next((child for child in node.children if child.type == "file_redirect"), None)
@@ -480,6 +481,14 @@ class _Reader:
                 self.statement(script, body)
                 return self.statement(script, piped)
         return self.statement(script, body)
+
+    def _print_file(self, script: Script, node: Any) -> None:
+        """``$(<FILE)``, which stands for what the file holds; a redirection without a command prints nothing elsewhere."""
+        source = next((child for child in node.children if child.type == "file_redirect"), None)
+        if self.output is not None and source is not None and "<" in (child.type for child in source.children):
+            at = script.at(source)
+            name = self.words.text(script.text(source.child_by_field_name("destination")), at)
+            self.output.append(shell_builtins.contents(self.state, name, at))
 
     def _write_file(self, script: Script, here: Any, to: Any) -> None:
         """A file that the script writes with ``cat > FILE <<EOF``."""
@@ -566,15 +575,20 @@ class _Reader:
             return self.conditions.words(words[1:], at)
         known = shell_builtins.call(self.state, words, at)
         if known is not None:
-            if known.output is not None:
+            if self.output is not None and known.output is None and name in shell_builtins.PRINTING:
+                self.output.append(self._only_when_run(words, at))
+            elif known.output is not None:
                 (self.said if self.output is None else self.output).append(known.output)
             return known.status
         self.commands.append(Command(tuple(words), at, self.state.folder))
         status = shell_builtins.status_of(self.state, words, at)
         if self.output is not None and status is not False:
-            shown = " ".join(plain(word) for word in words)[:60]
-            self.output.append(unknown(f"what '{shown}' prints can only be known by running it", at))
+            self.output.append(self._only_when_run(words, at))
         return status
+
+    def _only_when_run(self, words: list[Text], at: Location) -> Text:
+        shown = " ".join(plain(word) for word in words)[:60]
+        return unknown(f"what '{shown}' prints can only be known by running it", at)
 
     def _function(self, name: str, arguments: list[Text], at: Location) -> Status:
         self._depth += 1

@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from rlctl.documents.shell_arithmetic import evaluate
 from rlctl.documents.shell_run import Reading, read_script
 from rlctl.documents.shell_text import literal, plain, problem, symbolic
 from rlctl.errors import DocumentError, Location
+from rlctl.secrets import is_secret_name
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 ENVIRONMENT = {"HOME": "/home/me", "NODES": "2", "MODEL": "Qwen/Qwen3-8B"}
@@ -270,3 +272,62 @@ def test_a_secret_in_the_script_is_its_variable() -> None:
     )
     assert [symbolic(word) for word in reading.commands[-1].words] == ["trainer", "key=${oc.env:WANDB_API_KEY}"]
     assert reading.state.secrets == {"WANDB_API_KEY": "abc123456"}
+
+
+HELD = "M=$(<model.txt); L=$(< lists/names); trainer a=$M \"b=$L\" c=`<model.txt` d=$(<'lists/names')"
+
+
+def read_beside(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The words of the last command of a script in a folder, run from there."""
+    (folder / "run.sh").write_text(script)
+    monkeypatch.chdir(folder)
+    return list(read_script(script, "run.sh", environment=ENVIRONMENT, is_secret=is_secret_name).commands[-1].words)
+
+
+@needs_bash
+def test_a_file_beside_the_script_is_read_as_bash_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "model.txt").write_text("org/model\n\n")
+    (tmp_path / "lists" / "names").write_text("a b\n c\n")
+    expected = as_bash(HELD, tmp_path)
+    assert [plain(word) for word in read_beside(tmp_path, HELD, monkeypatch)] == expected
+    assert "a=org/model" in expected
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../model.txt", "outside"),
+        ("/etc/hostname", "outside"),
+        ("link.txt", "outside"),
+        ("hf_token", "secret"),
+        ("api_key.txt", "secret"),
+        (".netrc", "secret"),
+        ("url.txt", "password"),
+        ("big.txt", "characters"),
+        ("binary.txt", "cannot be read"),
+        ("none.txt", "not there"),
+    ],
+)
+def test_a_file_that_may_not_be_read_is_unknown_and_never_empty(
+    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (tmp_path / "model.txt").write_text("outside\n")
+    (folder / "link.txt").symlink_to(tmp_path / "model.txt")
+    for other in ("hf_token", "api_key.txt", ".netrc"):
+        (folder / other).write_text("sesame\n")
+    (folder / "url.txt").write_text("postgresql://me:sesame@host/db\n")
+    (folder / "big.txt").write_text("x" * 100_000)
+    (folder / "binary.txt").write_bytes(b"\0\1\2\3")
+    (word,) = read_beside(folder, f"X=$(<{name}); trainer $X", monkeypatch)[1:]
+    found = problem(word)
+    assert found is not None
+    assert why in found.problem
+    assert "sesame" not in found.problem
+
+
+@pytest.mark.parametrize("command", ["git rev-parse HEAD", "curl -s http://x", "ulimit -n", "cat x.txt", "tee x"])
+def test_what_a_program_prints_is_unknown_and_never_empty(command: str) -> None:
+    assert problem(read(f"X=$({command} 2>/dev/null); trainer a=$X").commands[-1].words[1]) is not None
