@@ -47,19 +47,21 @@ def set_keys(
     given = arguments.pairs(variables, "--env")
     session = Session.open(file, dialect=dialect, assignments=changes, given=given)
     before = read_text(file)
+    draft = session.draft()
+    lost = [(item.key, item.first.value, item.second.value) for item in draft.lost]
     if dry_run:
-        text = session.text()
-        lost = session.unsaid_by(text)
-        output.text(_difference(before, text, str(file)))
+        output.text(_difference(before, draft.text, str(file)))
     else:
-        session.save()
-        lines, lost = _difference(before, read_text(file), str(file)), session.lost
+        session.save(draft)
+        lines = _difference(before, read_text(file), str(file))
         count = sum(line[:1] == "+" and line[:3] != "+++" for line in lines.splitlines())
         diagnostics.note(f"{file}: {count} line{'s' * (count != 1)} changed" if lines else f"{file} says so already")
     for key, wanted, said in lost:
         diagnostics.note(
             f"{session.dialect} cannot say {key} = {diagnostics.shown(wanted)}: it says {diagnostics.shown(said)}"
         )
+    for one in draft.disconnected:
+        diagnostics.note(f"{file}:{one.line}: {one.key} was {one.word}: that variable no longer sets it")
     arguments.finish(ExitCode.FINDINGS if lost else ExitCode.OK)
 
 

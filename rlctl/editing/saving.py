@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.config import Loaded
+from rlctl.config import Loaded, to_plain
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
 from rlctl.documents.overrides_write import Change
 from rlctl.documents.shell_write import bash_word
+from rlctl.editing.variables import WORD, default_of, is_plain, uses_variable
 from rlctl.errors import RlctlError, UsageError
 from rlctl.rendering import write_out
 from rlctl.sources import Input, Script, gather_text, is_script
@@ -27,6 +29,30 @@ GONE = object()
 """In place of a value: the key is no longer written."""
 
 
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """An override that a script takes from a variable: with the value itself in its place, the variable no longer sets it."""
+
+    key: str
+    """Of the dialect."""
+    word: str
+    """The value as the script says it, as ``${max_response_length}``."""
+    line: int
+    """Counted from 1."""
+    variable: str = ""
+    """Whose default could be edited instead; empty if no edit of a default sets the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A text with other values, and what it disconnects from variables."""
+
+    text: str
+    disconnected: tuple[Disconnected, ...] = ()
+    also: tuple[tuple[KeyPath, Any, Any], ...] = ()
+    """The canonical keys that would change too if the variables' defaults were edited instead: path, value before and after."""
+
+
 def edited_text(
     text: str,
     name: str,
@@ -35,8 +61,10 @@ def edited_text(
     after: Loaded,
     facts: Mapping[str, str] | None = None,
     given: Mapping[str, str] | None = None,
-) -> str | None:
+) -> Edited | None:
     """The text of a file in which ``before`` became ``after``; None where it cannot be done by changing single keys.
+
+    In a script the default of a variable is edited where the override uses one, unless that would change another key too.
 
     Args:
         text: of the file.
@@ -49,7 +77,11 @@ def edited_text(
     """
     edit = _in_script if is_script(text, name) else _in_yaml
     now, new = before, text
+    variables: _Variables | None = None
     try:
+        if is_script(text, name):
+            variables = _Variables(text, name, dialect, before, after, facts, given)
+            now, new = variables.now, variables.text
         today = reread(text, name, dialect, before, given)
         moved = {path for path, _ in changed_keys(before, today, dialect, facts)} if today is not before else set()
         for again in range(ROUNDS):
@@ -61,8 +93,11 @@ def edited_text(
                 return None
             if edited == new:
                 break
-            now, new = found, edited
-        return new if _says_no_less(now, dialect, after, facts, _unsaid(today, before)) else None
+            now, new = _as_wanted(found, after), edited
+        told = _says_no_less(now, dialect, after, facts, _unsaid(today, before))
+        if not told or variables is None:
+            return Edited(new) if told else None
+        return Edited(new, tuple(variables.disconnected), variables.also())
     except RlctlError:
         return None
 
@@ -145,7 +180,103 @@ def _says_no_less(
     return anew is not None and left <= _unsaid(anew, wanted)
 
 
-_WORD = r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])*"""
+def _as_wanted(found: Loaded, wanted: Loaded) -> Loaded:
+    """A config without the links of values that are as wanted: ``${oc.env:LR,2e-6}`` says ``2e-6`` now, which is no change."""
+    values = {setting.path: setting.value for setting in settings(wanted.config)}
+    ours = {setting.path: setting.value for setting in settings(found.config)}
+    kept = {
+        path: link
+        for path, link in found.expressions.items()
+        if path in wanted.expressions or path not in values or values[path] != ours.get(path)
+    }
+    return replace(found, expressions=kept)
+
+
+class _Variables:
+    """A script whose variables say what they can of a change, one override after the other."""
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        dialect: str,
+        before: Loaded,
+        after: Loaded,
+        facts: Mapping[str, str] | None,
+        given: Mapping[str, str] | None,
+    ) -> None:
+        self.text, self.now = text, before
+        self.disconnected: list[Disconnected] = []
+        self._all = text
+        """With every default edited that sets its key, whatever else changes by it."""
+        self._before = before
+        self._name, self._dialect, self._after = name, dialect, after
+        self._facts, self._given = facts, given
+        changes = dict(changed_keys(before, after, dialect, facts))
+        for path, value in [*changes.items()]:
+            if path in changes:
+                changes = self._changed(path, value, changes)
+
+    def _changed(self, path: KeyPath, value: Any, changes: dict[KeyPath, Any]) -> dict[KeyPath, Any]:
+        """What is left to change once the variable of one override has another default, where that is all it does."""
+        lines, key = self.text.splitlines(keepends=True), dotted(path)
+        used = _lines_in_use(self.now, self._name)
+        found = _line_of(lines, key, used)
+        if found is None or (place := _value_of(lines[found], key)) is None:
+            return changes
+        word = lines[found][slice(*place)]
+        if not uses_variable(word):
+            return changes
+        variable = ""
+        new = "" if value is GONE else Change(path, value).text().partition("=")[2]
+        default = default_of(lines, found, *place, used) if is_plain(new) else None
+        if default is not None:
+            text = "".join(default.with_value(lines, new))
+            read = _loaded(text, self._name, self._dialect, self._given)
+            if read is not None:
+                read = _as_wanted(read, self._after)
+                left = dict(changed_keys(read, self._after, self._dialect, self._facts))
+                if path not in left:
+                    variable = default.variable
+                    self._edit_in_all(found, key, used, new)
+                    if left.keys() <= changes.keys():
+                        self.text, self.now = text, read
+                        return left
+        self.disconnected.append(Disconnected(key, word, found + 1, variable))
+        return changes
+
+    def _edit_in_all(self, line: int, key: str, used: frozenset[int], value: str) -> None:
+        lines = self._all.splitlines(keepends=True)
+        place = _value_of(lines[line], key)
+        default = default_of(lines, line, *place, used) if place is not None else None
+        if default is not None:
+            self._all = "".join(default.with_value(lines, value))
+
+    def also(self) -> tuple[tuple[KeyPath, Any, Any], ...]:
+        """What else would change if every default were edited that sets its key."""
+        if not any(one.variable for one in self.disconnected):
+            return ()
+        read = _loaded(self._all, self._name, self._dialect, self._given)
+        return tuple(_moved(self._before, read, self._after)) if read is not None else ()
+
+
+def _moved(before: Loaded, now: Loaded, wanted: Loaded) -> Iterator[tuple[KeyPath, Any, Any]]:
+    """What changed that was to stay: the path and both values, those of one dialect's own keys included."""
+    old, new, meant = (_plain_values(one) for one in (before, now, wanted))
+    found = [
+        path
+        for path in dict.fromkeys([*old, *new])
+        if old.get(path) != new.get(path) and old.get(path) == meant.get(path)
+    ]
+    for path in found:
+        both = old.get(path), new.get(path)
+        is_inside = any(len(one) > len(path) and one[: len(path)] == path for one in found)
+        if not (is_inside and all(isinstance(value, Mapping) for value in both)):
+            yield path, *both
+
+
+def _plain_values(loaded: Loaded) -> dict[KeyPath, Any]:
+    return {setting.path: to_plain(setting.value) for setting in settings(loaded.config)}
 
 
 def _prefixes(loaded: Loaded, dialect: str) -> dict[str, str]:
@@ -195,11 +326,21 @@ def _lines_in_use(loaded: Loaded, name: str) -> frozenset[int]:
 
 
 def _override(key: str) -> re.Pattern[str]:
-    """An override of a key as a word of a command, quoted or not."""
-    return re.compile(rf"(?<!\S)[\"']?\+{{0,2}}{re.escape(key)}={_WORD}")
+    """An override of a key as a word of a command, quoted as a whole or not."""
+    named = rf"\+{{0,2}}{re.escape(key)}="
+    quoted = rf"""\"{named}(?P<in_double>(?:\\.|[^"\\])*)\"|'{named}(?P<in_single>[^']*)'"""
+    return re.compile(rf"(?<!\S)(?:{quoted}|{named}(?P<bare>{WORD}))")
 
 
-_ANY_OVERRIDE = re.compile(rf"^\s+(?:--\S+\s+)?[\"']?\+{{0,2}}[A-Za-z_]\w*\.[\w.@/-]*={_WORD}\s*(?:\\\s*)?$")
+def _value_of(line: str, key: str) -> tuple[int, int] | None:
+    """Where the value of an override is in its line; None for one in single quotes, which bash takes as it is."""
+    found = _override(key).search(line)
+    if found is None or found["in_single"] is not None:
+        return None
+    return found.span("bare" if found["bare"] is not None else "in_double")
+
+
+_ANY_OVERRIDE = re.compile(rf"^\s+(?:--\S+\s+)?[\"']?\+{{0,2}}[A-Za-z_]\w*\.[\w.@/-]*={WORD}\s*(?:\\\s*)?$")
 """A line that is an override; one of a key of the top looks as an assignment does, after which none could come."""
 
 

@@ -18,7 +18,7 @@ from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
 from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
-from rlctl.editing.saving import edited_text, gathered, reread
+from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
 from rlctl.report import Finding, Level, Report
@@ -63,6 +63,21 @@ class OnDisk:
     path: Path
     text: str
     loaded: Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What saving would write, and what it would change that nobody asked for."""
+
+    text: str
+    loaded: Loaded
+    """The config that it is a text of."""
+    lost: tuple[Difference, ...] = ()
+    """What the format cannot say: on the first side the value here, on the second the one that the text says instead."""
+    disconnected: tuple[Disconnected, ...] = ()
+    """What a launch script would no longer take from its own variables."""
+    also: tuple[tuple[KeyPath, Any, Any], ...] = ()
+    """The keys that would change too if these variables were edited instead, with the values before and after."""
 
 
 @dataclass
@@ -338,6 +353,9 @@ class Session:
         Raises:
             UsageError: the dialect cannot say the config.
         """
+        return self._written().text
+
+    def _written(self) -> Edited:
         kept = self._edited()
         if kept is not None:
             return kept
@@ -347,9 +365,42 @@ class Session:
                 f"{base.path}: the script cannot be changed key by key so that it says this",
                 hint="save it under another name, as YAML or as a script of its own",
             )
-        return self.text_in(self.dialect)
+        return Edited(self.text_in(self.dialect))
 
-    def _edited(self) -> str | None:
+    def draft(self) -> Draft:
+        """What saving would write.
+
+        Raises:
+            RlctlError: the dialect cannot say the config, or the text cannot be read back.
+        """
+        loaded, found = self.loaded, self._written()
+        lost = self._unsaid_by(found.text, self.place)
+        return Draft(found.text, loaded, lost, found.disconnected, found.also)
+
+    def draft_for(self, path: Path, dialect: str | None = None) -> Draft:
+        """What saving under another name, in this or another dialect, would write.
+
+        Raises:
+            RlctlError: the dialect cannot say the config, has no scripts, or the text cannot be read back.
+        """
+        loaded, found = self.loaded, self._written_for(path, dialect)
+        lost = self._unsaid_by(found.text, path, dialect or self.dialect)
+        return Draft(found.text, loaded, lost, found.disconnected, found.also)
+
+    def follow_variables(self, draft: Draft) -> None:
+        """Take the values that other keys get when the variables of a draft are edited, as one change that can be undone.
+
+        Raises:
+            ConfigError: one of them does not fit.
+        """
+        self.apply([Change(path, value) for path, _, value in draft.also])
+
+    def _unsaid_by(self, text: str, place: Path, dialect: str | None = None) -> tuple[Difference, ...]:
+        moved = self._moved()
+        said = _read(text, place, dialect or self.dialect, self.given)[0]
+        return tuple(item for item in differences(self.loaded, said) if item.key not in moved)
+
+    def _edited(self) -> Edited | None:
         """The text that the config was read from, with the changed keys; None where that cannot be."""
         state = self._states[self._now]
         if state.base is None:
@@ -364,11 +415,14 @@ class Session:
         Raises:
             UsageError: the dialect cannot say the config, or has no scripts.
         """
+        return self._written_for(path, dialect).text
+
+    def _written_for(self, path: Path, dialect: str | None) -> Edited:
         base = self.base
         was_script = base is not None and is_script(base.text, str(base.path))
         script = path.name.endswith(SCRIPT_ENDINGS) or (was_script and not path.suffix and dialect is None)
         kept = self._edited() if dialect is None and script == was_script else None
-        return kept if kept is not None else self.text_in(dialect or self.dialect, script=script)
+        return kept if kept is not None else Edited(self.text_in(dialect or self.dialect, script=script))
 
     def unsaid_by(self, text: str) -> list[tuple[str, Any, Any]]:
         """What a text of this config cannot say: canonical key, the value here, and what the text says instead.
@@ -431,10 +485,12 @@ class Session:
         self.file = OnDisk(self.file.path, text, loaded)
         self._saved = None
 
-    def save(self, *, force: bool = False) -> Path:
+    def save(self, draft: Draft | None = None, *, force: bool = False) -> Path:
         """Write the file, whole or not at all, in its own dialect.
 
-        ``force``: also over what somebody else wrote there since.
+        Args:
+            draft: what to write, where that is known; it is made again if the config was changed since.
+            force: also over what somebody else wrote there since.
 
         Raises:
             UsageError: there is no file yet, or the dialect cannot say the config.
@@ -448,19 +504,23 @@ class Session:
                 f"{self.file.path} was changed by somebody else since it was opened",
                 hint="open it again, save under another name, or save over it",
             )
-        text = self.text()
+        text = draft.text if draft is not None and draft.loaded is self.loaded else self.text()
         write_atomic(self.file.path, text, force=True)
         self._saved_as(self.file.path, text)
         return self.file.path
 
-    def save_as(self, path: Path, dialect: str | None = None, *, force: bool = False) -> Path:
+    def save_as(
+        self, path: Path, dialect: str | None = None, *, draft: Draft | None = None, force: bool = False
+    ) -> Path:
         """Write the config to another file, in this or another dialect, and go on with that one.
+
+        ``draft``: what to write, where that is known; it is made again if the config was changed since.
 
         Raises:
             UsageError: the dialect cannot say the config.
             DocumentError: the file is there already and ``force`` is off, or it cannot be written.
         """
-        text = self.text_for(path, dialect)
+        text = draft.text if draft is not None and draft.loaded is self.loaded else self.text_for(path, dialect)
         write_atomic(path, text, force=force, executable=path.name.endswith(SCRIPT_ENDINGS))
         if dialect is not None:
             self.dialect = dialect
@@ -503,6 +563,7 @@ class Session:
         self.file = OnDisk(self.file.path, text, loaded)
         self._push(loaded, (Change((), symbolic(loaded)),), self.file)
         self._saved = self._now
+        self.lost = []
 
 
 def in_stage(path: KeyPath) -> bool:

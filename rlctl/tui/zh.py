@@ -453,7 +453,24 @@ ZH: dict[str, str] = {
     "Throw it away": "丢弃",
     "not taken up": "没有恢复",
     "the file is another one by now: look at what differs": "文件现在已经不同：请看有哪些差别",
-    "{key} = {wanted!r} is written as {said!r}": "{key} = {wanted!r}，写成 {said!r}",
+    # saving
+    "The script sets these keys from variables:": "脚本用变量设置了以下键：",
+    "line {line}: {key}={word}": "第 {line} 行：{key}={word}",
+    "Editing the variables' defaults also changes:": "修改变量默认值会同时改变：",
+    "Edit the defaults: {names}": "修改默认值：{names}",
+    "Write the values in place of the variables, which then no longer set these keys": (
+        "直接写入数值，变量不再控制这些键"
+    ),
+    "Do not save": "不保存",
+    "The file cannot say all of this config. It would say:\n{lines}": "该文件无法表达全部配置，将写成：\n{lines}",
+    "Save, and take what the file says; undo brings your values back": "保存，并采用文件中的值；可撤销恢复你的值",
+    "Save, and keep your values here, though the file says otherwise": "保存，但这里保留你的值，与文件不一致",
+    "reading what changes ...": "正在分析会改变什么……",
+    "read what changes, then save": "请先看清会改变什么，再保存",
+    "Changes training ({count}):": "影响训练（{count} 项）：",
+    "Changes speed, memory, names or records only ({count}):": "只影响速度、显存、名称或记录（{count} 项）：",
+    "Nothing changes: the file says all of it.": "没有任何改变：文件能表达全部配置。",
+    "press F10 to state {fact}": "按 F10 填写 {fact}",
     # launching
     "Launch": "启动",
     "Launch (F9)": "启动 (F9)",
@@ -568,11 +585,8 @@ ZH: dict[str, str] = {
     "The run in any dialect, and what becomes of every key": "用任一方言写出的运行，以及每个键的去向",
     "What differs from the file, and from defaults": "与文件、与默认值的差别",
     "What is beside the form: beside it, alone, or away": "表单旁的内容：并排、独占或收起",
-    "Facts": "事实",
+    "Facts": "补充信息",
     "Say what no config says, as how many rows the data has": "说明配置里没有写的事实，如数据有多少行",
-    "{dialect} cannot say all of it:\n{lost}": "{dialect} 表达不了全部：\n{lost}",
-    "Take what the file says; what you have is one undo away": "采用文件里的内容；撤销一步可回到现在",
-    "Keep them here, though the file says otherwise": "这里保持不变，尽管文件里不同",
     "rows of the training data, where epochs must become steps": "训练数据的行数，用于把轮数换算成步数",
     "devices that explore, where all roles share them here and Trinity splits them": (
         "用于探索的设备数：这里各角色共用设备，Trinity 要分开"
@@ -582,7 +596,7 @@ ZH: dict[str, str] = {
         "配置里没有写的事实。计划、预览和保存都以此为准，直到退出应用。"
     ),
     "a number; empty: not known": "一个数；留空表示未知",
-    "Facts (F10)": "事实 (F10)",
+    "Facts (F10)": "补充信息 (F10)",
     "go to a finding first": "先选中一条检查结果",
     "; stated: {facts}": "；已说明：{facts}",
     "enter: state {fact}": "回车：说明 {fact}",

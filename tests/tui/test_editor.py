@@ -13,6 +13,7 @@ from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow
 from tests.tui.conftest import drive, settled
 
@@ -154,8 +155,8 @@ def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: s
         await screen.action_leave()
         await pilot.pause()
         await pilot.press(key)
-        await pilot.pause()
-        assert screen.app._exit
+        await settled(pilot.app.screen, pilot)
+        assert isinstance(pilot.app.screen, StartScreen)
 
     drive(RlctlApp(session=Session.open(file)), act)
     assert seed in file.read_text()

@@ -118,10 +118,15 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         dialog.query_one("#dialect", Select).value = "roll"
         await settled(screen, pilot)
         assert dialog.query_one("#name", Input).value == str(file.with_name("run.roll.yaml"))
-        assert "total_epochs" in text(dialog, "#lost")
+        assert "press F10 to state dataset_rows" in text(dialog, "#lost")
         await pilot.press("f10", "8", "0", "enter")
         await settled(screen, pilot)
-        assert "total_epochs" not in text(dialog, "#lost")
+        listed = text(dialog, "#lost")
+        assert "F10" not in listed
+        assert listed.startswith("Changes training (")
+        assert listed.index("algorithm.train_temperature") < listed.index(
+            "Changes speed, memory, names or records only ("
+        )
         dialog._save()
         await settled(screen, pilot)
         asking = screen.app.screen

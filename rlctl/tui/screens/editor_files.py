@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,17 +13,19 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from rlctl.documents import dotted, read_text
+from rlctl.documents import KeyPath, dotted, read_text
 from rlctl.editing import items, recovery
+from rlctl.editing.deviations import changes_training
 from rlctl.editing.fields import FieldView
-from rlctl.editing.session import FileChangedError, Session
+from rlctl.editing.session import Draft, FileChangedError, Session
+from rlctl.editing.values import text_of
 from rlctl.errors import DocumentError, RlctlError
 from rlctl.filenames import YAML_ENDINGS, expanded, is_file
 from rlctl.runs import redacted
 from rlctl.tui.external import edited
 from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import AskScreen, ChooseScreen, TextScreen
-from rlctl.tui.screens.facts import FactsScreen
+from rlctl.tui.screens.facts import FactsScreen, in_app
 from rlctl.tui.screens.items import ItemsScreen
 from rlctl.tui.screens.save_as import Named, SaveAsScreen
 from rlctl.tui.widgets.field_row import FieldRow
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 2.0
 """How often the file is looked at."""
+LONGEST = 60
+"""Most cells of a value in a list of changes."""
 LINES = 200
 """Most lines of a difference that a question shows."""
 
@@ -71,12 +76,21 @@ class EditorFiles(Screen[None]):
             self.text, self.difference = text, difference
             super().__init__()
 
+    class Drafted(Message):
+        """What would be written is known, or why nothing can be."""
+
+        def __init__(
+            self, found: Draft | RlctlError, make: Callable[[], Draft], write: Callable[[Draft, bool], None]
+        ) -> None:
+            self.found, self.make, self.write = found, make, write
+            super().__init__()
+
     def __init__(self, session: Session, *, readonly: bool) -> None:
         super().__init__()
         self.session, self.readonly = session, readonly
         self._given_up = False
-        self._lost: list[tuple[str, Any, Any]] = []
-        """What a person was told last that the dialect cannot say."""
+        self._kept: list[tuple[str, Any, Any]] = []
+        """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
         self._told: str | None = None
         """The text of the file that a person was asked about last."""
 
@@ -162,51 +176,122 @@ class EditorFiles(Screen[None]):
             self._save_then(lambda: None)
 
     def _save_then(self, after: Callable[[], Any]) -> None:
-        """Save, ask where it has no name or was changed by somebody else, and go on once it is saved."""
+        """Save, ask first if the file has no name or would say something else than the config, and go on once it is saved."""
         if not self._is_whole():
             return
         if self.session.file is None:
             self._ask_name(after)
         else:
-            self._save(after, force=False)
+            self._save(after)
 
-    def _save(self, after: Callable[[], Any], *, force: bool) -> None:
+    def _save(self, after: Callable[[], Any]) -> None:
+        def write(draft: Draft, keep: bool) -> None:
+            self._write(draft, after, keep=keep, force=False)
+
+        self._prepare(self.session.draft, write)
+
+    def _write(self, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool) -> None:
         try:
-            path = self.session.save(force=force)
+            path = self.session.save(draft, force=force)
         except FileChangedError as error:
             self.app.push_screen(
                 AskScreen(say("{error}. Save over it?").format(error=error.message), say("Save over it")),
-                lambda yes: self._save(after, force=True) if yes else None,
+                lambda yes: self._write(draft, after, keep=keep, force=True) if yes else None,
             )
         except RlctlError as error:
-            self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
+            self._not_saved(error)
         else:
-            self._saved(path, after)
+            self._saved(path, after, keep=keep)
 
-    def _saved(self, path: Path, after: Callable[[], Any]) -> None:
-        """Tell what was saved, and ask what to do with what the dialect cannot say."""
+    def _not_saved(self, error: RlctlError) -> None:
+        self.notify(in_app(str(error)), title=say("not saved"), severity="error", timeout=15, markup=False)
+
+    def _saved(self, path: Path, after: Callable[[], Any], *, keep: bool) -> None:
+        """Tell what was saved, and take what the file says unless the user keeps other values here."""
         self.notify(say("saved {path}").format(path=path), markup=False)
-        self.renew()
-        lost = self.session.lost
-        if not lost or lost == self._lost:
-            after()
-            return
-        self._lost = list(lost)
-        one = say("{key} = {wanted!r} is written as {said!r}")
-        told = "\n".join(f"  {one.format(key=key, wanted=wanted, said=said)}" for key, wanted, said in lost)
-        cannot = say("{dialect} cannot say all of it:\n{lost}").format(dialect=self.session.dialect, lost=told)
+        self._kept = list(self.session.lost) if keep else []
+        if self.session.lost and not keep:
+            self.session.reopen()
+            self._shown()
+        else:
+            self.renew()
+        after()
+
+    # What saving would change besides
+
+    def _prepare(self, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
+        """Find out in a thread what would be written, ask about what nobody asked for, then let it be written."""
+        self._draft(make, write)
+
+    @work(thread=True, exclusive=True, group="draft")
+    def _draft(self, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
+        try:
+            found: Draft | RlctlError = make()
+        except RlctlError as error:
+            found = error
+        self.post_message(self.Drafted(found, make, write))
+
+    def on_editor_files_drafted(self, message: Drafted) -> None:
+        draft, make, write = message.found, message.make, message.write
+        if isinstance(draft, RlctlError):
+            self._not_saved(draft)
+        elif draft.loaded is not self.session.loaded:  # somebody typed meanwhile
+            self._prepare(make, write)
+        elif draft.disconnected:
+            self._ask_variables(draft, make, write)
+        else:
+            self._ask_lost(draft, write)
+
+    def _ask_variables(self, draft: Draft, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
+        """Ask whether to edit the script's variables, or to write the values where the variables are used."""
+        uses = "\n".join(
+            f"  {say('line {line}: {key}={word}').format(line=one.line, key=one.key, word=one.word)}"
+            for one in draft.disconnected
+        )
+        names = ", ".join(dict.fromkeys(one.variable for one in draft.disconnected if one.variable))
+        told = [say("The script sets these keys from variables:"), uses]
+        if draft.also:
+            told += [say("Editing the variables' defaults also changes:"), *map(_changed, draft.also)]
         answers = [
-            ("t", say("Take what the file says; what you have is one undo away")),
-            ("k", say("Keep them here, though the file says otherwise")),
+            *([("v", say("Edit the defaults: {names}").format(names=names))] if names else []),
+            ("u", say("Write the values in place of the variables, which then no longer set these keys")),
+            ("c", say("Do not save")),
         ]
 
         def answered(answer: str | None) -> None:
-            if answer == "t":
-                self.session.reopen()
-                self._shown()
-            after()
+            if answer == "v":
+                try:
+                    self.session.follow_variables(draft)
+                except RlctlError as error:
+                    self._not_saved(error)
+                    return
+                self.renew(anew=True)
+                self._prepare(make, write)
+            elif answer == "u":
+                self._ask_lost(draft, write)
 
-        self.app.push_screen(ChooseScreen(redacted(cannot), answers), answered)
+        self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
+
+    def _ask_lost(self, draft: Draft, write: Callable[[Draft, bool], None]) -> None:
+        """Ask before a file is written that says something else than the config."""
+        lost = [(item.key, item.first.value, item.second.value) for item in draft.lost]
+        if not lost or lost == self._kept:
+            write(draft, bool(lost))
+            return
+        ordered = sorted(draft.lost, key=lambda item: not changes_training(self.session, item.key))
+        lines = "\n".join(_changed((item.key, item.first.value, item.second.value)) for item in ordered)
+        told = say("The file cannot say all of this config. It would say:\n{lines}").format(lines=lines)
+        answers = [
+            ("t", say("Save, and take what the file says; undo brings your values back")),
+            ("k", say("Save, and keep your values here, though the file says otherwise")),
+            ("c", say("Do not save")),
+        ]
+
+        def answered(answer: str | None) -> None:
+            if answer in ("t", "k"):
+                write(draft, answer == "k")
+
+        self.app.push_screen(ChooseScreen(redacted(told), answers), answered)
 
     def action_save_as(self) -> None:
         if self._may_write() and self._is_whole():
@@ -219,29 +304,50 @@ class EditorFiles(Screen[None]):
         )
 
     def _write_named(self, chosen: Named, after: Callable[[], Any], *, force: bool) -> None:
+        """Write another file; what it would say otherwise was listed before."""
         same = self.session.dialect.partition("@")[0] == chosen.dialect
         path = expanded(chosen.name)
-        try:
-            if chosen.goes_on:
-                self.session.save_as(path, None if same else chosen.dialect, force=force)
-            else:
-                dialect = self.session.dialect if same else chosen.dialect
-                self.session.export(path, dialect, force=force)
-        except DocumentError as error:
-            if force or not is_file(path):
-                self.notify(str(error), title=say("not saved"), severity="error", markup=False)
-                return
-            self.app.push_screen(
-                AskScreen(say("{path} is there already. Write over it?").format(path=path), say("Write over it")),
-                lambda yes: self._write_named(chosen, after, force=True) if yes else None,
-            )
-        except RlctlError as error:
-            self.notify(str(error), title=say("not saved"), severity="error", timeout=15, markup=False)
+        if chosen.goes_on:
+            dialect = None if same else chosen.dialect
+
+            def make() -> Draft:
+                return self.session.draft_for(path, dialect)
+
+            def write(draft: Draft, keep: bool) -> None:
+                self._write_as(path, dialect, draft, after, keep=keep, force=force)
+
+            self._prepare(make, write)
         else:
-            if chosen.goes_on:
-                self._saved(path, after)
-            else:
-                self.notify(say("exported to {path}; you go on with this file").format(path=path), markup=False)
+            self._export(path, self.session.dialect if same else chosen.dialect, force=force)
+
+    def _write_as(
+        self, path: Path, dialect: str | None, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool
+    ) -> None:
+        try:
+            self.session.save_as(path, dialect, draft=draft, force=force)
+        except RlctlError as error:
+            again = partial(self._write_as, path, dialect, draft, after, keep=keep, force=True)
+            self._ask_over(path, error, None if force else again)
+        else:
+            self._saved(path, after, keep=keep)
+
+    def _export(self, path: Path, dialect: str, *, force: bool) -> None:
+        try:
+            self.session.export(path, dialect, force=force)
+        except RlctlError as error:
+            self._ask_over(path, error, None if force else partial(self._export, path, dialect, force=True))
+        else:
+            self.notify(say("exported to {path}; you go on with this file").format(path=path), markup=False)
+
+    def _ask_over(self, path: Path, error: RlctlError, again: Callable[[], None] | None) -> None:
+        """Ask whether to write over a file that is there; tell any other error."""
+        if again is None or not (isinstance(error, DocumentError) and is_file(path)):
+            self._not_saved(error)
+            return
+        self.app.push_screen(
+            AskScreen(say("{path} is there already. Write over it?").format(path=path), say("Write over it")),
+            lambda yes: again() if yes else None,
+        )
 
     # Other texts
 
@@ -428,6 +534,14 @@ class EditorFiles(Screen[None]):
             from rlctl.tui.screens.launch import LaunchScreen
 
             self.app.push_screen(LaunchScreen(self.session, save=self._save_then))
+
+
+def _changed(change: tuple[str | KeyPath, Any, Any]) -> str:
+    """A line of a list: a key with what it is and what it would be."""
+    key, was, is_ = change
+    name = key if isinstance(key, str) else dotted(key)
+    before, now = (shortened(text_of(value).replace("\n", " "), LONGEST) for value in (was, is_))
+    return f"  {name}: {before} → {now}"
 
 
 def _pasted(view: FieldView, text: str) -> str:

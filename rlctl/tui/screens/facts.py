@@ -32,6 +32,14 @@ def asked_in(text: str) -> str:
     return found[1] if found is not None and found[1] in MEANINGS else ""
 
 
+_OPTION = re.compile(r"(?:give |pass |set it with )?--assume (\w+)(?:=[\w.]+)?")
+
+
+def in_app(text: str) -> str:
+    """A text with the app's way to state a fact where it names the command line's."""
+    return _OPTION.sub(lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
+
+
 class FactsScreen(ModalScreen[bool]):
     """The facts of a session: plan, preview and saving go by them."""
 

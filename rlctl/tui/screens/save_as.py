@@ -1,8 +1,8 @@
-"""Save under another name, in this or another dialect: where, what is lost by it, and whether to go on with that file."""
+"""Save under another name, in this or another dialect: where, what changes by it, and whether to continue with that file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,18 +17,19 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
 from rlctl.config.chinese import in_words
+from rlctl.editing.deviations import Deviation, Outlook, outlook
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
-from rlctl.filenames import SCRIPT_ENDINGS, is_there
-from rlctl.report import Bucket
-from rlctl.tui.language import say
+from rlctl.filenames import SCRIPT_ENDINGS, expanded, is_there
+from rlctl.runs import redacted
+from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import Tick, turn_page
-from rlctl.tui.screens.facts import FactsScreen, asked_in
+from rlctl.tui.screens.facts import FactsScreen, asked_in, in_app
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.line import Line
 
-LOST = (Bucket.UNKNOWN, Bucket.UNSUPPORTED)
-"""The buckets of keys that the other dialect does not say."""
+LONGEST = 60
+"""Most cells of a value in the list of what changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Named:
 
 
 class SaveAsScreen(ModalScreen["Named | None"]):
-    """Asks for the name and the dialect, and tells beforehand what the dialect cannot say."""
+    """Asks for the name and the dialect, and lists beforehand everything that the file would say otherwise."""
 
     DEFAULT_CSS = """
     SaveAsScreen { align: center middle; }
@@ -61,8 +62,8 @@ class SaveAsScreen(ModalScreen["Named | None"]):
     class Account(Message):
         """What would become of the keys."""
 
-        def __init__(self, dialect: str, text: str, fact: str) -> None:
-            self.dialect, self.text, self.fact = dialect, text, fact
+        def __init__(self, form: tuple[str, bool], found: Outlook | RlctlError) -> None:
+            self.form, self.found = form, found
             super().__init__()
 
     def __init__(self, session: Session, dialects: Sequence[str], shown: str) -> None:
@@ -72,6 +73,10 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         self.own = session.dialect.partition("@")[0]
         self.file_name = self._proposed(shown)
         self._wanted = ""
+        self._read_form: tuple[str, bool] | None = None
+        """The dialect, and whether it is a script, that the list in sight is of."""
+        self._pressed = False
+        """Whether to save as soon as the list is there, if there is nothing on it."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -87,7 +92,12 @@ class SaveAsScreen(ModalScreen["Named | None"]):
 
     def on_mount(self) -> None:
         self.query_one("#facts").display = False
-        self._read(self.shown)
+        self._look()
+
+    @property
+    def form(self) -> tuple[str, bool]:
+        """The dialect that is chosen, and whether the name is one of a launch script."""
+        return self.dialect, self.query_one("#name", Input).value.strip().endswith(SCRIPT_ENDINGS)
 
     @property
     def dialect(self) -> str:
@@ -100,7 +110,17 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         line = self.query_one("#name", Line)
         if line.value == self.file_name:
             self.file_name = line.value = self._proposed(str(message.value))
-        self._read(str(message.value))
+        self._look()
+
+    @on(Input.Changed, "#name")
+    def _named(self) -> None:
+        if self._read_form is not None and self.form != self._read_form:
+            self._look()
+
+    def _look(self) -> None:
+        self._read_form = None
+        self.query_one("#lost", Static).update(say("reading what changes ..."))
+        self._read(self.form, expanded(self.query_one("#name", Input).value.strip() or "run.yaml"))
 
     def _proposed(self, dialect: str) -> str:
         """A name of that dialect which no file has yet; the file's own for its own dialect, to be changed."""
@@ -113,29 +133,32 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         return str(next(path for name in names if not is_there(path := place.with_name(name))))
 
     @work(thread=True, exclusive=True, group="account")
-    def _read(self, dialect: str) -> None:
-        if dialect == self.own:
-            self.post_message(self.Account(dialect, "", ""))
-            return
+    def _read(self, form: tuple[str, bool], path: Path) -> None:
+        dialect, script = form
         try:
-            found = self.session.preview(dialect)
+            found: Outlook | RlctlError = outlook(
+                self.session, path, None if dialect == self.own else dialect, script=script
+            )
         except RlctlError as error:
-            self.post_message(self.Account(dialect, str(error), ""))
-            return
-        report = found.report
-        lines = [", ".join(f"{count} {in_words(bucket)}" for bucket, count in report.shares().items() if count)]
-        if found.text is None:
-            lines = [f"x {item.message}\n  {item.hint}" for item in report.errors]
-        lines += [f"x {entry.key}: {entry.note}" for entry in report.accounting if entry.bucket in LOST]
-        text = "\n".join(lines)
-        self.post_message(self.Account(dialect, text, asked_in(text)))
+            found = error
+        self.post_message(self.Account(form, found))
 
     @on(Account)
     def _show(self, message: Account) -> None:
-        if message.dialect == self.dialect:
-            self._wanted = message.fact
-            self.query_one("#lost", Static).update(message.text)
-            self.query_one("#facts").display = bool(message.fact)
+        if message.form != self.form:
+            return
+        found = message.found
+        self._read_form = message.form
+        text = str(found) if isinstance(found, RlctlError) else "\n".join(lines_of(found))
+        self._wanted = asked_in(text)
+        self.query_one("#lost", Static).update(redacted(in_app(text)))
+        self.query_one("#facts").display = bool(self._wanted)
+        if self._pressed:
+            self._pressed = False
+            if isinstance(found, Outlook) and not found.refusal and not found.deviations:
+                self._save()
+            else:
+                self.notify(say("read what changes, then save"))
 
     def action_read(self, way: int) -> None:
         """Scroll what is lost, where it is longer than its box."""
@@ -147,7 +170,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
 
     def _stated(self, done: bool | None) -> None:
         if done:
-            self._read(self.dialect)
+            self._look()
 
     @on(Button.Pressed, "#save")
     @on(Input.Submitted, "#name")
@@ -156,8 +179,36 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         if not name:
             self.notify(say("a file needs a name"), severity="warning")
             return
+        if self._read_form != self.form:
+            self._pressed = True
+            return
         self.dismiss(Named(name, self.dialect, self.query_one("#goes-on", Tick).value))
 
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+
+def lines_of(found: Outlook) -> Iterator[str]:
+    """The list of what changes: what changes training first, each with its reason."""
+    if found.refusal:
+        yield found.refusal
+        return
+    heads = {
+        True: say("Changes training ({count}):"),
+        False: say("Changes speed, memory, names or records only ({count}):"),
+    }
+    for trains, head in heads.items():
+        some = [one for one in found.deviations if one.changes_training is trains]
+        if some:
+            yield head.format(count=len(some))
+            yield from (f"  {_line(one)}" for one in some)
+    if not found.deviations:
+        yield say("Nothing changes: the file says all of it.")
+    yield ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.shares.items() if count)
+
+
+def _line(one: Deviation) -> str:
+    wanted, said = (shortened(value.replace("\n", " "), LONGEST) for value in (one.wanted, one.said))
+    became = f": {wanted} → {said}" if said else f": {wanted}" if wanted else ""
+    return f"{one.key}{became}" + (f" ({one.reason})" if one.reason else "")

@@ -1,0 +1,147 @@
+"""Saving asks before it writes if the file would say something else than the config, or a script's variable would stop working."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from textual.widgets import Input, Select
+
+from rlctl.documents import parse_dotted
+from rlctl.editing.session import Session
+from rlctl.tui.app import RlctlApp
+from rlctl.tui.screens.ask import ChooseScreen, Tick
+from rlctl.tui.screens.editor import EditorScreen
+from rlctl.tui.screens.save_as import SaveAsScreen
+from tests.tui.conftest import drive, settled, text, text_of
+
+FILE = """\
+data: {train_files: train.parquet, train_batch_size: 96}
+actor_rollout_ref:
+  model: {path: m}
+  actor: {ppo_mini_batch_size: 32}
+  rollout: {name: vllm, n: 7}
+algorithm: {adv_estimator: grpo}
+trainer: {n_gpus_per_node: 8, nnodes: 1, total_epochs: 2}
+"""
+SCRIPT = """\
+n=${N:-7}
+long=${LONG:-1024}
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\
+    data.train_files=train.parquet \\
+    data.max_response_length=${long} \\
+    actor_rollout_ref.rollout.n=$n \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True \\
+    actor_rollout_ref.actor.ppo_max_token_len_per_gpu=${long} \\
+    trainer.total_epochs=1
+"""
+PATIENCE = 60.0
+MINI = "batch.mini_batch_responses"
+
+
+async def change(screen: EditorScreen, pilot: Any, key: str, value: Any) -> None:
+    screen.session.set(parse_dotted(key), value)
+    screen.renew()
+    await settled(screen, pilot)
+
+
+async def until(pilot: Any, holds: Callable[[], bool]) -> None:
+    """Wait for what comes from a thread."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, text_of(pilot.app)
+        await pilot.pause(0.02)
+
+
+async def asked(pilot: Any, *keys: str) -> ChooseScreen:
+    """The question that keys lead to."""
+    await pilot.press(*keys)
+    await until(pilot, lambda: isinstance(pilot.app.screen, ChooseScreen) and pilot.app.screen.is_mounted)
+    await settled(pilot.app.screen, pilot)
+    return pilot.app.screen  # type: ignore[no-any-return]
+
+
+def test_nothing_is_written_before_the_answer(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, MINI, 1000)
+        for leave in ("c", "escape"):
+            asking = await asked(pilot, "ctrl+s")
+            assert f"{MINI}: 1000 → 1001" in asking.question
+            await pilot.press(leave)
+            await until(pilot, lambda: pilot.app.screen is screen)
+            assert file.read_text() == FILE
+            assert screen.session.is_changed
+        await asked(pilot, "ctrl+s")
+        await pilot.press("t")
+        await until(pilot, lambda: not screen.session.is_changed)
+        assert screen.session.config.batch.mini_batch_responses == 1001
+        assert screen.session.lost == []
+        screen.session.undo()
+        assert screen.session.config.batch.mini_batch_responses == 1000
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == FILE.replace("size: 32", "size: 143")
+
+
+def test_values_that_the_user_keeps_are_not_asked_about_twice(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, MINI, 1000)
+        await asked(pilot, "ctrl+s")
+        await pilot.press("k")
+        await until(pilot, lambda: not screen.session.is_changed)
+        assert screen.session.config.batch.mini_batch_responses == 1000
+        await change(screen, pilot, "data.seed", 5)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: not screen.session.is_changed)
+        await change(screen, pilot, MINI, 1002)
+        assert "1002 → 1001" in (await asked(pilot, "ctrl+s")).question
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert "seed: 5" in file.read_text()
+
+
+def test_a_variable_of_a_script_is_asked_about(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(SCRIPT)
+    followed = SCRIPT.replace("LONG:-1024", "LONG:-2048")
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await change(screen, pilot, "rollout.max_response_tokens", 2048)
+        question = (await asked(pilot, "ctrl+s")).question
+        assert "line 5: data.max_response_length=${long}" in question
+        assert "batch.micro.per_replica: 1024 → 2048" in question
+        await pilot.press("v")
+        await until(pilot, lambda: script.read_text() == followed)
+        assert screen.session.config.batch.micro.per_replica == 2048
+        await settled(screen, pilot)
+        await change(screen, pilot, "rollout.max_response_tokens", 512)
+        await asked(pilot, "ctrl+s")
+        await pilot.press("u")
+        await until(pilot, lambda: script.read_text() != followed)
+
+    drive(RlctlApp(session=Session.open(script)), act)
+    assert script.read_text() == followed.replace("length=${long}", "length=512")
+
+
+def test_save_as_lists_what_changes_and_waits_until_it_is_read(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("f12")
+        await until(pilot, lambda: isinstance(pilot.app.screen, SaveAsScreen))
+        dialog = pilot.app.screen
+        await until(pilot, lambda: "Nothing changes: the file says all of it." in text(dialog, "#lost"))
+        dialog.query_one("#dialect", Select).value = "trinity"
+        dialog._save()  # before the list is there
+        await until(pilot, lambda: text(dialog, "#lost").startswith("Changes training ("))
+        await settled(dialog, pilot)
+        assert pilot.app.screen is dialog
+        assert "algorithm.old_log_probs: recompute → rollout" in text(dialog, "#lost")
+        dialog.query_one("#name", Input).value = str(file.with_name("t.yaml"))
+        dialog.query_one(Tick).value = False
+        dialog._save()
+        await until(pilot, lambda: file.with_name("t.yaml").exists())
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert Session.open(file.with_name("t.yaml")).dialect.startswith("trinity")
+    assert file.read_text() == FILE
