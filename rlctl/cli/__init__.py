@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from rlctl import packages
 from rlctl.cli import (
     batch,
     check,
@@ -101,11 +102,20 @@ def main() -> int:
     except Exception as problem:
         if os.environ.get("RLCTL_DEBUG") == "1":
             raise
-        diagnostics.bug(problem)
-        return int(ExitCode.FAILED)
+        return _unexpected(problem)
     finally:
         _flush()
     return int(ExitCode.OK)
+
+
+def _unexpected(problem: Exception) -> int:
+    """Show an exception that no command meant: a module that an extra installs, or else a bug of rlctl."""
+    refusal = packages.explained(problem) if isinstance(problem, ModuleNotFoundError) else None
+    if refusal is None:
+        diagnostics.bug(problem)
+    else:
+        diagnostics.error(refusal)
+    return int(ExitCode.FAILED)
 
 
 def _status(end: SystemExit) -> int:

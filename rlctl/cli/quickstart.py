@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
+from rlctl import packages
 from rlctl.cli import arguments, diagnostics
-from rlctl.errors import ExitCode, RunError
+from rlctl.errors import ExitCode
 
 FILES = ("sft.yaml", "grpo.yaml", "reward.py")
 PLACE = "FOLDER"
@@ -49,11 +50,10 @@ def quickstart(
 
 
 def _make(folder: Path, seed: int) -> None:
+    packages.require({packages.RUNTIME: "the quickstart"})
     diagnostics.note(f"making a tiny model, its tokenizer and a data set in {folder}")
-    try:
-        from rlctl.runtime import quickstart as maker
-    except ImportError as error:
-        raise RunError(f"the quickstart needs {error.name}", hint="pip install 'rlctl[runtime]'") from error
+    from rlctl.runtime import quickstart as maker
+
     maker.make_quickstart(folder, seed=seed)
     diagnostics.note(f"  {maker.describe(folder)}")
     for name in FILES:

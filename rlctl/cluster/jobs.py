@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import rlctl
+from rlctl import packages
 from rlctl.errors import MissingDependency, RunError, nearest
 
 RUN, FOLDER = "rlctl_run", "rlctl_folder"
@@ -80,7 +81,7 @@ class JobServer:
         except ImportError as error:
             raise MissingDependency(
                 "talking to a cluster's job server needs Ray, which is not installed",
-                hint="pip install 'rlctl[runtime]'",
+                hint=packages.install(packages.RUNTIME),
             ) from error
         self.url = url
         for name in _TALKATIVE:

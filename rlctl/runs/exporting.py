@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rlctl import packages
 from rlctl.config import Stage, stages_of
 from rlctl.errors import RunError, nearest
 from rlctl.runs.folder import read_config
@@ -25,7 +26,9 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
 
     Raises:
         RunError: there is no such checkpoint, or it cannot be read or written.
+        MissingDependency: the runtime is not installed.
     """
+    packages.require({packages.RUNTIME: "exporting weights"})
     from rlctl.runtime.checkpoints.checkpoint import place_of
     from rlctl.runtime.checkpoints.export import checkpoint_of
     from rlctl.runtime.checkpoints.export import export as write

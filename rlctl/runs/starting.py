@@ -30,6 +30,7 @@ from rlctl.runs.folder import folder_of, make_folder, read_config, write_folder
 from rlctl.runs.looking import RunInfo, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
+from rlctl.runs.requirements import require_packages
 from rlctl.runs.returning import go_back
 from rlctl.runtime.stopping import forget_requests
 
@@ -62,6 +63,7 @@ def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
 
     Raises:
         PlanError: something does not divide or fit.
+        MissingDependency: the run needs packages that are not installed.
         RunError: the cluster that it joins cannot be asked what its devices are.
     """
     address = loaded.config.environment.ray.address
@@ -69,7 +71,9 @@ def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
         cluster = local_cluster()
     elif cluster is None and address is not None:
         cluster = _joined(loaded.config, address)
-    return make_plan(loaded.config, cluster=cluster)
+    plan = make_plan(loaded.config, cluster=cluster)
+    require_packages(loaded.config, plan.device)
+    return plan
 
 
 def _joined(config: Config, address: str) -> Cluster | None:
@@ -120,6 +124,7 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step
 
     Raises:
         RunError: it is running, or over, or has no such checkpoint.
+        MissingDependency: the run needs packages that are not installed.
     """
     if run.status == "running":
         raise RunError(
@@ -135,6 +140,7 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step
             ray = replace(config.environment.ray, address=address)
             config = replace(config, environment=replace(config.environment, ray=ray))
         plan = plan_from(json.loads(read_text(folder / "plan.json")))
+        require_packages(config, plan.device)
         if step is not None:
             go_back(config, folder, step)
         return _run(folder, config, plan, observer)

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from rlctl import packages
 from rlctl.config import Config
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
@@ -303,7 +304,7 @@ def _ray(
         import ray
     except ImportError as error:
         raise MissingDependency(
-            "running needs Ray, which is not installed", hint="pip install 'rlctl[runtime]'"
+            "running needs Ray, which is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     settings = config.environment.ray
     arguments: dict[str, Any] = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rlctl import packages
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 
@@ -38,7 +39,7 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         from aiohttp_jinja2 import get_env
         from textual_serve.server import Server
     except ImportError as error:
-        hint = "pip install 'rlctl[web]'"
+        hint = packages.install("web")
         raise RlctlError("rlctl tui --web needs textual-serve, which is not installed", hint=hint) from error
 
     class OwnPages(Server):

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from rlctl import packages
 from rlctl.errors import MissingDependency, RunError
 
 try:
@@ -21,7 +22,7 @@ try:
     from sqlalchemy import exc
 except ImportError as _error:  # pragma: no cover - it comes with rlctl[runtime]
     raise MissingDependency(
-        "a buffer in a database needs SQLAlchemy, which is not installed", hint="pip install 'rlctl[runtime]'"
+        "a buffer in a database needs SQLAlchemy, which is not installed", hint=packages.install(packages.RUNTIME)
     ) from _error
 
 VERSION = 1
@@ -148,7 +149,7 @@ def connect(url: str) -> sa.Engine:
     try:
         engine = sa.create_engine(f"{DRIVERS.get(scheme, scheme)}{separator}{rest}", pool_pre_ping=True)
     except ImportError as error:
-        extra = "pip install 'rlctl[postgresql]'" if scheme.startswith("postgres") else f"pip install {error.name}"
+        extra = packages.install("postgresql") if scheme.startswith("postgres") else f"pip install {error.name}"
         raise MissingDependency(f"a database {scheme}:// needs the driver {error.name}", hint=extra) from error
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise RunError(

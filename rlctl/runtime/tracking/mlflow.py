@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlctl import packages
 from rlctl.config.sections.output import MlflowTracker as Settings
 from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, flatten, kept_id, rows
@@ -38,7 +39,7 @@ class MlflowTracker:
         try:
             from mlflow import MlflowClient
         except ImportError as error:
-            raise MissingDependency("the tracker mlflow needs mlflow", hint="pip install rlctl[mlflow]") from error
+            raise MissingDependency("the tracker mlflow needs mlflow", hint=packages.install("mlflow")) from error
         if settings.username:
             os.environ["MLFLOW_TRACKING_USERNAME"] = settings.username
         if settings.password:

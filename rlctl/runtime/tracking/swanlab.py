@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 from uuid import uuid4
 
+from rlctl import packages
 from rlctl.config.sections.output import SwanlabTracker as Settings
 from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
@@ -29,7 +30,7 @@ class SwanlabTracker:
         try:
             import swanlab
         except ImportError as error:
-            raise MissingDependency("the tracker swanlab needs swanlab", hint="pip install rlctl[swanlab]") from error
+            raise MissingDependency("the tracker swanlab needs swanlab", hint=packages.install("swanlab")) from error
         if settings.mode == "local" and importlib.util.find_spec("swanboard") is None:
             raise MissingDependency(
                 "the tracker swanlab in mode local needs its dashboard", hint="pip install 'swanlab[dashboard]'"

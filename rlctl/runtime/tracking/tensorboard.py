@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlctl import packages
 from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, rows
 
@@ -22,7 +23,7 @@ class TensorboardTracker:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependency(
-                "the tracker tensorboard needs tensorboard", hint="pip install rlctl[tensorboard]"
+                "the tracker tensorboard needs tensorboard", hint=packages.install("tensorboard")
             ) from error
         self._writer = SummaryWriter(log_dir=str(info.folder))
 

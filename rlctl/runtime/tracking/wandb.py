@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from rlctl import packages
 from rlctl.config.sections.output import WandbTracker as Settings
 from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
@@ -22,7 +23,7 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as error:
-            raise MissingDependency("the tracker wandb needs wandb", hint="pip install rlctl[wandb]") from error
+            raise MissingDependency("the tracker wandb needs wandb", hint=packages.install("wandb")) from error
         info.folder.mkdir(parents=True, exist_ok=True)
         options = {
             "project": info.project,

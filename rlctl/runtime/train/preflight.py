@@ -6,7 +6,7 @@ import importlib.util
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from rlctl import arithmetic
+from rlctl import arithmetic, packages
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, Train
@@ -35,7 +35,7 @@ def check_training(config: Config, *, total_ticks: int) -> None:
     if config.algorithm.router_replay != "off" and config.algorithm.objective.choice == "rl":
         check_family(_model_config(config.model, config.model).model_type, config.train.engine.choice)
     if config.model.lora is not None and importlib.util.find_spec("peft") is None:
-        raise PlanError("model.lora is set, and peft is not installed", hint="pip install peft")
+        raise PlanError("model.lora is set, and peft is not installed", hint=packages.install(packages.RUNTIME))
 
 
 def check_vision(config: Config, *, rollout: str | None) -> None:
@@ -97,7 +97,7 @@ def check_megatron(config: Config) -> None:
         if options.installed() is None:
             raise MissingDependency(
                 f"{asked.section}.engine is megatron, and megatron-core is not installed",
-                hint="pip install 'rlctl[megatron]' on every machine of the run",
+                hint=f"{packages.install('megatron')} on every machine of the run",
             )
         beyond = next((limit for limit in limits(asked) if not limit.noted), None)
         if beyond is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from rlctl import arithmetic
+from rlctl import arithmetic, packages
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
 from rlctl.errors import PlanError, RunError
@@ -83,7 +83,9 @@ def check_critic(config: Config) -> None:
     if model is not None:
         import_modules(model)
         if model.lora is not None and importlib.util.find_spec("peft") is None:
-            raise PlanError("critic.model.lora is set, and peft is not installed", hint="pip install peft")
+            raise PlanError(
+                "critic.model.lora is set, and peft is not installed", hint=packages.install(packages.RUNTIME)
+            )
     kept, critics = config.checkpoint.keep_last, config.checkpoint.keep_last_critic
     if kept is not None and critics is not None and critics > kept:
         raise PlanError(

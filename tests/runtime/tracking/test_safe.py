@@ -138,8 +138,9 @@ def test_a_missing_package_is_named_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingDependency, match=rf"pip install rlctl\[{name}\]"):
+    with pytest.raises(MissingDependency, match=rf"the tracker {name}") as refused:
         make_trackers(config_from({"rlctl": 1, "tracking": [{"name": name}]}), tmp_path, print)
+    assert refused.value.hint == f"pip install 'rlctl[{name}]'"
 
 
 def test_a_tracker_that_cannot_be_started_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,241 @@
+"""The wheel alone in a fresh environment, as ``pip install rlctl`` leaves it: what needs no extra works, the rest names its extra."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import tomllib
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlctl import packages
+from rlctl.arithmetic import Device
+from rlctl.cli import doctor
+from rlctl.config import config_from
+from rlctl.errors import MissingDependency
+from rlctl.runs.record import Record, write_record
+from rlctl.runs.requirements import TRACKERS, require_packages
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+pytestmark = pytest.mark.xdist_group("plain")  # one process, so that it is installed once
+
+Rlctl = Callable[..., subprocess.CompletedProcess[str]]
+RUNTIME = "pip install 'rlctl[runtime]'"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment that has the wheel and what it depends on."""
+    folder = tmp_path_factory.mktemp("plain")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run = {"check": True, "timeout": 300, "cwd": ROOT}
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), "."], **run)
+    venv.create(folder / "venv", with_pip=False)
+    wheel = next(folder.glob("rlctl-*.whl"))
+    there = ["--python", str(folder / "venv" / "bin" / "python")]
+    subprocess.run([*pip, *there, "install", "--no-compile", "-c", "constraints.txt", str(wheel)], **run)
+    return folder / "venv" / "bin"
+
+
+@pytest.fixture
+def rlctl(plain: Path, tmp_path: Path) -> Rlctl:
+    """Runs the installed ``rlctl`` in a folder with a config whose model and data exist."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "train.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    (tmp_path / "run.yaml").write_text(
+        "rlctl: 1\n"
+        "run: {name: small}\n"
+        "model: {path: model}\n"
+        "data: {train: [{path: train.jsonl}]}\n"
+        "rewards: [{type: rule, rule: exact_match}]\n"
+        "batch: {prompts_per_step: 8, responses_per_prompt: 4}\n"
+        "schedule: {total_steps: 3}\n"
+        "placement: {nodes: 1, devices_per_node: 1}\n"
+    )
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        ended = subprocess.run(
+            [str(plain / "rlctl"), *words],
+            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "COLUMNS": "200"},
+        )  # fmt: skip
+        assert "bug in rlctl" not in ended.stderr + ended.stdout
+        assert "Traceback" not in ended.stderr + ended.stdout
+        return ended
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "run.yaml", "--to", "verl", "-o", "verl.yaml"],
+        ["convert", "run.yaml", "--to", "trinity"],
+        ["convert", "run.yaml", "--to", "roll"],
+        ["check", "run.yaml"],
+        ["plan", "run.yaml"],
+        ["batch", "run.yaml"],
+        ["diff", "run.yaml", "run.yaml"],
+        ["set", "run.yaml", "schedule.total_steps=5"],
+        ["explain", "train.optimizer"],
+        ["schema"],
+        ["presets", "list"],
+        ["runs", "list"],
+        ["cluster", "slurm", "run.yaml"],
+        ["version"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_no_extra_works(rlctl: Rlctl, words: list[str]) -> None:
+    ended = rlctl(*words)
+    assert ended.returncode in (0, 3), ended.stderr
+    assert ended.stdout or ended.stderr
+
+
+def test_doctor_says_what_works_and_which_extra_brings_the_rest(rlctl: Rlctl) -> None:
+    lines = {line.split("  needs ")[0].strip(): line for line in rlctl("doctor").stdout.splitlines()}
+    for name, extra in doctor.ABILITIES.items():
+        if extra is None:
+            assert f"yes  {name}" in lines
+        else:
+            assert lines[f"no   {name}"].endswith(f": pip install 'rlctl[{extra}]'")
+    assert all(ability["available"] for ability in json.loads(rlctl("doctor", "--json").stdout)["abilities"][:1])
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["launch", "run.yaml"], RUNTIME),
+        (["launch", "run.yaml", "--set", "tracking=[{name: wandb}]"], "pip install 'rlctl[runtime,wandb]'"),
+        (["launch", "run.yaml", "--set", "train.engine.name=megatron"], "pip install 'rlctl[megatron]'"),
+        (["launch", "run.yaml", "--set", "environment.ray.address=auto"], RUNTIME),
+        (["try", "run.yaml"], RUNTIME),
+        (["eval", "run.yaml", "--set", "data.eval=[{path: train.jsonl}]"], RUNTIME),
+        (["quickstart"], RUNTIME),
+        (["runs", "list", "--address", "http://localhost:1"], RUNTIME),
+        (["tui", "--web"], "pip install 'rlctl[web]'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_needs_an_extra_names_the_command_that_installs_it(rlctl: Rlctl, words: list[str], hint: str) -> None:
+    ended = rlctl(*words)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].strip() == hint
+
+
+def test_a_run_of_another_machine_is_shown_and_not_resumed(rlctl: Rlctl, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "small"
+    (folder / "logs").mkdir(parents=True)
+    assert rlctl("convert", "run.yaml", "--to", "rlctl", "-o", str(folder / "config.yaml")).returncode == 0
+    plan = rlctl("plan", "run.yaml", "-o", str(folder / "plan.json"), "--cluster", "1x1:cpu")
+    assert plan.returncode == 0, plan.stderr
+    write_record(folder, Record("small", "failed", 1, "elsewhere", 1.0, ended=2.0))
+    (folder / "events.jsonl").write_text("")
+    assert "small" in rlctl("runs", "list").stdout
+    assert rlctl("runs", "show", "small").returncode == 0
+    for words in (["runs", "resume", "small"], ["export", "small"]):
+        assert rlctl(*words).stderr.splitlines()[-1].strip() == RUNTIME
+
+
+def read_until(terminal: int, wanted: bytes | None) -> None:
+    """Read what a program draws until something is there, or until it ends."""
+    shown = b""
+    while wanted is None or wanted not in shown:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, shown[-2000:]
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:
+            assert wanted is None, shown[-2000:]
+            return
+
+
+def test_the_app_opens(plain: Path, rlctl: Rlctl, tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "xterm-256color", "RLCTL_LANGUAGE": "en"}
+    command = [str(plain / "rlctl"), "tui", "run.yaml"]
+    app = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path, env=env)
+    os.close(terminal)
+    try:
+        read_until(controller, b"max_restarts")  # a field of the first section
+        os.write(controller, b"\x11")
+        read_until(controller, None)
+        assert app.wait(60) == 0
+    finally:
+        app.kill()
+        os.close(controller)
+
+
+def test_nothing_outside_of_the_runtime_needs_an_extra_to_be_imported(plain: Path) -> None:
+    program = """
+import importlib, pkgutil, rlctl
+names = [m.name for m in pkgutil.walk_packages(rlctl.__path__, "rlctl.") if not m.name.startswith("rlctl.runtime.")]
+for name in names:
+    if name != "rlctl.__main__":
+        importlib.import_module(name)
+print(len(names))
+"""
+    ended = subprocess.run(
+        [str(plain / "python"), "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 200
+
+
+def test_the_table_of_packages_is_that_of_the_project() -> None:
+    def names(requirements: list[str]) -> set[str]:
+        found = {re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements}
+        return found - {"rlctl"}
+
+    extras = {
+        extra: names(listed)
+        for extra, listed in PROJECT["optional-dependencies"].items()
+        if extra not in ("dev", "all")
+    }
+    assert {extra: set(listed) for extra, listed in packages.EXTRAS.items()} == extras
+    assert set(packages.BASE) == names(PROJECT["dependencies"])
+    assert set(filter(None, doctor.ABILITIES.values())) == set(extras)
+    with_runtime = [e for e, listed in PROJECT["optional-dependencies"].items() if "rlctl[runtime]" in listed]
+    assert set(packages.ON_RUNTIME) == set(with_runtime)
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "extras"),
+    [
+        ({}, "cpu", {"runtime"}),
+        ({"rollout": {"engine": {"name": "auto"}}}, "cuda", {"runtime", "vllm"}),
+        ({"rollout": {"engine": {"name": "vllm"}}}, "cpu", {"runtime"}),
+        ({"train": {"engine": {"name": "megatron"}}}, "cpu", {"runtime", "megatron"}),
+        ({"tracking": [{"name": name} for name in ("swanlab", "wandb", "mlflow", "tensorboard")]}, "cpu", {"runtime", *TRACKERS.values()}),
+        ({"buffer": {"name": "sql", "url": "postgresql://u@h/d"}}, "cpu", {"runtime", "postgresql"}),
+    ],
+)  # fmt: skip
+def test_what_a_config_needs(
+    config: dict[str, object], device: Device, extras: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "missing", lambda extra: (f"all of {extra}",))
+    with pytest.raises(MissingDependency) as refused:
+        require_packages(config_from({"rlctl": 1, "model": {"path": "m"}, **config}), device)
+    assert set(re.findall(r"all of (\w+)", refused.value.message)) == extras
+    assert refused.value.hint == packages.install(*extras)
+
+
+def test_an_import_that_an_extra_would_serve_is_no_bug_of_ours() -> None:
+    refusal = packages.explained(ModuleNotFoundError("No module named 'torch.x'", name="torch.x"))
+    assert refusal is not None
+    assert refusal.hint == RUNTIME
+    assert packages.explained(ModuleNotFoundError("no", name="rlctl.nothing")) is None
+    assert packages.explained(ModuleNotFoundError("no", name="megatron")) is not None
