@@ -6,35 +6,29 @@ from collections.abc import Iterator
 
 from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
-from rlctl.config import Config, to_plain
-from rlctl.config.inspect import settings
+from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
 from rlctl.config.sections.rollout import ExternalEngine
-from rlctl.documents.paths import KeyPath, dotted
-from rlctl.report import Fix
+from rlctl.documents.paths import dotted
 from rlctl.support import Status, unhonoured
 
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """Every key that is set is one the runtime honours; one that no number hangs on is told."""
+    """Every key that is set is one the runtime honours; one that no number hangs on is told.
+
+    No fix is offered: a key that only rlctl's own runtime ignores may well matter to the framework that the file is for.
+    """
     known = surroundings.cluster
     for each in unhonoured(config, known.device if known is not None else None):
         message = f"'{dotted(each.key)}': {each.reason}"
         if each.status is Status.REFUSED:
-            yield Problem("not-supported", each.key, message, "set it back, or remove it", _back(config, each.key))
+            yield Problem("not-supported", each.key, message, "set it back, or remove it")
         elif surroundings.is_silent(each.key):
             yield Problem("not-applied", each.key, message)
         else:
-            hint = "remove it, or leave it: the run is the same"
-            yield Problem("not-used", each.key, message, hint, _back(config, each.key))
-
-
-def _back(config: Config, key: KeyPath) -> tuple[Fix, ...]:
-    """The default of a key, where it has one."""
-    for setting in settings(config, only=(str(key[0]),)):
-        if setting.path == key and setting.value != setting.default:
-            return ((key, to_plain(setting.default)),)
-    return ()
+            yield Problem(
+                "not-used", each.key, message, "keep it for the framework that uses it; rlctl's results don't change"
+            )
 
 
 def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
 from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
+from rlctl.rendering import write_out
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
 from rlctl.sources import is_script
@@ -207,7 +208,7 @@ class Session:
         Raises:
             ConfigError: there is no such key, or the value does not fit.
         """
-        changed = _with(self.loaded, path, value)
+        changed = with_value(self.loaded, path, value)
         if self._is_same(changed):
             return
         if merge and self._merging == path and self._now != self._saved:
@@ -226,7 +227,7 @@ class Session:
             whole = {**to_plain(Config()), **change.value} if not change.path else {}
             parts = {change.path: change.value} if change.path else {(key,): item for key, item in whole.items()}
             for path, value in parts.items():
-                changed = _with(changed, path, value)
+                changed = with_value(changed, path, value)
         if not self._is_same(changed):
             self._push(changed, tuple(changes))
 
@@ -581,7 +582,7 @@ def without_at(stage: Any, path: KeyPath) -> Any:
     return {**others, key: left} if left else others
 
 
-def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
+def with_value(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
     """A config with another value; of a stage's key it is the stage that says it.
 
     Raises:
@@ -661,6 +662,16 @@ def _read(text: str, path: Path, dialect: str | None, given: Mapping[str, str] |
     return loaded, report
 
 
+def reads_back(session: Session, loaded: Loaded) -> Loaded:
+    """What a whole text of a config in a session's dialect says.
+
+    Raises:
+        RlctlError: the dialect cannot say the config.
+    """
+    text = write_out(loaded, session.dialect, {**session.facts, "carried": "none"}).text()
+    return _read(text, session.place.with_name("whole.yaml"), session.dialect)[0]
+
+
 def _errors(report: Report) -> Iterator[str]:
     for finding in report.findings:
         if finding.level is Level.ERROR:
@@ -677,4 +688,4 @@ def _silence(dialect: str) -> Config:
     return Config() if loaded is None else loaded.config
 
 
-__all__ = ["Change", "FileChangedError", "OnDisk", "Session"]
+__all__ = ["Change", "Draft", "FileChangedError", "OnDisk", "Session"]

@@ -37,7 +37,7 @@ FINDINGS: dict[str, str] = {
     "add a source to data.eval, or remove schedule.evaluate_every": "在 data.eval 中加一个来源，或去掉 schedule.evaluate_every",
     # what is not run, or not used
     "set it back, or remove it": "改回默认值，或去掉它",
-    "remove it, or leave it: the run is the same": "去掉或留着都可以：运行结果相同",
+    "keep it for the framework that uses it; rlctl's results don't change": "可以保留给用到它的框架；不影响 rlctl 的结果",
     "multi-turn responses, tools and environments are not run yet": "多轮回答、工具和环境尚不能运行",
     "the engine is not served over HTTP yet": "引擎尚不能通过 HTTP 提供服务",
     "data and experience operators are not run yet": "数据和经验算子尚不能运行",

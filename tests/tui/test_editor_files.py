@@ -44,7 +44,7 @@ def test_a_fix_is_one_key_and_can_be_taken_back(file: Path) -> None:
         await settled(screen, pilot)
         place = next(n for n, item in enumerate(screen.findings) if item.code == "mini-batch-uneven")
         screen.action_tab("findings")
-        await pilot.pause()
+        await settled(screen, pilot)
         screen.query_one("#finding-list", OptionList).highlighted = place
         await pilot.press("a")
         await pilot.pause()

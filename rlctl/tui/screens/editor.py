@@ -284,8 +284,11 @@ class EditorScreen(EditorFiles):
         if not (self.readonly or self._given_up):
             recovery.keep(self.session)
         try:
-            findings = self.query_one(FindingsPane).read(self.session)
-            shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
+            if isinstance(pane, FindingsPane):
+                findings, shown = pane.read_with_fixes(self.session), None
+            else:
+                findings = self.query_one(FindingsPane).read(self.session)
+                shown = pane.read(self.session) if pane is not None else None
         except RlctlError as error:
             self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
             return
@@ -297,7 +300,7 @@ class EditorScreen(EditorFiles):
             return
         self._is_checked = True
         pane = self.query_one(FindingsPane)
-        pane.take(message.findings)
+        pane.take(message.findings, with_fixes=message.pane is pane)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
         count = f"{pane.errors}x" if pane.errors else len(pane.findings)
         told = f"2 {say('Findings')} {count}"
