@@ -15,14 +15,17 @@ from rlctl.adapters.secrets import is_secret
 from rlctl.adapters.table import Table
 from rlctl.adapters.tree import find, missing_section, name_choices, put, remove
 from rlctl.config import Config, Loaded, Source, build_config
+from rlctl.config.build import shown
+from rlctl.config.load import put as link
 from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
 from rlctl.documents.paths import copied
 from rlctl.documents.scalars import plain_value
-from rlctl.errors import Location
+from rlctl.errors import ConfigError, Location
 from rlctl.report import Bucket, Entry, Finding, Level, Report
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
+_KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,21 @@ class TextView:
         return value
 
 
+@dataclass(frozen=True)
+class RecordingView(TextView):
+    """A view that records which keys a rule asks for."""
+
+    asked: list[KeyPath] = field(default_factory=list)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.append(self.path(key))
+        return super().get(key, default)
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> RecordingView:
+        inner = super().inside(key, canonical)
+        return RecordingView(self.table, self.version, self.values, self.options, inner.root, inner.target, self.asked)
+
+
 @dataclass
 class Read:
     """What came of reading one text by one table."""
@@ -114,7 +132,7 @@ class Reader:
         self._account(leaves)
         self._refuse_unset(leaves)
         self._tell_resolved(leaves)
-        self._restore()
+        links = self._restore()
         name_choices(self.tree)
         textual = frozenset(self.expressions)
         config, problems = build_config(self.tree, locate=self._locate, textual=textual)
@@ -125,7 +143,9 @@ class Reader:
         if config is None or report.errors:
             return Read(None, None, report)
         loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
-        return Read(config, loaded, report)
+        for path, text in links.items():
+            loaded = self._linked(loaded, path, text)
+        return Read(loaded.config, loaded, report)
 
     # Rules to flows
 
@@ -154,12 +174,59 @@ class Reader:
     def _of(self, rule: Rule, view: TextView) -> list[Flow]:
         try:
             return list(rule.read(view))
-        except BadValueError as error:
-            path = error.key or next((view.path(key.name) for key in rule.keys if view.written(key.name)), ())
-            self.findings.append(
-                Finding("bad-value", Level.ERROR, f"'{dotted(path)}' {error}", dotted(path), self.document.at(path))
-            )
-            return [Flow((), None, tuple(view.path(key.name) for key in rule.keys), "mapped", str(error))]
+        except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+            named = error.key if isinstance(error, BadValueError) else ()
+            leaf = named or self._culprit(rule, view)
+            if leaf is None:
+                raise
+            finding = self._bad_value(leaf, error)
+            if finding not in self.findings:
+                self.findings.append(finding)
+            return [Flow((), None, tuple(view.path(key.name) for key in rule.keys), "mapped", finding.message)]
+
+    def _culprit(self, rule: Rule, view: TextView) -> KeyPath | None:
+        """The leaf of the text without which a failing rule reads; None if no single one is to blame: the rule has a bug."""
+        recording = RecordingView(self.table, self.version, view.values, self.options)
+        with contextlib.suppress(Exception):
+            list(rule.read(recording))
+        asked = [*reversed(recording.asked), *(view.path(key.name) for key in rule.keys)]
+        leaves = dict.fromkeys([leaf for path in asked for leaf in self._leaves_at(path)])
+        lists = {path[:length]: None for path in leaves for length in range(len(path) - 1, 0, -1)}
+        blamed = [leaf for leaf in (*leaves, *lists) if self._reads_without(leaf, rule, view)]
+        return min(blamed, key=lambda leaf: self._has_expected_type(leaf, view), default=None)
+
+    def _reads_without(self, leaf: KeyPath, rule: Rule, view: TextView) -> bool:
+        values = copied(view.values)
+        remove(values, leaf)
+        try:
+            list(rule.read(TextView(self.table, self.version, values, self.options)))
+        except Exception:  # noqa: BLE001
+            return False
+        return True
+
+    def _has_expected_type(self, leaf: KeyPath, view: TextView) -> bool:
+        default = self.table.default_at(leaf, self.version)
+        return default in (None, ABSENT) or isinstance(find(view.values, leaf), type(default))
+
+    def _bad_value(self, leaf: KeyPath, error: Exception) -> Finding:
+        name, at = dotted(leaf), self.document.at(leaf)
+        value, raw = find(self.resolved.values, leaf), find(self.document.values, leaf)
+        if isinstance(value, str) and "${" in value:
+            return self._unresolved(name, at)
+        if isinstance(error, BadValueError):
+            return Finding("bad-value", Level.ERROR, f"'{name}' {error}", name, at)
+        default = self.table.default_at(leaf, self.version)
+        kind = _KINDS.get(type(value), "a value")
+        expected = _KINDS.get(type(default), "another type of value")
+        if expected == kind:
+            expected = f"another {kind.partition(' ')[2]}"
+        return Finding("bad-value", Level.ERROR, f"'{name}' is {shown(raw)}; expected {expected}", name, at)
+
+    def _unresolved(self, key: str, at: Location | None) -> Finding:
+        reasons = [why for place, why in self.resolved.unresolved.items() if dotted(place) == key]
+        why = reasons[0] if reasons else "it has no value here"
+        hint = "set the variable, or give a default: ${oc.env:NAME,default}"
+        return Finding("unresolved", Level.ERROR, f"'{key}' cannot be resolved: {why}", key, at, hint)
 
     def _place(self, flows: Sequence[Flow], leaves: Mapping[KeyPath, Any]) -> None:
         """Put the values of flows into the canonical tree: sections and choices first, then what they hold."""
@@ -406,23 +473,47 @@ class Reader:
         self.sources[target] = Source("file", dotted(leaf), self.document.at(leaf))
         return target
 
-    def _restore(self) -> None:
-        """Put back what the text keeps: other dialects' keys, and canonical values that this dialect could not say."""
-        restored: list[str] = []
+    def _restore(self) -> dict[KeyPath, str]:
+        """Put back what the text keeps: other dialects' keys, and canonical values that this dialect could not say.
+
+        Returns:
+            Canonical values that refer to other keys (``${batch.shuffle}``), which only a whole config can resolve.
+        """
+        at = Location(self.document.name)
+        links: dict[KeyPath, str] = {}
         for dialect, keys in self.restored.items():
-            for key, value in keys.items():
-                target = parse_dotted(key) if dialect == "rlctl" else ("extensions", dialect, key)
-                if dialect == "rlctl" and self._said(target):
-                    continue
-                put(self.tree, target, value)
-                self.sources[target] = Source("file", key, Location(self.document.name))
-                if dialect == "rlctl":
-                    restored.append(key)
+            for key, value in keys.items() if dialect != "rlctl" else ():
+                put(self.tree, ("extensions", dialect, key), value)
+                self.sources["extensions", dialect, key] = Source("file", key, at)
+        own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
+        own = {path: value for path, value in own.items() if not self._said(path)}
+        restored: list[str] = []
+        for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
+            if problem := missing_section(path, self.tree):
+                message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
+                self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+                continue
+            if isinstance(value, str) and "${" in value:
+                links[path] = value
+            else:
+                put(self.tree, path, value)
+            self.sources[path] = Source("file", dotted(path), at)
+            restored.append(dotted(path))
         if restored:
             values = f"{len(restored)} values are" if len(restored) > 1 else "a value is"
             message = f"{values} taken from the keys kept at the end of the file: {', '.join(restored)}"
-            at = Location(self.document.name)
             self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
+        return links
+
+    def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
+        """The config with a restored value that refers to other keys; without it if those keys are gone."""
+        try:
+            return link(loaded, path, text)
+        except ConfigError as error:
+            message = f"'{dotted(path)}: {text}' is kept at the end of the file and not used: {error}"
+            at = Location(self.document.name)
+            self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+            return loaded
 
     def _said(self, target: KeyPath) -> bool:
         """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""
@@ -454,19 +545,19 @@ class Reader:
             return problem
         value = find(self.tree, path)
         if isinstance(value, str) and "${" in value:
-            reasons = [why for place, why in self.resolved.unresolved.items() if dotted(place) == source.key]
-            why = reasons[0] if reasons else "it has no value here"
-            message = f"'{source.key}' cannot be resolved: {why}"
-            hint = "set the variable, or give a default: ${oc.env:NAME,default}"
-            return Finding("unresolved", Level.ERROR, message, source.key, source.at, hint)
+            return self._unresolved(source.key, source.at)
         message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
         return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
 
 
 def _order(flow: Flow) -> tuple[int, int]:
+    return _sections_first(flow.to, flow.value)
+
+
+def _sections_first(path: KeyPath, value: Any) -> tuple[int, int]:
     """Null and empty sections and the names of choices come before what they hold."""
-    sets_section = flow.value is None or isinstance(flow.value, Mapping)
-    return (0 if sets_section or flow.to[-1:] in (("name",), ("type",)) else 1, len(flow.to))
+    sets_section = value is None or isinstance(value, Mapping)
+    return (0 if sets_section or path[-1:] in (("name",), ("type",)) else 1, len(path))
 
 
 def dotted_key(path: KeyPath) -> str:

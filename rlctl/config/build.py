@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from rlctl.config.fields import Choice, Interval, Range
+from rlctl.config.fields import MAX_DEVICES, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
 from rlctl.config.root import SCHEMA_VERSION, Config
 from rlctl.documents.paths import KeyPath, dotted
@@ -186,6 +186,8 @@ class Builder:
             value = _read_scalar(value)
         if path in self.textual and expected is str and isinstance(value, (int, float)):
             value = str(value)
+        if expected in (int, float) and isinstance(value, int) and abs(value) >= _TOO_LARGE:
+            return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown(value)}; it must have less than 64 bits")
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
@@ -196,13 +198,16 @@ class Builder:
         hint = ""
         if isinstance(value, str) and _read_scalar(value) != value and expected in _SCALARS.values():
             hint = "remove the quotes"
-        return self.bad("wrong-type", path, f"'{dotted(path)}' is {_shown(value)}; it must be {expected}", hint)
+        return self.bad("wrong-type", path, f"'{dotted(path)}' is {shown(value)}; it must be {expected}", hint)
 
 
+_TOO_LARGE = 2**63
+"""Integers from here on overflow in what computes with them: torch, numpy and a list's length."""
 _SCALARS: dict[type, str] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a message shows it: shortened, with its kind."""
     kind = {dict: "a mapping", list: "a list", bool: "", int: "", float: "", str: "text"}.get(type(value), "")
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return f"{text[:77] + '...' if len(text) > 80 else text}" + (f" ({kind})" if kind else "")
@@ -229,7 +234,20 @@ def build_config(
         )
         return None, builder.findings
     config = builder.section(Config, values, ())
+    if isinstance(config, Config):
+        _limit_devices(builder, config)
     return (None if config is BAD or builder.findings else cast(Config, config)), builder.findings
+
+
+def _limit_devices(builder: Builder, config: Config) -> None:
+    nodes, each = config.placement.nodes, config.placement.devices_per_node
+    if nodes * each > MAX_DEVICES:
+        builder.bad(
+            "out-of-range",
+            ("placement", "nodes"),
+            f"'placement.nodes' {nodes} * 'placement.devices_per_node' {each} = {nodes * each} devices;"
+            f" a run has at most {MAX_DEVICES}",
+        )
 
 
 def config_from(values: Mapping[str, Any]) -> Config:

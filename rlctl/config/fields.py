@@ -54,7 +54,11 @@ class Secret:
     """Marks a field whose literal value must never be shown, logged or stored."""
 
 
+MAX_DEVICES = 100_000
+"""Devices of a run, at most: several times the largest known cluster. What counts devices must end in finite time."""
+
 Count = Annotated[int, Range(at_least=1)]
+ParallelSize = Annotated[int, Range(at_least=1, at_most=MAX_DEVICES)]
 Whole = Annotated[int, Range(at_least=0)]
 Positive = Annotated[float, Range(above=0)]
 NonNegative = Annotated[float, Range(at_least=0)]
@@ -63,7 +67,7 @@ Tokens = Annotated[int, Unit("tokens"), Range(at_least=1)]
 Prompts = Annotated[int, Unit("prompts"), Range(at_least=1)]
 Responses = Annotated[int, Unit("responses"), Range(at_least=1)]
 Steps = Annotated[int, Unit("steps"), Range(at_least=1)]
-Devices = Annotated[int, Unit("devices"), Range(at_least=1)]
+Devices = Annotated[int, Unit("devices"), Range(at_least=1, at_most=MAX_DEVICES)]
 Seconds = Annotated[float, Unit("seconds"), Range(above=0)]
 GiB = Annotated[float, Unit("GiB"), Range(above=0)]
 Versions = Annotated[int, Unit("weight versions"), Range(at_least=0)]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Devices, NonNegative, Range, Seconds, Unit, Versions, section
+from rlctl.config.fields import (
+    Choice,
+    Count,
+    Devices,
+    NonNegative,
+    ParallelSize,
+    Range,
+    Seconds,
+    Unit,
+    Versions,
+    section,
+)
 
 
 @section
@@ -56,7 +67,7 @@ class Placement:
     """What a device is: a GPU, or on cpu one worker process. auto takes GPUs where there are any."""
     layout: Literal["colocated", "split", "explicit"] = "colocated"
     """All roles share all devices and take turns; rollout has devices of its own; or each role's are listed."""
-    nodes: Count = 1
+    nodes: ParallelSize = 1
     """Machines of the run. Raised, the work is shared by more devices."""
     devices_per_node: Devices = 8
     """Devices used on each machine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, NonNegative, Range, Seconds, Secret, Unit, section
+from rlctl.config.fields import Choice, Count, NonNegative, ParallelSize, Range, Seconds, Secret, Unit, section
 
 
 @section
@@ -118,9 +118,9 @@ class JudgeReward(Reward, name="judge"):
     """Arguments of vLLM for the judge, by vLLM's names."""
     max_context_tokens: Count | None = None
     """Longest question and answer of a judge that is served here, together; null is the model's limit."""
-    replicas: Count = 1
+    replicas: ParallelSize = 1
     """Engines started where there is no endpoint. Raised, scoring takes less time and more devices."""
-    tensor: Count = 1
+    tensor: ParallelSize = 1
     """Devices of each of them."""
 
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Fraction, GiB, Positive, Range, Seconds, Secret, Tokens, Unit, section
+from rlctl.config.fields import (
+    Choice,
+    Count,
+    Devices,
+    Fraction,
+    GiB,
+    ParallelSize,
+    Positive,
+    Range,
+    Seconds,
+    Secret,
+    Tokens,
+    Unit,
+    section,
+)
 from rlctl.config.sections.batch import DynamicTimeout, OverRollout
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -92,15 +106,15 @@ class SamplingSettings:
 class RolloutParallel:
     """How one replica of the engine is spread, and how many there are."""
 
-    tensor: Annotated[int, Unit("devices"), Range(at_least=1)] = 1
+    tensor: Devices = 1
     """Devices that share each layer. Raised, larger models fit and short generations get slower."""
-    pipeline: Count = 1
+    pipeline: ParallelSize = 1
     """Pipeline stages of one engine. Raised, larger models fit and single responses get slower."""
-    data: Count = 1
+    data: ParallelSize = 1
     """Data-parallel ranks inside one engine (mixture of experts)."""
-    expert: Count = 1
+    expert: ParallelSize = 1
     """Devices that share the experts of one engine. Raised, each holds fewer of them."""
-    replicas: Count | Literal["auto"] = "auto"
+    replicas: ParallelSize | Literal["auto"] = "auto"
     """Engines; auto fills the rollout devices. Raised, more responses are generated at once."""
 
 
@@ -238,9 +252,9 @@ class AuxiliaryModel:
     """Folder or hub name."""
     name: str | None = None
     """Name that workflows ask for."""
-    replicas: Count = 1
+    replicas: ParallelSize = 1
     """Engines that serve it. Raised, more calls are answered at once."""
-    tensor: Count = 1
+    tensor: ParallelSize = 1
     """Devices of each of its engines."""
     settings: dict[str, Any] = {}
     """Further settings of its engines, by name."""

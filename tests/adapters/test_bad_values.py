@@ -1,0 +1,94 @@
+"""A value of a type or size that nothing can use is an error at its key and line: never a traceback, never a hang."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rlctl
+from rlctl.adapters.rules import Key
+from rlctl.report import Report
+from rlctl.translate import read
+
+MODEL = "actor_rollout_ref:\n  model: {path: m}\n"
+ROLL = "exp_name: x\npretrain: m\nrewards:\n  math:\n    worker_cls: roll.pipeline.rlvr.rewards.math_rule_reward_worker.MathRuleRewardWorker\n"
+
+
+def _report(folder: Path, dialect: str, text: str) -> Report:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return read(file, dialect=dialect)[1]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "key", "line"),
+    [
+        ("verl", f"{MODEL}trainer:\n  nnodes: 99999999999999999999\n", "trainer.nnodes", 4),
+        ("verl", f"{MODEL}trainer:\n  nnodes: 200000000\n", "trainer.nnodes", 4),
+        ("verl", f"{MODEL}trainer:\n  nnodes: 50000\n  n_gpus_per_node: 50000\n", "trainer.nnodes", 4),
+        (
+            "verl",
+            f"{MODEL}  actor:\n    use_kl_loss: true\n    kl_loss_coef: {'9' * 400}\n",
+            "actor_rollout_ref.actor.kl_loss_coef",
+            5,
+        ),
+        (
+            "verl",
+            f"{MODEL}  rollout:\n    log_prob_micro_batch_size: 'on'\n",
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size",
+            4,
+        ),
+        (
+            "verl",
+            f"{MODEL}  ref:\n    log_prob_micro_batch_size: [1, [2]]\n",
+            "actor_rollout_ref.ref.log_prob_micro_batch_size",
+            4,
+        ),
+        (
+            "verl",
+            f"{MODEL}  actor:\n    strategy: megatron\n    megatron:\n      expert_tensor_parallel_size: 99999999999\n",
+            "actor_rollout_ref.actor.megatron.expert_tensor_parallel_size",
+            6,
+        ),
+        ("trinity", "mode: both\nalgorithm:\n  algorithm_type: []\n", "algorithm.algorithm_type", 3),
+        ("roll", f"{ROLL}    tag_included: 1000\n", "rewards.math.tag_included", 6),
+    ],
+)
+def test_an_impossible_value_is_an_error_at_its_key_and_line(
+    tmp_path: Path, dialect: str, text: str, key: str, line: int
+) -> None:
+    found = _report(tmp_path, dialect, text).errors
+    errors = [(finding.key, finding.at.line if finding.at else None) for finding in found]
+    assert errors == [(key, line)]
+
+
+def test_a_defect_of_a_rule_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a defect")
+
+    monkeypatch.setattr(Key, "read", broken)
+    with pytest.raises(TypeError, match="a defect"):
+        _report(tmp_path, "verl", MODEL)
+
+
+def test_a_kept_value_that_refers_to_another_key_is_read_back(tmp_path: Path) -> None:
+    text = f"{ROLL}\n# rlctl: kept for the way back, do not edit\n# rlctl:\n#   checkpoint.folder: out/${{run.name}}\n# rlctl: end\n"
+    file = tmp_path / "roll.yaml"
+    file.write_text(text)
+    loaded, report = read(file, dialect="roll")
+    assert not report.errors
+    assert loaded is not None
+    assert loaded.config.checkpoint.folder == "out/x"
+    assert rlctl.convert(file, "verl", dialect="roll").text is not None
+
+
+def test_a_kept_value_of_an_option_that_is_no_longer_chosen_is_named(tmp_path: Path) -> None:
+    kept = "# rlctl: kept for the way back, do not edit\n# rlctl:\n#   train.engine.moe.freeze_router: true\n# rlctl: end\n"
+    report = _report(
+        tmp_path, "roll", f"{ROLL}actor_train:\n  strategy_args:\n    strategy_name: fsdp2_train\n\n{kept}"
+    )
+    assert not report.errors
+    (finding,) = [finding for finding in report.findings if finding.code == "not-restored"]
+    assert finding.key == "train.engine.moe.freeze_router"
+    assert "fsdp2" in finding.message
