@@ -12,7 +12,7 @@ from rlctl.adapters.table import Table
 from rlctl.adapters.writing import Given, Written, write_by_table
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
-from rlctl.errors import TranslationError, nearest
+from rlctl.errors import TranslationError, UsageError, nearest
 from rlctl.report import Entry, Finding
 
 
@@ -96,7 +96,7 @@ class Dialect:
         """The version asked for, or the newest of a series.
 
         Raises:
-            TranslationError: there is none like it.
+            UsageError: there is none like it.
         """
         if not asked:
             return self.newest
@@ -105,7 +105,7 @@ class Dialect:
         series = ".".join(asked.split(".")[:2])
         if series in self.versions:
             return series
-        raise TranslationError(
+        raise UsageError(
             f"{self.name} has no version {asked!r}; known: {', '.join(self.versions)}",
             hint=nearest(asked, self.versions),
         )
