@@ -485,6 +485,19 @@ def test_a_linear_decay_becomes_the_cosine_that_ends_with_it() -> None:
     assert any("no linear decay" in finding.message for finding in report.findings)
 
 
+def test_megatron_keeps_a_linear_decay() -> None:
+    """Trinity's ``lr_scheduler_type`` becomes Megatron's ``lr_decay_style`` as it is."""
+    lines = ["model_engine=megatron", "algorithm.adv_estimator=grpo", "trainer.total_training_steps=100"]
+    lines += [f"actor_rollout_ref.actor.optim.{key}" for key in ("lr=1e-5", "lr_decay_style=linear")]
+    made = convert("\n".join(lines), to="trinity", dialect="verl")
+    assert yaml.safe_load(made.text or "")["algorithm"]["optimizer"]["lr_scheduler_type"] == "linear"
+    assert not any("linear decay" in finding.message for finding in made.report.findings)
+    back, report = read_document(read_yaml(made.text or "", "trinity.yaml"), dialect="trinity")
+    assert not report.errors
+    assert back is not None
+    assert back.config.train.learning_rate_schedule.name == "linear"
+
+
 def test_a_lowest_learning_rate_becomes_a_share_of_the_peak() -> None:
     lines = ["model_engine=megatron", "algorithm.adv_estimator=grpo", "trainer.total_training_steps=100"]
     lines += [f"actor_rollout_ref.actor.optim.{key}" for key in ("lr=1e-5", "min_lr=1e-6", "lr_decay_style=cosine")]

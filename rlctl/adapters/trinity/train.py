@@ -280,6 +280,11 @@ def first(own: str, common: str, to: str, default: Any, convert: Converter = SAM
 
 
 SHAPES = Names({"constant": "constant", "cosine": "cosine"}, "Trinity's schedules are constant and cosine")
+MEGATRON_SHAPES = Names(
+    {**SHAPES.names, "linear": "linear", "inverse-square-root": "inverse_sqrt"},
+    "Trinity's schedules on Megatron are constant, cosine, linear and inverse-square-root",
+)
+"""Trinity passes the policy's ``lr_scheduler_type`` to Megatron as ``lr_decay_style`` unchanged."""
 NEAREST = {"linear": "cosine", "polynomial": "cosine"}
 """What is written for a schedule that Trinity does not have: one that ends where it does."""
 
@@ -287,28 +292,37 @@ NEAREST = {"linear": "cosine", "polynomial": "cosine"}
 def shape(view: Writing, role: str) -> Any:
     """The schedule that is written for a model."""
     name = view.get(f"{role}.learning_rate_schedule.name")
-    return NEAREST.get(name, name)
+    return name if name in _shapes(view, role).names.values() else NEAREST.get(name, name)
+
+
+def _shapes(view: Writing, role: str) -> Names:
+    return MEGATRON_SHAPES if role == "train" and view.get("train.engine.name") == "megatron" else SHAPES
 
 
 def schedule(key: str, role: str) -> Code:
     """The shape of a model's learning rate, which an older key decides where it is written."""
     older, to = f"{key.rpartition('.')[0]}.warmup_style", f"{role}.learning_rate_schedule.name"
-    plain = Key(key, to, "constant", SHAPES, also=(K(older, None),))
+
+    def rule(shapes: Names) -> Key:
+        return Key(key, to, "constant", shapes, also=(K(older, None),))
+
+    def read(view: Reading) -> Iterator[Flow]:
+        return rule(MEGATRON_SHAPES if role == "train" and strategy(view) == "megatron" else SHAPES).read(view)
 
     def write(view: Writing) -> Iterator[Out]:
         name = view.get(to)
-        if name not in NEAREST:
-            yield from plain.write(view)
+        if shape(view, role) == name:
+            yield from rule(_shapes(view, role)).write(view)
             return
         lowest = view.get(f"{role}.learning_rate_schedule.min_ratio")
         reason = (
             f"Trinity has no {name} decay; a cosine to min_lr_ratio {lowest:g} is written, which is above it in the first "
             "half of the run and below it in the second"
         )
-        yield Flow(view.path(key), NEAREST[name], (view.to(to),), "derived", reason, always=True)
+        yield Flow(view.path(key), shape(view, role), (view.to(to),), "derived", reason, always=True)
         yield Lost((view.to(to),), reason)
 
-    return Code(f"{role}'s schedule", plain.keys, (to,), plain.read, write)
+    return Code(f"{role}'s schedule", rule(SHAPES).keys, (to,), read, write)
 
 
 def overrides() -> list[Rule]:
