@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rlctl.secrets import without_passwords
+from rlctl.secrets import without_secrets
 
 
 class ExitCode(IntEnum):
@@ -54,10 +54,10 @@ class RlctlError(Exception):
     exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, *, at: Location | None = None, hint: str = "") -> None:
-        self.message = without_passwords(message)
+        self.message = without_secrets(message)
         super().__init__(self.message)
         self.at = at
-        self.hint = without_passwords(hint)
+        self.hint = without_secrets(hint)
 
     @property
     def account(self) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from rlctl.errors import Location
+from rlctl.secrets import without_secrets
 
 
 class Level(StrEnum):
@@ -81,6 +82,10 @@ class Finding:
     def advice(self) -> str:
         """What to do, on a command line."""
         return "; ".join(part for part in (self.hint, f"or pass {self.option}" if self.option else "") if part)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_secrets(self.message))
+        object.__setattr__(self, "hint", without_secrets(self.hint))
 
     def as_data(self) -> dict[str, Any]:
         return {

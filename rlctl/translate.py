@@ -227,6 +227,8 @@ def read_input(
     report.reason = _reason(dialect, given, found, taken)
     report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
     loaded = outcome.loaded
+    if loaded is not None:
+        report.findings = loaded.as_written(report.findings)
     if loaded is not None and assignments:
         _refuse_meeting(loaded, assignments)
         loaded = _assigned(loaded, assignments, report)
@@ -453,7 +455,8 @@ def translate_loaded(
     try:
         outcome = write_out(loaded, target, options or {})
         entries = [joined(entry, outcome.file) for entry in (*report.accounting, *_set(loaded))]
-        findings = [*report.findings, *outcome.report.findings, *unsupported(entries)]
+        written = loaded.as_written([*outcome.report.findings, *unsupported(entries)])
+        findings = [*report.findings, *written]
         findings += _upgraded(report, outcome.report.target)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
         if (options or {}).get("annotate"):

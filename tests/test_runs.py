@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from rlctl import runs
-from rlctl.config import Config, Loaded, config_from, load, to_plain
+from rlctl.config import Config, Loaded, config_from, load, revealed, to_plain
 from rlctl.documents import read_yaml
 from rlctl.errors import RunError
 from rlctl.runs import folder as run_folder
 from rlctl.runs import starting
 from rlctl.runs.record import ALIVE_FOR_SECONDS
+from rlctl.secrets import redacted
 
 
 def began(pid: int) -> float:
@@ -151,7 +152,8 @@ def test_literal_secrets_become_names_of_variables(
         runs.read_config(folder)
     monkeypatch.setenv("JUDGE_TOKEN", "again")
     monkeypatch.setenv("RLCTL_TRACKING_0_API_KEY", "key")
-    read = runs.read_config(folder)
+    assert runs.read_config(folder).environment.variables["JUDGE_TOKEN"] == "${oc.env:JUDGE_TOKEN}"
+    read = revealed(runs.read_config(folder))
     assert read.environment.variables == {"JUDGE_TOKEN": "again", "LEVEL": "3"}
     assert read.tracking[0].api_key == "key"  # type: ignore[attr-defined]
 
@@ -179,7 +181,7 @@ def test_secrets_in_free_mappings_and_in_stages_are_no_less_secret(
     made = replace(config_from(plain), run=config.run)
     folder = write_run(tmp_path / "demo", made, status="stopped")
     assert "abc-secret" not in (folder / "config.yaml").read_text()
-    assert runs.read_config(folder) == made
+    assert revealed(runs.read_config(folder)) == made
     other = json.loads(json.dumps(plain).replace("abc-secret", "other-secret"))
     assert runs.differences(made, replace(config_from(other), run=config.run)) == []
 
@@ -194,7 +196,7 @@ def test_a_password_in_a_url_becomes_the_name_of_a_variable(
     with pytest.raises(RunError, match="RLCTL_BUFFER_URL"):
         runs.read_config(folder)
     monkeypatch.setenv("RLCTL_BUFFER_URL", url)
-    assert runs.read_config(folder).buffer == more.buffer
+    assert revealed(runs.read_config(folder)).buffer == more.buffer
 
 
 @pytest.mark.parametrize("mode", ["online", "explore_only", "evaluate_only"])
@@ -369,7 +371,7 @@ def test_what_is_saved_of_a_run_of_several_stages_is_told(tmp_path: Path, config
     ],
 )
 def test_the_source_kept_in_a_run_folder_has_no_secrets(text: str, kept: str) -> None:
-    assert run_folder.redacted(text) == kept
+    assert redacted(text) == kept
 
 
 def test_a_job_server_is_no_cluster_that_a_process_joins(config: Config) -> None:

@@ -15,7 +15,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards import service
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
-from rlctl.secrets import has_password, is_secret, without_passwords
+from rlctl.secrets import has_password, is_secret, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from rlctl.secrets import has_password, is_secret, without_passwords
     ],
 )
 def test_what_is_shown_of_it(text: str, shown: str) -> None:
-    assert without_passwords(text) == shown
+    assert without_secrets(text) == shown
     assert has_password(text) is (text != shown)
 
 

@@ -120,6 +120,8 @@ class Reader:
     used: dict[KeyPath, list[tuple[Flow, str]]] = field(default_factory=dict)
     sources: dict[KeyPath, Source] = field(default_factory=dict)
     expressions: dict[KeyPath, str] = field(default_factory=dict)
+    written_as: dict[KeyPath, str] = field(default_factory=dict)
+    """The interpolation that a canonical value was computed from, in the words of the dialect."""
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
@@ -134,8 +136,7 @@ class Reader:
         self._tell_resolved(leaves)
         links = self._restore()
         name_choices(self.tree)
-        textual = frozenset(self.expressions)
-        config, problems = build_config(self.tree, locate=self._locate, textual=textual)
+        config, problems = build_config(self.tree, locate=self._locate, expressions=self.written_as | self.expressions)
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
         explained = [self._explained(problem) for problem in problems]
         self.findings += [problem for problem in explained if problem.key not in refused]
@@ -211,10 +212,10 @@ class Reader:
     def _bad_value(self, leaf: KeyPath, error: Exception) -> Finding:
         name, at = dotted(leaf), self.document.at(leaf)
         value, raw = find(self.resolved.values, leaf), find(self.document.values, leaf)
-        if isinstance(value, str) and "${" in value:
+        if isinstance(value, str) and "${" in value and self._reasons(name):
             return self._unresolved(name, at)
         if isinstance(error, BadValueError):
-            return Finding("bad-value", Level.ERROR, f"'{name}' {error}", name, at)
+            return Finding("bad-value", Level.ERROR, f"'{name}' {self._as_written(str(error), leaf)}", name, at)
         default = self.table.default_at(leaf, self.version)
         kind = _KINDS.get(type(value), "a value")
         expected = _KINDS.get(type(default), "another type of value")
@@ -223,10 +224,18 @@ class Reader:
         return Finding("bad-value", Level.ERROR, f"'{name}' is {shown(raw)}; expected {expected}", name, at)
 
     def _unresolved(self, key: str, at: Location | None) -> Finding:
-        reasons = [why for place, why in self.resolved.unresolved.items() if dotted(place) == key]
-        why = reasons[0] if reasons else "it has no value here"
+        why = next(iter(self._reasons(key)), "it has no value here")
         hint = "set the variable, or give a default: ${oc.env:NAME,default}"
         return Finding("unresolved", Level.ERROR, f"'{key}' cannot be resolved: {why}", key, at, hint)
+
+    def _reasons(self, key: str) -> list[str]:
+        """Why an expression has no value; none where it has one, or stands for a secret of the environment."""
+        return [why for place, why in self.resolved.unresolved.items() if dotted(place) == key]
+
+    def _as_written(self, text: str, path: KeyPath) -> str:
+        """A message on a value, with the interpolation that was written for it."""
+        raw, value = find(self.document.values, path), find(self.resolved.values, path)
+        return text.replace(str(value), raw) if isinstance(raw, str) and "${" in raw and str(value) else text
 
     def _place(self, flows: Sequence[Flow], leaves: Mapping[KeyPath, Any]) -> None:
         """Put the values of flows into the canonical tree: sections and choices first, then what they hold."""
@@ -291,6 +300,8 @@ class Reader:
             self.sources[flow.to] = Source("dialect_default", name, at)
             return
         expression = raw if isinstance(raw, str) and "${" in raw else None
+        if expression:
+            self.written_as[flow.to] = expression
         is_override = at is not None and not at.file.endswith((".yaml", ".yml")) and at.file != self.document.name
         raws = (find(self.document.values, place) for place in written)
         kind = (
@@ -544,7 +555,7 @@ class Reader:
         if path is None or source is None:
             return problem
         value = find(self.tree, path)
-        if isinstance(value, str) and "${" in value:
+        if isinstance(value, str) and "${" in value and ("${oc.env:" not in value or self._reasons(source.key)):
             return self._unresolved(source.key, source.at)
         message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
         return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)

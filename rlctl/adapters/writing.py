@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rlctl.adapters.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
-from rlctl.adapters.secrets import is_literal_secret, variable_for
+from rlctl.adapters.secrets import without_literal
 from rlctl.adapters.table import Table
 from rlctl.adapters.tree import CHOICES, find, put
 from rlctl.config import Config, Source, to_plain
@@ -271,13 +271,14 @@ class Writer:
 
     def _without_secret(self, flow: Flow, value: Any) -> Any:
         """The value, or for a secret in the open a reference to an environment variable."""
-        if not is_literal_secret(flow.to, value):
+        made = without_literal(flow.to, value)
+        if made is None:
             return value
-        name = variable_for(flow.to)
+        text, name = made
         message = f"'{dotted(flow.to)}' is a secret; it is written as ${{oc.env:{name}}}"
         hint = f"export {name} before the run"
         self.out.findings.append(Finding("secret", Level.WARNING, message, dotted(flow.to), None, hint))
-        return "${oc.env:" + name + "}"
+        return text
 
     def _differs(self, flow: Flow) -> bool:
         default = self.table.default_at(flow.to, self.version)

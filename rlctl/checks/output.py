@@ -88,4 +88,17 @@ def literal_secrets(config: Config, surroundings: Surroundings) -> Iterator[Prob
             )
 
 
-RULES = (checkpoints, trackers, literal_secrets)
+NAMES = (("run", "name"), ("run", "folder"), ("checkpoint", "folder"), ("environment", "log_folder"))
+"""Keys that become names of files, which anyone on the machine can list."""
+
+
+def secret_names(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """No file or folder is named after a secret."""
+    for path in NAMES:
+        value = getattr(getattr(config, path[0]), path[1])
+        if value and "${oc.env:" in value:
+            message = f"{dotted(path)} is {value}, which holds a secret: names of folders are no place for one"
+            yield Problem("secret-in-name", path, message, f"set {dotted(path)} to a name without it")
+
+
+RULES = (checkpoints, trackers, literal_secrets, secret_names)

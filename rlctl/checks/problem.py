@@ -112,6 +112,7 @@ CODES: Mapping[str, Code] = {
     "tracker": Code(_N, "A tracker needs an account or a server."),
     "tracker-twice": Code(_W, "The same tracker twice."),
     "literal-secret": Code(_E, "A key, token or password is written in the file itself."),
+    "secret-in-name": Code(_E, "A folder of the run would be named after a secret of the environment."),
     "not-applied": Code(
         _N, "A default of the source's dialect is not applied here; it changes speed or memory, and no number."
     ),

@@ -52,9 +52,10 @@ def check(
     if loaded is not None:
         machines = arguments.cluster_of(cluster) if cluster else None
         symbolic = loaded.expressions.keys()
-        report.extend(
-            run_checks(loaded.config, locate=loaded.locate, cluster=machines, symbolic=symbolic, silent=loaded.silent)
+        checked = run_checks(
+            loaded.config, locate=loaded.locate, cluster=machines, symbolic=symbolic, silent=loaded.silent
         )
+        report.extend(loaded.as_written(checked))
     if json:
         found = [finding.as_data() for finding in report.findings]
         output.data({"dialect": report.dialect, "reason": report.reason, "findings": found})

@@ -171,7 +171,9 @@ def checked(
     symbolic = loaded.expressions.keys()
     found = [
         *with_mistyped_keys(found, allow_unknown),
-        *check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent),
+        *loaded.as_written(
+            check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
+        ),
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]
     diagnostics.findings(found)

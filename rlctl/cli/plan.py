@@ -87,7 +87,7 @@ def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
     """What the plan asks for and runs do not do."""
     from rlctl.checks import check
 
-    found = check(loaded.config, locate=loaded.locate, cluster=cluster, silent=loaded.silent)
+    found = loaded.as_written(check(loaded.config, locate=loaded.locate, cluster=cluster, silent=loaded.silent))
     return [finding for finding in found if finding.code == "not-supported"]
 
 

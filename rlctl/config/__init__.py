@@ -8,6 +8,7 @@
     dump.py       Config -> plain values, whole or sparse
     load.py       a canonical document -> Config with the source of every value; --set
     stages.py     stages merged per key
+    reveal.py     a config with the secrets of the environment in it, for a run's own processes
 
 To add a key: a field with a string under it in a section, a line in each dialect's table, a line in ``support.py``.
 Tests fail and name the table that says nothing of it.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import put_at, to_file, to_plain
 from rlctl.config.load import EDITED, Loaded, Source, load, put, set_keys
+from rlctl.config.reveal import revealed
 from rlctl.config.root import Config
 from rlctl.config.stages import Stage, combine, resolve_stages, stages_of
 
@@ -34,6 +36,7 @@ __all__ = [
     "put",
     "put_at",
     "resolve_stages",
+    "revealed",
     "set_keys",
     "stages_of",
     "to_file",

@@ -35,8 +35,8 @@ class Builder:
     """Builds sections and collects what is wrong with their values."""
 
     locate: Locate
-    textual: frozenset[KeyPath] = frozenset()
-    """Leaves whose text came from an environment variable, so that a number in it is a number."""
+    expressions: Mapping[KeyPath, str] = field(default_factory=dict)
+    """What was written at leaves whose value was interpolated: text in it is read as YAML would, and never shown."""
     findings: list[Finding] = field(default_factory=list)
 
     def bad(self, code: str, path: KeyPath, message: str, hint: str = "") -> _Bad:
@@ -88,7 +88,8 @@ class Builder:
             and built not in info.range
         ):
             unit = f" {info.unit}" if info.unit else ""
-            return self.bad("out-of-range", path, f"'{dotted(path)}' is {built!r}{unit}; it must be {info.range}")
+            shown = self.expressions.get(path) or f"{built!r}{unit}"
+            return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown}; it must be {info.range}")
         return built
 
     def value(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -118,7 +119,8 @@ class Builder:
         built = self.value(get_args(hint)[0], value, path)
         for extra in hint.__metadata__:
             if isinstance(extra, Range) and isinstance(built, (int, float)) and built not in extra:
-                return self.bad("out-of-range", path, f"'{dotted(path)}' is {built!r}; it must be {extra}")
+                shown = self.expressions.get(path) or repr(built)
+                return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown}; it must be {extra}")
         return built
 
     def union(self, hint: Any, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -128,7 +130,7 @@ class Builder:
         if len(options) == 1:
             return self.value(options[0], value, path)
         for option in options:
-            trial = Builder(self.locate, self.textual)
+            trial = Builder(self.locate, self.expressions)
             built = trial.value(option, value, path)
             if not trial.findings:
                 return built
@@ -140,7 +142,8 @@ class Builder:
         expected = " | ".join(str(item) for item in allowed)
         if isinstance(value, str):
             hint = nearest(value, [str(item) for item in allowed])
-            return self.bad("unknown-value", path, f"'{dotted(path)}' is {value!r}; it must be one of {expected}", hint)
+            shown = self.expressions.get(path) or repr(value)
+            return self.bad("unknown-value", path, f"'{dotted(path)}' is {shown}; it must be one of {expected}", hint)
         return self.wrong_type(value, path, f"one of {expected}")
 
     def items(self, args: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -174,7 +177,11 @@ class Builder:
         name = value.get(setting.tag)
         option = setting.registry.get(name) if isinstance(name, str) else None
         if option is None:
-            got = f"has no '{setting.tag}'" if name is None else f"has {setting.tag} {name!r}"
+            got = (
+                f"has no '{setting.tag}'"
+                if name is None
+                else f"has {setting.tag} {self.expressions.get((*path, setting.tag)) or repr(name)}"
+            )
             hint = nearest(name, setting.names()) if isinstance(name, str) else ""
             return self.bad(
                 "unknown-value", path, f"'{dotted(path)}' {got}; it must be one of {', '.join(setting.names())}", hint
@@ -182,12 +189,14 @@ class Builder:
         return self.section(option, value, path, skip=frozenset({setting.tag}))
 
     def scalar(self, expected: type, value: Any, path: KeyPath) -> Any:
-        if path in self.textual and isinstance(value, str) and expected is not str:
+        if path in self.expressions and isinstance(value, str) and expected is not str:
             value = _read_scalar(value)
-        if path in self.textual and expected is str and isinstance(value, (int, float)):
+        if path in self.expressions and expected is str and isinstance(value, (int, float)):
             value = str(value)
         if expected in (int, float) and isinstance(value, int) and abs(value) >= _TOO_LARGE:
-            return self.bad("out-of-range", path, f"'{dotted(path)}' is {shown(value)}; it must have less than 64 bits")
+            return self.bad(
+                "out-of-range", path, f"'{dotted(path)}' is {self.shown(value, path)}; it must have less than 64 bits"
+            )
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, expected) and not (expected in (int, float) and isinstance(value, bool)):
@@ -196,9 +205,17 @@ class Builder:
 
     def wrong_type(self, value: Any, path: KeyPath, expected: str) -> _Bad:
         hint = ""
-        if isinstance(value, str) and _read_scalar(value) != value and expected in _SCALARS.values():
+        if path in self.expressions:
+            hint = "set what it refers to, or write the value itself"
+        elif isinstance(value, str) and _read_scalar(value) != value and expected in _SCALARS.values():
             hint = "remove the quotes"
-        return self.bad("wrong-type", path, f"'{dotted(path)}' is {shown(value)}; it must be {expected}", hint)
+        return self.bad(
+            "wrong-type", path, f"'{dotted(path)}' is {self.shown(value, path)}; it must be {expected}", hint
+        )
+
+    def shown(self, value: Any, path: KeyPath) -> str:
+        """A value for a message; the expression that was written for an interpolated one."""
+        return self.expressions.get(path) or shown(value)
 
 
 _TOO_LARGE = 2**63
@@ -221,10 +238,10 @@ def _read_scalar(text: str) -> Any:
 
 
 def build_config(
-    values: Mapping[str, Any], *, locate: Locate = lambda path: None, textual: frozenset[KeyPath] = frozenset()
+    values: Mapping[str, Any], *, locate: Locate = lambda path: None, expressions: Mapping[KeyPath, str] | None = None
 ) -> tuple[Config | None, list[Finding]]:
     """Build a Config from plain values; None when a finding is an error."""
-    builder = Builder(locate, textual)
+    builder = Builder(locate, expressions or {})
     version = values.get("rlctl", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         builder.bad(

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
-from rlctl.secrets import has_password, is_secret
+from rlctl.secrets import has_password, is_reference, is_secret, is_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,18 +273,24 @@ def _items_of(item: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[
         yield from settings(item, path, f"{pattern}.")
 
 
-def secrets(config: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def secrets(config: Any, *, references: bool = False) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Path and value of everything that must never be shown, logged or stored.
 
-    These are the fields that the schema marks, URLs with a password, and in free mappings (further arguments, environment
-    variables, changes of stages) text under a name of a secret.
+    These are the fields that the schema marks, URLs with a password, tokens of well-known services, and in free mappings
+    (further arguments, environment variables, changes of stages) text under a name of a secret.
+
+    Args:
+        config: the config.
+        references: whether values that only name a variable of the environment count too.
     """
     marked = marked_secrets(config)
     for setting in settings(config):
-        if setting.path in marked or has_password(setting.value):
-            yield setting.path, setting.value
-        elif isinstance(setting.value, dict | tuple):  # sections and choices in it are settings of their own
-            yield from _secrets_within(setting.value, setting.path)
+        value = setting.value
+        if setting.path in marked or has_password(value) or is_token(value):
+            if references or not is_reference(value):
+                yield setting.path, value
+        elif isinstance(value, dict | tuple):  # sections and choices in it are settings of their own
+            yield from _secrets_within(value, setting.path, references)
 
 
 def marked_secrets(config: Any) -> set[tuple[str | int, ...]]:
@@ -293,10 +299,12 @@ def marked_secrets(config: Any) -> set[tuple[str | int, ...]]:
     return {setting.path for setting in settings(config) if setting.pattern in secret}
 
 
-def _secrets_within(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def _secrets_within(
+    value: Any, path: tuple[str | int, ...], references: bool
+) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Those of plain values."""
     if isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _secrets_within(item, (*path, key))
-    elif is_secret(str(path[-1]), value):
+            yield from _secrets_within(item, (*path, key), references)
+    elif is_secret(str(path[-1]), value) or (references and is_reference(value)):
         yield path, value

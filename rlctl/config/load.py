@@ -25,6 +25,8 @@ from rlctl.report import Finding, Level, Report
 
 EDITED = "edited"
 """Where a value was written that a person changed in an editor: instead of the name of a file."""
+_SHORTEST_SHOWN = 6
+"""Characters of an interpolated value that is looked for in messages; shorter ones are words that messages have anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,23 @@ class Loaded:
     files: tuple[str, ...] = ()
     """Names of the files that were read."""
 
+    def as_written(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Findings that show the expressions of interpolated values in place of the values."""
+        values = to_plain(self.config) if self.expressions else {}
+        shown = {
+            value: text
+            for path, text in self.expressions.items()
+            if isinstance(value := _at(values, path), str) and len(value) >= _SHORTEST_SHOWN and value != text
+        }
+        if not shown:
+            return list(findings)
+        found = re.compile("|".join(re.escape(value) for value in sorted(shown, key=len, reverse=True)))
+
+        def written(text: str) -> str:
+            return found.sub(lambda match: shown[match[0]], text)
+
+        return [replace(item, message=written(item.message), hint=written(item.hint)) for item in findings]
+
     @property
     def silent(self) -> frozenset[KeyPath]:
         """Keys that nobody wrote: they hold what the dialect's silence means."""
@@ -70,7 +89,7 @@ def load(document: Document, *, environment: Mapping[str, str] | None = None) ->
     resolved = resolve(document, environment=os.environ if environment is None else environment, base=base)
     report = Report(dialect="rlctl@1")
     report.extend(_unresolved(document, resolved.unresolved, resolved.missing))
-    config, findings = build_config(resolved.values, locate=document.at, textual=frozenset(resolved.expressions))
+    config, findings = build_config(resolved.values, locate=document.at, expressions=resolved.expressions)
     report.extend(findings)
     if config is None or report.errors:
         return None, report
@@ -195,7 +214,7 @@ def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
             "\n".join(f"'{dotted(at)}' cannot be resolved: {reason}" for at, reason in resolved.unresolved.items())
         )
     parts = {str(at[0]): resolved.values[at[0]] for at in (path, *following)}
-    config = _replaced(loaded.config, parts, frozenset(resolved.expressions))
+    config = _replaced(loaded.config, parts, resolved.expressions)
     changed = _changed(loaded, config, {path}, EDITED)
     own = {at: text for at, text in resolved.expressions.items() if _under_any(at, [path])}
     return replace(changed, expressions={**changed.expressions, **own})
@@ -289,9 +308,9 @@ def _set(values: Any, path: KeyPath, value: Any) -> None:
         raise ConfigError(f"there is no key {dotted(path)!r}") from error
 
 
-def _replaced(config: Config, parts: Mapping[str, Any], textual: frozenset[KeyPath] = frozenset()) -> Config:
+def _replaced(config: Config, parts: Mapping[str, Any], expressions: Mapping[KeyPath, str] | None = None) -> Config:
     """The config with these sections, given as plain values."""
-    built, findings = build_config(parts, textual=textual)
+    built, findings = build_config(parts, expressions=expressions)
     if built is None:
         raise ConfigError("\n".join(f"{finding.message}{_hint(finding)}" for finding in findings))
     attributes = [fields_of(Config)[name].attribute for name in parts]

@@ -1,7 +1,8 @@
 """What ``${...}`` stands for, as OmegaConf resolves it, in memory only; the expressions themselves are kept.
 
 OmegaConf's grammar does the parsing and the plain forms (``${a.b}``, ``${oc.env:NAME,default}``) are read here, so
-that a config of plain forms needs no import of OmegaConf. The environment is asked only for the names written.
+that a config of plain forms needs no import of OmegaConf. The environment is asked only for the names written, and a
+variable that holds a secret stays its expression.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
 from rlctl.errors import DocumentError
+from rlctl.secrets import concealed
 
 MISSING = "???"
 """The value OmegaConf takes for: mandatory, not set yet."""
@@ -267,7 +269,7 @@ class _Resolver:
         if not isinstance(name, str):
             raise _UnresolvedError(f"an environment variable has a name, not a {type(name).__name__}")
         if name in self.environment:
-            return self.environment[name]
+            return concealed(name, self.environment[name])
         if default is _NO_DEFAULT:
             raise _UnresolvedError(f"the environment variable '{name}' is not set", elsewhere=True)
         return None if default is None else str(default)

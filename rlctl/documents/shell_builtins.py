@@ -12,10 +12,10 @@ from pathlib import Path
 from rlctl.documents.files import read_text
 from rlctl.documents.shell_conditions import Status
 from rlctl.documents.shell_state import State
-from rlctl.documents.shell_text import Text, changed, joined, literal, plain, problem, unknown
+from rlctl.documents.shell_text import Text, changed, hidden, joined, literal, plain, problem, unknown
 from rlctl.errors import DocumentError, Location
 from rlctl.filenames import expanded
-from rlctl.secrets import has_password
+from rlctl.secrets import has_password, is_secret_name, is_token
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
 
 def contents(state: State, name: Text, at: Location) -> Text:
     """What ``$(<FILE)`` stands for: a small file beside the script, or one that the script has written."""
-    if (piece := problem(name)) is not None:
+    if (piece := hidden(name)) is not None:
         return (piece,)
     shown = plain(name)
     if shown in state.files:
@@ -91,7 +91,7 @@ def contents(state: State, name: Text, at: Location) -> Text:
     beside, path = Path(state.script).parent.resolve(), (Path(state.folder) / expanded(shown)).resolve()
     if not Path(state.script).is_file() or not path.is_relative_to(beside):
         return unknown(f"'{shown}' is outside of the script's folder, so rlctl does not read it", at)
-    if path.name.startswith(".") or any(state.is_secret(part) for part in path.name.split(".")):
+    if path.name.startswith(".") or any(is_secret_name(part) for part in path.name.split(".")):
         return unknown(f"'{shown}' may hold a secret, so rlctl does not read it", at)
     if not path.is_file():
         return unknown(f"'{shown}' is not there", at)
@@ -101,7 +101,7 @@ def contents(state: State, name: Text, at: Location) -> Text:
         return unknown(f"'{shown}' cannot be read", at)
     if held is None:
         return unknown(f"'{shown}' has more than {MAX_CONTENTS} characters, so rlctl does not read it", at)
-    if has_password(held):
+    if has_password(held) or is_token(held):
         return unknown(f"'{shown}' holds a password, so rlctl does not read it", at)
     return changed(name, held, at)
 
@@ -127,7 +127,7 @@ def _cd(state: State, arguments: list[Text], at: Location) -> Known:
     target = plain(words[0]) if words else plain(state.text("HOME", at))
     if target == "-":
         state.folder, state.before = state.before, state.folder
-    elif not words or problem(words[0]) is None:
+    elif not words or hidden(words[0]) is None:
         state.before = state.folder
         state.folder = os.path.normpath(Path(state.folder) / expanded(target))
     return Known()
@@ -185,6 +185,8 @@ def _pwd(state: State, arguments: list[Text], at: Location) -> Text:
 
 def _seq(state: State, arguments: list[Text], at: Location) -> Text:
     texts = [plain(word) for word in arguments]
+    if (piece := next((piece for word in arguments if (piece := hidden(word))), None)) is not None:
+        return (piece,)
     if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d+", text) for text in texts):
         return unknown("what seq prints here is not worked out", at)
     first, step, last = {1: (1, 1, 0), 2: (0, 1, 1), 3: (0, 1, 2)}[len(texts)]

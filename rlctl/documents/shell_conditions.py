@@ -7,7 +7,7 @@ from typing import Any
 
 from rlctl.documents.shell_state import State
 from rlctl.documents.shell_syntax import Script
-from rlctl.documents.shell_text import Text, plain, problem
+from rlctl.documents.shell_text import Text, hidden, plain, problem
 from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
 
@@ -65,9 +65,13 @@ class Conditions:
         if len(texts) == 1:
             return bool(texts[0])
         if len(texts) == 2:
-            return self._unary(texts[0], texts[1])
+            return self._unary(texts[0], words[1])
         if len(texts) == 3:
-            return self._compare(texts[0], texts[1], texts[2], pattern=False, at=at)
+            return (
+                None
+                if _tells_of_secret(words[0], words[2])
+                else self._compare(texts[0], texts[1], texts[2], pattern=False, at=at)
+            )
         raise DocumentError(f"the condition '{' '.join(texts)[:60]}' is not read here", at=at)
 
     def _expression(self, script: Script, node: Any) -> Status:
@@ -81,16 +85,14 @@ class Conditions:
                 return None if status is None else not status
             name = script.text(operand)
             value = self.expand.text(name, at)
-            if problem(value) is not None:
-                return None
-            return self._unary(script.text(operator), plain(value))
+            return None if problem(value) is not None else self._unary(script.text(operator), value)
         if node.type == "binary_expression":
             left, operator, right = node.children[0], script.text(node.children[1]), node.children[-1]
             if operator in ("&&", "||"):
                 return self._joined(script, left, operator, right)
             subject = self.expand.text(script.text(left), at)
             value = self.expand.text(script.text(right), at)
-            if problem(subject) is not None or problem(value) is not None:
+            if problem(subject) or problem(value) or _tells_of_secret(subject, value):
                 return None
             is_pattern = script.text(right)[:1] not in ("'", '"')
             return self._compare(plain(subject), operator, plain(value), pattern=is_pattern, at=at)
@@ -103,14 +105,14 @@ class Conditions:
             return first
         return _both(first, self._expression(script, right), neutral=operator == "&&")
 
-    def _unary(self, operator: str, value: str) -> Status:
+    def _unary(self, operator: str, value: Text) -> Status:
         if operator == "-n":
-            return bool(value)
-        if operator == "-z":
-            return not value
-        if operator == "-v":
-            return self.state.look_up(value, Location("")) is not None
-        return not value if operator == "!" else None
+            return bool(plain(value))
+        if operator in ("-z", "!"):
+            return not plain(value)
+        if operator == "-v" and hidden(value) is None:
+            return self.state.look_up(plain(value), Location("")) is not None
+        return None
 
     def _compare(self, left: str, operator: str, right: str, *, pattern: bool, at: Location) -> Status:
         if operator in ("=", "==", "!=") and pattern and is_costly(left, right):
@@ -127,7 +129,7 @@ class Conditions:
                 return None
         if operator in _NUMBERS:
             numbers = [self.expand.arithmetic(text, at) for text in (left, right)]
-            if any(problem(number) is not None for number in numbers):
+            if any(hidden(number) is not None for number in numbers):
                 return None
             first, second = (int(plain(number)) for number in numbers)
             return {
@@ -141,6 +143,11 @@ class Conditions:
         if operator in ("<", ">"):
             return left < right if operator == "<" else left > right
         return None
+
+
+def _tells_of_secret(left: Text, right: Text) -> bool:
+    """Whether comparing two texts would tell more of a secret than that there is one."""
+    return any(plain(text) and hidden(other) for text, other in ((left, right), (right, left)))
 
 
 def _both(left: Status, right: Status, *, neutral: bool) -> Status:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 from rlctl.documents import shell_builtins
 from rlctl.documents.files import read_text
 from rlctl.documents.shell_conditions import Conditions, Status
-from rlctl.documents.shell_state import MissingError, State, never
+from rlctl.documents.shell_state import MissingError, State
 from rlctl.documents.shell_syntax import Script, parse
-from rlctl.documents.shell_text import Text, joined, literal, plain, problem, unknown
+from rlctl.documents.shell_text import Text, hidden, joined, literal, plain, problem, unknown
 from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
 from rlctl.filenames import expanded
@@ -77,7 +77,6 @@ def read_script(
     arguments: Sequence[Text] = (),
     environment: Mapping[str, str],
     given: Mapping[str, str] | None = None,
-    is_secret: Callable[[str], bool] = never,
 ) -> Reading:
     """Read a script to its end.
 
@@ -87,16 +86,15 @@ def read_script(
         arguments: what follows the script on the command line.
         environment: what a variable is that the script does not set.
         given: variables given for this reading, which win.
-        is_secret: whether the value of a variable must not be shown.
 
     Raises:
         DocumentError: it is no bash script, or says something that reading alone cannot decide.
     """
-    state = State(name, list(arguments), environment, given or {}, is_secret)
+    state = State(name, list(arguments), environment, given or {})
     try:
         return _whole(text, state)
     except MissingError as error:
-        wanted = survey(text, name, arguments=arguments, environment=environment, given=given, is_secret=is_secret)
+        wanted = survey(text, name, arguments=arguments, environment=environment, given=given)
         if len(wanted) < 2:
             raise
         message = f"the script wants {len(wanted)} things that are not given: {listed(wanted, name)}"
@@ -124,10 +122,9 @@ def survey(
     arguments: Sequence[Text] = (),
     environment: Mapping[str, str],
     given: Mapping[str, str] | None = None,
-    is_secret: Callable[[str], bool] = never,
 ) -> dict[str, tuple[Location, str]]:
     """Every variable and argument that a script ends without, where and why: it is read on as far as that can be."""
-    state = State(name, list(arguments), environment, given or {}, is_secret, surveys=True)
+    state = State(name, list(arguments), environment, given or {}, surveys=True)
     with suppress(DocumentError):
         _whole(text, state)
     return state.missing
@@ -260,7 +257,7 @@ class _Reader:
     def _assign_item(self, name: str, index: str, text: Text, at: Location, *, append: bool) -> None:
         items = self.state.items(name, at)
         where = self.words.arithmetic(index, at)
-        number = int(plain(where)) if problem(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
+        number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
         if not 0 <= number <= len(items):
             self.state.variables[name] = [
                 unknown(f"{name}[{index}] is set at line {at.line}, which is not read here", at)
@@ -353,12 +350,15 @@ class _Reader:
     def _case_statement(self, script: Script, node: Any) -> Status:
         subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
         items = [child for child in node.children if child.type == "case_item"]
-        if problem(subject) is not None:
+        if hidden(subject) is not None:
             self._undecided(script, node.child_by_field_name("value"), items)
             return None
         for item in items:
             end = next(index for index, child in enumerate(item.children) if child.type == ")")
             patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
+            if any(hidden(self.words.text(script.text(pattern), script.at(pattern))) for pattern in patterns):
+                self._undecided(script, node.child_by_field_name("value"), items)
+                return None
             if any(self._matches(subject, script, pattern) for pattern in patterns):
                 for child in item.children[end + 1 :]:
                     if child.is_named and child.type != "comment":
@@ -609,7 +609,7 @@ class _Reader:
     def _source(self, words: list[Text], at: Location) -> Status:
         name = plain(words[1]) if len(words) > 1 else ""
         found = self._script_file(name)
-        if found is None or problem(words[1]) is not None:
+        if found is None or hidden(words[1]) is not None:
             raise DocumentError(
                 f"the script reads '{name}', which is not there: what it sets is not known",
                 at=at,

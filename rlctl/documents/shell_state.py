@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlctl.documents.shell_text import Piece, Text, from_environment, literal
+from rlctl.documents.shell_text import Piece, Text, from_environment, from_secret, literal, plain
 from rlctl.errors import DocumentError, Location
+from rlctl.secrets import is_secret, is_secret_name
 
 Value = Text | list[Text]
 """A variable's value: a text, or the items of an array."""
@@ -26,11 +27,6 @@ def given_with(names: Iterable[str]) -> str:
     wanted = list(names)
     told = "; a number is an argument of the script" if any(name.isdecimal() for name in wanted) else ""
     return "give " + " ".join(f"--env {name}=VALUE" for name in wanted) + told
-
-
-def never(name: str) -> bool:
-    """The usual answer to whether a variable is a secret."""
-    return False
 
 
 class MissingError(DocumentError):
@@ -52,8 +48,6 @@ class State:
     environment: Mapping[str, str]
     given: Mapping[str, str] = field(default_factory=dict)
     """Variables given for this reading; they are what they are, and no symbol stands for them."""
-    is_secret: Callable[[str], bool] = never
-    """Whether the value of a variable of this name must not be shown."""
     variables: dict[str, Value] = field(default_factory=dict)
     functions: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """The body of each function, and the source it is in."""
@@ -86,7 +80,8 @@ class State:
         if name in self.variables:
             return self.variables[name]
         if name in self.given:
-            return literal(self.given[name], Location(f"--env {name}")) or ()
+            place, value = Location(f"--env {name}"), self.given[name]
+            return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in NEVER:
             return (Piece("", at, names=frozenset({name}), problem=f"${name} has another value each time"),)
         if name == "PWD":
@@ -140,8 +135,7 @@ class State:
                 value = [(*old[0], *value), *old[1:]] if old else [value]
             else:
                 value = (*old, *value)
-        elif not isinstance(value, list) and self.is_secret(name):
-            value = self._hidden(name, value)
+        value = [self._hidden(name, item) for item in value] if isinstance(value, list) else self._hidden(name, value)
         self._check_size(name, value)
         self.variables[name] = value
 
@@ -154,8 +148,10 @@ class State:
 
     def _hidden(self, name: str, value: Text) -> Text:
         """A literal secret as the variable that holds it."""
-        text = "".join(piece.text for piece in value)
-        if not text or any(piece.symbol or piece.problem for piece in value):
+        if all(piece.symbol or piece.problem or not piece.text for piece in value):
             return value
-        self.secrets[name] = text
-        return (Piece(text, value[0].at, f"${{oc.env:{name}}}", frozenset({name})),)
+        is_longer = is_secret_name(name) and any(piece.secret for piece in value)
+        if not is_longer and not is_secret(name, plain(value)):
+            return value
+        self.secrets[name] = plain(value)
+        return from_secret(name, None, value[0].at)

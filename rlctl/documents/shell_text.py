@@ -1,7 +1,8 @@
 """The texts of a shell script as they are worked out: in pieces that know where they were written and what they depend on.
 
 A piece from the environment keeps its symbol, ``${oc.env:NAME,default}``, beside the text it has here; one that cannot be
-known without running something keeps the reason.
+known without running something keeps the reason. One from a variable that holds a secret is its symbol and nothing else;
+what is computed from it is not known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rlctl.errors import Location
+from rlctl.secrets import expression, is_secret
 
 _PLAIN_DEFAULT = re.compile(r"[A-Za-z0-9_/.%@+:-]*")
 
@@ -29,6 +31,8 @@ class Piece:
     """The environment variables that it depends on."""
     problem: str = ""
     """Why it cannot be known by reading."""
+    secret: str = ""
+    """The variable whose secret it stands for; the text is the symbol then."""
     quoted: bool = True
     """Whether it stays one word: literal text, and expansions in quotes."""
 
@@ -66,9 +70,21 @@ def problem(text: Text) -> Piece | None:
     return next((piece for piece in text if piece.problem), None)
 
 
+def hidden(text: Text) -> Piece | None:
+    """The first piece that nothing can be computed from: it is not known, or it stands for a secret."""
+    return next((_not_computed(piece) for piece in text if piece.problem or piece.secret), None)
+
+
+def _not_computed(piece: Piece) -> Piece:
+    if piece.problem:
+        return piece
+    why = f"it is computed from ${piece.secret}, which holds a secret"
+    return replace(piece, text="", symbol="", secret="", names=frozenset(), problem=why)
+
+
 def changed(text: Text, result: str, at: Location) -> Text:
     """What became of a text by an operation on it: no symbol survives that, its dependences do."""
-    if (piece := problem(text)) is not None:
+    if (piece := hidden(text)) is not None:
         return (piece,)
     place = text[0].at if text else at
     return (Piece(result, place, names=names(text)),)
@@ -93,11 +109,20 @@ def joined(texts: Sequence[Text], separator: str, at: Location) -> Text:
 
 
 def from_environment(name: str, value: str, default: Text | None, at: Location) -> Text:
-    """The text of an environment variable, or of its default."""
+    """The text of an environment variable, or of its default; of a secret only the name."""
+    if is_secret(name, value):
+        return from_secret(name, default, at)
     below = "" if default is None else f",{_default(symbolic(default))}"
     place = default[0].at if default else at
     depends = frozenset({name}) | (names(default) if default else frozenset())
     return (Piece(value, place, f"${{oc.env:{name}{below}}}", depends),)
+
+
+def from_secret(name: str, default: Text | None, at: Location) -> Text:
+    """What stands for an environment variable that holds a secret; a default that is no secret itself is kept."""
+    keeps = default is not None and not is_secret(name, plain(default)) and not hidden(default)
+    symbol = f"${{oc.env:{name},{_default(symbolic(default))}}}" if keeps and default is not None else expression(name)
+    return (Piece(expression(name), at, symbol, frozenset({name}), secret=name),)
 
 
 def _default(text: str) -> str:

@@ -16,6 +16,8 @@ from rlctl.documents.shell_text import (
     Text,
     changed,
     from_environment,
+    from_secret,
+    hidden,
     joined,
     literal,
     plain,
@@ -271,8 +273,10 @@ class Words:
         if index is not None or rest:
             return [*unknown(f"the expansion ${{!{name}{rest[:20]}}} is not read here", at)]
         pointed = self._value(name, at)
-        if problem(pointed) or not _NAME.fullmatch(plain(pointed)):
-            return [*(pointed if problem(pointed) else unknown(f"${{!{name}}} names no variable", at))]
+        if (piece := hidden(pointed)) is not None:
+            return [piece]
+        if not _NAME.fullmatch(plain(pointed)):
+            return [*unknown(f"${{!{name}}} names no variable", at)]
         return _shown(self.state.text(plain(pointed), at), in_double=in_double)
 
     def _length(self, name: str, index: str | None, at: Location) -> Text:
@@ -314,10 +318,14 @@ class Words:
         default = self._word(word, at, in_double=in_double)
         value = default
         if is_there and found is not None:
-            value = from_environment(name, plain(found), default if problem(default) is None else None, at)
+            below = default if problem(default) is None else None
+            is_hidden = any(piece.secret for piece in found)
+            value = from_secret(name, below, at) if is_hidden else from_environment(name, plain(found), below, at)
             value = unquoted(value)
         elif in_environment and problem(default) is None and not _holds_quoted_blanks(default):
             value = from_environment(name, plain(default), default, at)
+            if value[0].secret:
+                self.state.secrets[name] = plain(default)
             value = value if default and all(piece.quoted for piece in default) else unquoted(value)
         elif found or in_environment:
             depends = _names_of(found) if found else frozenset({name})
@@ -348,8 +356,8 @@ class Words:
         return tuple(part if isinstance(part, Piece) else blank for part in parts)
 
     def _edited(self, value: Text, sign: str, word: str, at: Location) -> Text:
-        if problem(value) is not None:
-            return value
+        if (piece := hidden(value)) is not None:
+            return (piece,)
         text = plain(value)
         if sign == ":":
             first, _, count = word.partition(":")
@@ -366,7 +374,7 @@ class Words:
         glob = self.text(pattern, at)
         by = self.text(replacement, at) if slash else ()
         for used in (glob, by):
-            if (piece := problem(used)) is not None:
+            if (piece := hidden(used)) is not None:
                 return (piece,)
         if (len(text) + 1) * (len(plain(by)) + 1) > _MAX_WORK or is_costly(text, plain(glob)):
             return unknown("an operation on a text this large is not worked out", at)
@@ -374,21 +382,21 @@ class Words:
 
     def _number(self, text: str, at: Location) -> int | None:
         found = self.arithmetic(text, at)
-        return int(plain(found)) if problem(found) is None else None
+        return int(plain(found)) if hidden(found) is None else None
 
     def arithmetic(self, source: str, at: Location) -> Text:
         """The value of an arithmetic expression."""
         depends: list[Text] = []
         bad: list[Piece] = []
         inner = self.text(source, at, tilde=False) if "$" in source or "`" in source else literal(source, at)
-        if (piece := problem(inner)) is not None:
+        if (piece := hidden(inner)) is not None:
             return (piece,)
         depends.append(inner)
 
         def variable(name: str) -> int:
             value = self.state.text(name, at)
             depends.append(value)
-            if (piece := problem(value)) is not None:
+            if (piece := hidden(value)) is not None:
                 bad.append(piece)
                 return 1
             text = plain(value).strip()

@@ -15,7 +15,7 @@ from rlctl.documents.yaml_write import inline_text
 from rlctl.editing.fields import kind_of
 from rlctl.editing.session import Session
 from rlctl.errors import ConfigError, DocumentError
-from rlctl.runs import redacted
+from rlctl.secrets import redacted
 
 STAGES: KeyPath = ("stages",)
 """The list whose items say any keys of the config; a new one needs a name."""

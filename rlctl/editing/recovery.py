@@ -16,9 +16,9 @@ from rlctl.config.inspect import secrets
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Change, Session
 from rlctl.errors import RlctlError
-from rlctl.runs import redacted
 from rlctl.runs.launching import state_folder
 from rlctl.runs.record import began
+from rlctl.secrets import redacted
 
 
 def folder() -> Path:

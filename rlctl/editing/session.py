@@ -315,7 +315,9 @@ class Session:
     def findings(self, cluster: Cluster | None = None) -> list[Finding]:
         """What the checks say, and what reading the file said that is still so."""
         now = self.loaded
-        checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
+        checked = now.as_written(
+            check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
+        )
         return [*checked, *with_mistyped_keys(self.report.findings)]
 
     def preview(self, dialect: str, *, script: bool = False) -> Translation:

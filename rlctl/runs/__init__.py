@@ -21,7 +21,7 @@ Only ``starting``, ``returning`` and ``exporting`` import the runtime; everythin
 from __future__ import annotations
 
 from rlctl.runs.exporting import export
-from rlctl.runs.folder import folder_of, read_config, redacted, symbolic
+from rlctl.runs.folder import folder_of, read_config, symbolic
 from rlctl.runs.launching import resume_apart
 from rlctl.runs.looking import RunInfo, asked_of, checkpoint, events, find, inspect, list_runs, remove, stop
 from rlctl.runs.machine import local_cluster
@@ -50,7 +50,6 @@ __all__ = [
     "local_cluster",
     "prepare",
     "read_config",
-    "redacted",
     "remove",
     "resume",
     "resume_apart",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlctl import packages
-from rlctl.config import Stage, stages_of
+from rlctl.config import Stage, revealed, stages_of
 from rlctl.errors import RunError, nearest
 from rlctl.runs.folder import read_config
 from rlctl.runs.looking import RunInfo
@@ -33,7 +33,7 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
     from rlctl.runtime.checkpoints.export import checkpoint_of
     from rlctl.runtime.checkpoints.export import export as write
 
-    stages = stages_of(read_config(run.folder))
+    stages = stages_of(revealed(read_config(run.folder)))
     chosen = _chosen(stages, stage, [each for each in stages if any(place_of(each, run.folder).glob("step-*"))])
     saved = checkpoint_of(chosen, run.folder, step)
     folder = to or run.folder / "export" / f"{chosen.name}-step-{saved.step:06d}"

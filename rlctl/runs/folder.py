@@ -15,7 +15,7 @@ from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
 from rlctl.plan import Plan
 from rlctl.runs.record import write_whole
-from rlctl.secrets import NO_SECRET, is_secret_name
+from rlctl.secrets import redacted
 
 
 def folder_of(config: Config) -> Path:
@@ -78,29 +78,6 @@ def symbolic(loaded: Loaded) -> dict[str, Any]:
     for path, text in loaded.expressions.items():
         put_at(plain, path, text)
     return plain
-
-
-_ASSIGNED = re.compile(
-    r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>['"]?\s*(?::-|:=|[:=])\s*)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s'"#,;&|(){}[\]$][^\s'"#,;&|})]*)"""
-)
-_LOGIN = re.compile(r"\b((?:wandb|swanlab|huggingface-cli|hf)\s+(?:auth\s+)?login\b)[^\n;&|]+")
-_IN_URL = re.compile(r"(://[^/@\s:$]*:)(?!\$)[^/@\s]+@")
-_OPTION = re.compile(r"(--[\w-]*(?:token|api[_-]?key|password|secret)(?:\s+|=))(?!\$)[^\s;&|]+", re.IGNORECASE)
-
-
-def redacted(text: str) -> str:
-    """Text, YAML or a script, with literal keys, tokens and passwords replaced."""
-    text = _IN_URL.sub(r"\1<redacted>@", text)
-    text = _LOGIN.sub(r"\1 <redacted>", text)
-    text = _OPTION.sub(r"\1<redacted>", text)
-    return _ASSIGNED.sub(_without_value, text)
-
-
-def _without_value(match: re.Match[str]) -> str:
-    value = match["value"].strip("'\"")
-    if not is_secret_name(match["name"]) or value.startswith("$") or value in NO_SECRET:
-        return match[0]
-    return f"{match['name']}{match['sign']}<redacted>"
 
 
 def read_config(folder: Path) -> Config:

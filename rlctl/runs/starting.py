@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import arithmetic
-from rlctl.config import Config, Loaded, combine, put_at, stages_of, to_plain
+from rlctl.config import Config, Loaded, combine, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
 from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
 from rlctl.config.sections.output import Profiling
@@ -256,6 +256,7 @@ def _own_buffer(config: Config, folder: Path) -> Buffer:
 def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunResult:
     from rlctl.runtime.launch import launch
 
+    commands = _end_commands(config)
     forget_requests(folder)
     record = Record(
         config.run.name,
@@ -275,7 +276,7 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunRes
     finally:
         with suppress(OSError):  # on a full disk the run counts as interrupted, and the first cause is what is told
             write_record(folder, replace(record, status=status, ended=time.time(), cause=cause))
-        _notify(config, folder, status, cause)
+        _notify(commands.get(status), folder, status, cause)
     return RunResult(outcome.status, folder, outcome.cause, outcome.stages)
 
 
@@ -300,9 +301,14 @@ def seen_alive(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def _notify(config: Config, folder: Path, status: str, cause: str) -> None:
+def _end_commands(config: Config) -> dict[str, str | None]:
+    """The user's command for each way that a run ends."""
+    run = revealed(config).run
+    return {"finished": run.on_end, "failed": run.on_failure}
+
+
+def _notify(command: str | None, folder: Path, status: str, cause: str) -> None:
     """Call the user's command for the end of a run; its failure is the command's own, its output goes to stderr."""
-    command = {"finished": config.run.on_end, "failed": config.run.on_failure}.get(status)
     if command:
         told = {"RLCTL_RUN": str(folder), "RLCTL_STATUS": status, "RLCTL_ERROR": cause}
         subprocess.run(command, shell=True, env={**os.environ, **told}, stdout=sys.stderr, check=False)
@@ -352,7 +358,7 @@ def differences(before: Config, after: Config) -> list[str]:
 
 def _without_secrets(config: Config) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(config)
-    for path, _ in secrets(config):
+    for path, _ in secrets(config, references=True):
         put_at(plain, path, None)
     return plain
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rlctl import packages
-from rlctl.config import Config
+from rlctl.config import Config, revealed
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
 from rlctl.runtime.checkpoints.checkpoint import place_of
@@ -72,7 +72,7 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
         events.emit("advisory", message=message, hint="")
 
     try:
-        with stop.on_signals(tell), _variables(config.environment.variables), controller(folder):
+        with stop.on_signals(tell), controller(folder):
             outcome = _attempt(plan, config, folder, events, stop, tell)
     finally:
         events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)
@@ -89,15 +89,16 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
             stages=[stage.name for stage in plan.stages],
             not_used=list(dict.fromkeys(line for stage in plan.stages for line in stage.not_used)),
         )
-        config = with_files_here(config, tell)
-        import_plugins(config.environment.plugins)
-        materials = _read_stages(plan, config, folder, events, stop)
-        with (
-            copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
-            _ray(config, plan, folder / "logs" / "ray.log", stop, tell, partial(_tell_end, events, tell)),
-            ray_timeline(config.profiling.ray_timeline, folder, tell),
-        ):
-            return _run_stages(plan, config, folder, materials, events, stop)
+        config = with_files_here(revealed(config), tell)
+        with _variables(config.environment.variables):
+            import_plugins(config.environment.plugins)
+            materials = _read_stages(plan, config, folder, events, stop)
+            with (
+                copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
+                _ray(config, plan, folder / "logs" / "ray.log", stop, tell, partial(_tell_end, events, tell)),
+                ray_timeline(config.profiling.ray_timeline, folder, tell),
+            ):
+                return _run_stages(plan, config, folder, materials, events, stop)
     except (StopRequested, KeyboardInterrupt):
         return Outcome("stopped")
     except WorkerFailed as error:

@@ -5,6 +5,7 @@ A program that a dialect names decides the kind of file; another one that takes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -18,11 +19,11 @@ from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of,
 from rlctl.documents.scalars import plain_value
 from rlctl.documents.shell_run import Command, Reading, listed, read_script, survey
 from rlctl.documents.shell_state import MissingError
-from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain
+from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain, unknown
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.filenames import is_file
 from rlctl.report import Finding, Level
-from rlctl.secrets import is_secret_name
+from rlctl.secrets import concealed, expression, redacted
 from rlctl.sources.files import composed
 from rlctl.sources.given import Input, Script
 
@@ -33,6 +34,8 @@ _FILE_OPTIONS = ("config", "c", "config_file", "config-file")
 _PARENTS = 4
 """How far above the script a config is looked for that its command names by a relative path."""
 _MIN_SECRET = 6
+_CUT = re.compile(r"\$\{oc\.env:(\w+)(?!\w*[},])", re.ASCII)
+"""An expression of which the script made something else."""
 _SAID, _SAID_LENGTH = 3, 300
 """Lines, and characters, of what a script says last that are shown."""
 
@@ -95,7 +98,7 @@ def _with_arguments(how: Script) -> Script:
         raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without a gap")
     after = next((word for word in how.arguments if not is_override(word)), None)
     if after is not None:
-        raise UsageError(f"{after!r} stands after the script, and its arguments are given with --env too")
+        raise UsageError(f"{redacted(after)!r} stands after the script, and its arguments are given with --env too")
     others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
     return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
 
@@ -113,7 +116,6 @@ def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Readi
         arguments=arguments,
         environment=how.environment,
         given=how.variables,
-        is_secret=is_secret_name,
     )
 
 
@@ -132,17 +134,20 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
         raise UsageError(
             "--trace runs a file, and the script comes from standard input", hint="save it, and name the file"
         )
-    ran = trace(name, [plain(word) for word in arguments], {**how.environment, **how.variables})
+    around = {key: concealed(key, value) for key, value in {**how.environment, **how.variables}.items()}
+    ran = trace(name, [plain(word) for word in arguments], around)
     try:
         reading = _read(text, name, how, arguments)
     except RlctlError:
-        reading = read_script("", name, environment=how.environment, given=how.variables, is_secret=is_secret_name)
-    hidden = {key: value for key, value in {**how.environment, **how.variables}.items() if is_secret_name(key)}
-    hidden |= reading.state.secrets
+        reading = read_script("", name, environment=how.environment, given=how.variables)
     known = {plain(word): word for command in reading.commands for word in command.words if word}
     known |= {plain(word): word for word in arguments if word}
     reading.commands = [
-        Command(tuple(_as_written(word, known, hidden, name) for word in call), _place(call, reading, name), ".")
+        Command(
+            tuple(_as_written(word, known, reading.state.secrets, name) for word in call),
+            _place(call, reading, name),
+            ".",
+        )
         for call in ran.calls
     ]
     if not any(_launch(command) for command in reading.commands):
@@ -156,14 +161,18 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
     return reading
 
 
-def _as_written(word: str, known: dict[str, Text], hidden: dict[str, str], name: str) -> Text:
-    """A word of a command line that was seen, at the place where it was written as far as reading the script tells."""
+def _as_written(word: str, known: dict[str, Text], written: dict[str, str], name: str) -> Text:
+    """A word of a command line that was seen, at the place where it was written as far as reading the script tells.
+
+    Secrets of the environment are their expressions, as the script was given them; those written in the script become theirs.
+    """
     if word in known:
         return known[word]
-    for variable, value in hidden.items():
-        if len(value) >= _MIN_SECRET and value in word:
-            symbol = word.replace(value, f"${{oc.env:{variable}}}")
-            return (Piece(word, Location(name), symbol, frozenset({variable})),)
+    for variable, value in written.items():
+        if len(value) >= _MIN_SECRET:
+            word = word.replace(value, expression(variable))
+    if (named := _CUT.search(word)) is not None:
+        return unknown(f"it is computed from ${named[1]}, which holds a secret", Location(name))
     return (Piece(word, Location(name)),)
 
 
@@ -197,9 +206,7 @@ def _launch(command: Command) -> Launch | None:
 
 def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: Reading) -> DocumentError:
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
-    wanted = survey(
-        text, name, arguments=arguments, environment=how.environment, given=how.variables, is_secret=is_secret_name
-    )
+    wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
     said = " / ".join(plain(line) for line in reading.said[-_SAID:])
     message = "starts no trainer that is known here: it ends itself"
     message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
@@ -242,7 +249,7 @@ def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Rea
     unused = [word for word in arguments if word not in taken and not is_override(word)]
     if unused and not wanted:
         raise DocumentError(
-            f"takes no arguments, and is given {' '.join(unused)!r}",
+            f"takes no arguments, and is given {redacted(' '.join(unused))!r}",
             at=Location(name),
             hint="several files are read as stages where each is a YAML file or a script",
         )
@@ -338,7 +345,7 @@ class _Keeps:
 
     def text(self, word: Text) -> str:
         """An override as it is read."""
-        hides = any(is_secret_name(name) for piece in word for name in piece.names)
+        hides = any(piece.secret for piece in word)
         text, whole = symbolic_override(word, (lambda first, second: True) if hides else self._same)
         if not whole:
             key = plain(word).lstrip("+").partition("=")[0]
@@ -408,7 +415,7 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
             found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
     others = [plain(word) for word in words.others if not (launch.known.style == "file" and plain(word) == "run")]
     if others:
-        message = f"{launch.program.name} is given {' '.join(others)[:80]!r}, which is neither an option nor key=value"
+        message = f"{launch.program.name} is given {redacted(' '.join(others))[:80]!r}, which is neither an option nor key=value"
         if launch.known.style == "hydra":
             raise DocumentError(message, at=launch.program.at, hint="quote values with blanks: key='a b'")
         found.append(Finding("option", Level.WARNING, message, at=launch.program.at))

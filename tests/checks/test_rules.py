@@ -508,6 +508,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "tracking[0].api_key",
         "plain text",
     ),
+    ("secret-in-name", {"run": {"name": "x-${oc.env:HF_TOKEN}"}}, "run.name", "holds a secret"),
     (
         "literal-secret",
         {"environment": {"variables": {"HF_TOKEN": "x"}}},

@@ -84,7 +84,7 @@ def test_as_omegaconf(expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("${eval:1+1}", "'eval' is no resolver known here"),
         ("${oc.env:1}", "an environment variable has a name, not a int"),
         ("${oc.env:A,b,c}", "'oc.env' cannot take these arguments"),
-        ("${${oc.env:SECRET_TOKEN}}", "there is no key as it builds"),
+        ("${${oc.env:SECRET_TOKEN}}", "there is no key '${oc.env:SECRET_TOKEN}'"),
         ("${oc.dict.keys:name}", "takes a mapping"),
     ],
 )

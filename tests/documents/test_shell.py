@@ -14,7 +14,6 @@ from rlctl.documents.shell_arithmetic import evaluate
 from rlctl.documents.shell_run import Reading, read_script
 from rlctl.documents.shell_text import literal, plain, problem, symbolic
 from rlctl.errors import DocumentError, Location
-from rlctl.secrets import is_secret_name
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 ENVIRONMENT = {"HOME": "/home/me", "NODES": "2", "MODEL": "Qwen/Qwen3-8B"}
@@ -268,7 +267,6 @@ def test_a_secret_in_the_script_is_its_variable() -> None:
         "export WANDB_API_KEY=abc123456\ntrainer key=$WANDB_API_KEY",
         "run.sh",
         environment={},
-        is_secret=lambda name: name.endswith("_KEY"),
     )
     assert [symbolic(word) for word in reading.commands[-1].words] == ["trainer", "key=${oc.env:WANDB_API_KEY}"]
     assert reading.state.secrets == {"WANDB_API_KEY": "abc123456"}
@@ -281,7 +279,7 @@ def read_beside(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> l
     """The words of the last command of a script in a folder, run from there."""
     (folder / "run.sh").write_text(script)
     monkeypatch.chdir(folder)
-    return list(read_script(script, "run.sh", environment=ENVIRONMENT, is_secret=is_secret_name).commands[-1].words)
+    return list(read_script(script, "run.sh", environment=ENVIRONMENT).commands[-1].words)
 
 
 @needs_bash

@@ -58,7 +58,7 @@ def test_a_secret_of_another_item_stays_a_link(session: Session) -> None:
     assert all("not-to-be-told" not in item.text for item in items.items(session, REWARDS))
     assert "not-to-be-told" not in session.text()
     assert "${oc.env:JUDGE_KEY}" in session.text()
-    assert session.config.rewards[1].api_key == "not-to-be-told"  # type: ignore[attr-defined]
+    assert session.config.rewards[1].api_key == "${oc.env:JUDGE_KEY}"  # type: ignore[attr-defined]
 
 
 def test_keys_of_a_mapping(session: Session) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlctl import runs
-from rlctl.config import load, to_file
+from rlctl.config import load, revealed, to_file
 from rlctl.documents import read_yaml, write_yaml
 
 ENVIRONMENT = {"TRACKER_SECRET": "swan-9f31c07a", "JUDGE_API_KEY": "judge-55d2e81b", "HF_TOKEN": "hf_77ab01cd"}
@@ -59,7 +59,8 @@ def test_no_file_of_a_run_holds_a_secret(
         assert secret not in repr(done.events)
         assert secret not in output
     monkeypatch.setenv("OTHER_API_KEY", "again")
-    read = runs.read_config(folder)
+    assert runs.read_config(folder).tracking[0].api_key == "${oc.env:TRACKER_SECRET}"
+    read = revealed(runs.read_config(folder))
     assert read.tracking[0].api_key == ENVIRONMENT["TRACKER_SECRET"]
     assert read.tracking[1].password is None
     assert read.environment.variables["OTHER_API_KEY"] == "again"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl.errors import RunError
-from rlctl.secrets import without_passwords
+from rlctl.secrets import without_secrets
 
 Kind = Literal[
     "run_started",
@@ -67,7 +67,7 @@ class Events:
     def emit(self, kind: Kind, *, beside: Mapping[str, Any] = NOTHING, **data: Any) -> None:
         """Write one event; ``beside`` is for the observer only: the run folder has it in a file of its own."""
         with self._one_at_a_time:  # rollout in the background has things to tell too
-            told = {name: without_passwords(value) if isinstance(value, str) else value for name, value in data.items()}
+            told = {name: without_secrets(value) if isinstance(value, str) else value for name, value in data.items()}
             event = {"time": time.time(), "kind": kind, **self._stage, **_finite(told)}
             self._write(event)
             self._observer({**event, **_finite(dict(beside))})

@@ -21,7 +21,7 @@ from rlctl.editing.session import Draft, FileChangedError, Session
 from rlctl.editing.values import text_of
 from rlctl.errors import DocumentError, RlctlError
 from rlctl.filenames import YAML_ENDINGS, expanded, is_file
-from rlctl.runs import redacted
+from rlctl.secrets import redacted
 from rlctl.tui.external import edited
 from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import AskScreen, ChooseScreen, TextScreen

@@ -21,7 +21,7 @@ from rlctl.editing.deviations import Deviation, Outlook, outlook
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.filenames import SCRIPT_ENDINGS, expanded, is_there
-from rlctl.runs import redacted
+from rlctl.secrets import redacted
 from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import Tick, turn_page
 from rlctl.tui.screens.facts import FactsScreen, asked_in, in_app

@@ -22,7 +22,7 @@ from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.errors import RlctlError
 from rlctl.report import Bucket, Entry, Finding, Level
-from rlctl.runs import redacted
+from rlctl.secrets import redacted
 from rlctl.translate import Translation
 from rlctl.tui.language import say
 from rlctl.tui.screens.facts import asked_in

@@ -1,0 +1,51 @@
+"""The secrets of the environment in a config, for the processes of a run only.
+
+Everywhere else a value that the environment holds as a secret is its expression, ``${oc.env:NAME}``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from rlctl.config.root import Config
+from rlctl.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)\}", re.ASCII)
+_KEPT = ("extensions",)
+"""Sections that no run reads: they hold text of other frameworks."""
+
+
+def revealed(config: Config) -> Config:
+    """The config with the secrets of this process's environment in it. It must not be shown, logged or written.
+
+    Raises:
+        ConfigError: a variable that it names is not set.
+    """
+    changes = {
+        field.name: _revealed(getattr(config, field.name)) for field in fields(config) if field.name not in _KEPT
+    }
+    return replace(config, **changes)
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(_value_of, value) if "${oc.env:" in value else value
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_revealed(item) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _revealed(getattr(value, field.name)) for field in fields(value)})
+    return value
+
+
+def _value_of(match: re.Match[str]) -> str:
+    name = match[1]
+    if name not in os.environ:
+        raise ConfigError(
+            f"the environment variable {name}, which the config reads, is not set", hint=f"export {name}=VALUE"
+        )
+    return os.environ[name]
