@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.adapters.tree import find
 from rlctl.config import Loaded
-from rlctl.documents import read_yaml
+from rlctl.documents import parse_dotted, read_yaml
 from rlctl.report import Bucket, Report
 from rlctl.translate import read_document, translate_loaded
 
@@ -353,6 +354,47 @@ def test_the_penalty_of_the_dapo_recipe_is_read_where_the_recipe_has_it() -> Non
     values, _ = written(loaded, report, "verl@0.9")
     reward = values["reward"]["reward_kwargs"]
     assert reward == {"overlong_buffer_cfg": {"enable": True, "len": 512, "penalty_factor": 0.5}, "max_resp_len": 512}
+
+
+PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 0.5}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "key"),
+    [("0.9", "reward.reward_manager"), ("0.6", "reward_model.reward_manager")],
+)
+def test_a_penalty_is_written_with_the_only_manager_that_reads_it(version: str, key: str) -> None:
+    loaded, report = read_document(read_yaml(f"rlctl: 1\nmodel: {{path: m}}\n{PENALTY}", "rlctl.yaml"))
+    assert loaded is not None
+    values, _ = written(loaded, report, f"verl@{version}")
+    named = find(values, parse_dotted(key))
+    assert (named["name"] if isinstance(named, dict) else named) == "dapo"
+
+
+def test_another_manager_loses_a_penalty_that_it_cannot_apply() -> None:
+    text = f"rlctl: 1\nmodel: {{path: m}}\nreward_loop: {{manager: batch}}\n{PENALTY}"
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None
+    values, outcome = written(loaded, report, "verl@0.9")
+    assert values["reward"]["reward_manager"]["name"] == "batch"
+    assert "reward_kwargs" not in values["reward"]
+    assert bucket(outcome, "algorithm.reward_shaping.overlong_penalty.buffer") is Bucket.UNSUPPORTED
+
+
+def test_a_penalty_that_no_manager_reads_is_no_penalty() -> None:
+    root = "+reward.reward_kwargs"
+    lines = [f"{root}.overlong_buffer_cfg.{item}" for item in ("enable=true", "len=512", "penalty_factor=0.5")]
+    document = read_yaml("", "overrides", allow_empty=True)
+    overrides = [*BASE, *lines, f"{root}.max_resp_len=512"]
+    loaded, report = read_document(document, dialect="verl", overrides=overrides, environment={})
+    assert loaded is not None
+    assert loaded.config.algorithm.reward_shaping.overlong_penalty is None
+    assert bucket(report, "reward.reward_kwargs.overlong_buffer_cfg.enable") is Bucket.DEAD
+    loaded, _ = read_document(
+        document, dialect="verl", overrides=[*overrides, "reward.reward_manager.name=dapo"], environment={}
+    )
+    assert loaded is not None
+    assert loaded.config.algorithm.reward_shaping.overlong_penalty is not None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import REWARD_FIELDS, NullReads
+from rlctl.adapters.verl.shaping import replaces_manager
 
 CODE = ("codecontests", "apps", "codeforces", "taco")
 """Data sources whose programs verl's default runs in the sandbox."""
@@ -303,6 +304,7 @@ RULES: list[Rule] = [
         NullReads("naive"),
         since="0.8",
         also=(K("reward_manager.name", ABSENT, "0.7", "0.7"), K("reward_model.reward_manager", "naive", until="0.7")),
+        write_when=lambda view: not replaces_manager(view),
     ),
     Key("reward_model.launch_reward_fn_async", "reward_loop.overlap_with_rollout", False, since="0.4", until="0.7"),
     Dropped("reward_loop.max_queued", "verl has no bound on waiting scores"),

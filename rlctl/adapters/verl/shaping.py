@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import ABSENT, Code, Flow, How, K, Lost, Out, Reading, Rule, Version, Writing
 
 
 def _read_filters(view: Reading) -> Iterator[Flow]:
@@ -58,6 +58,28 @@ RECIPE = "reward_model.overlong_buffer"
 """Where the recipe ``dapo`` had it until 0.7; the limit is the response length."""
 
 
+DAPO = "dapo"
+"""The one reward manager of verl that reads the penalty."""
+DEAF_MANAGERS = ("naive", "prime", "batch", "gdpo", "rate_limited", "remote")
+"""Verl's other reward managers, in any release; one of the user's own may read it."""
+SAME_FUNCTION = ("naive", "prime", DAPO)
+"""Managers that call the reward function for one response with the same arguments, so that one replaces another."""
+MANAGER = "reward_loop.manager"
+
+
+MANAGER_KEYS = ("reward.reward_manager.name", "reward_manager.name", "reward_model.reward_manager")
+"""The keys that name the reward manager: since 0.8, in 0.7, and before."""
+
+
+def _manager_key(version: Version) -> str:
+    return MANAGER_KEYS[0 if version >= (0, 8) else 1 if version >= (0, 7) else 2]
+
+
+def replaces_manager(view: Writing) -> bool:
+    """Whether ``dapo`` is written in place of the reward manager, because there is a penalty that only it reads."""
+    return isinstance(view.get(SHAPING), Mapping) and view.get(MANAGER) in SAME_FUNCTION
+
+
 def _settings(view: Reading) -> tuple[str, str]:
     """The block that is written, and the key of its limit; empty where there is none."""
     if view.version < (0, 8) and view.written(f"{RECIPE}.enable"):
@@ -76,6 +98,12 @@ def _read_overlong(view: Reading) -> Iterator[Flow]:
     if not view.get(f"{block}.enable"):
         yield Flow(view.to(SHAPING), None, (view.path(block), *limits), "mapped", "switched off")
         return
+    manager = next((name for key in MANAGER_KEYS if view.written(key) and (name := view.get(key))), "naive")
+    if block != RECIPE and manager in DEAF_MANAGERS:
+        why = f"only the reward manager {DAPO} reads it, and {manager} is set"
+        yield Flow(view.to(SHAPING), None, ())
+        yield Flow((), None, (view.path(block), *limits), "dead", why)
+        return
     yield Flow(view.to(SHAPING), {}, (view.path(f"{block}.enable"),))
     for name, field, usual in (("len", "buffer", None), ("penalty_factor", "factor", 1.0)):
         key = f"{block}.{name}"
@@ -91,6 +119,14 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     root = OVERLONG[0] if view.version >= (0, 8) else OVERLONG[1]
     cfg = f"{root}.overlong_buffer_cfg"
     places = {name: view.to(f"{SHAPING}.{name}") for name in section}
+    manager = view.get(MANAGER)
+    if manager in DEAF_MANAGERS and manager not in SAME_FUNCTION:
+        yield Lost((view.to(SHAPING), *places.values()), f"verl's reward manager {manager} has no overlong penalty")
+        return
+    if replaces_manager(view):
+        note = "" if manager == DAPO else f"only verl's reward manager {DAPO} reads an overlong penalty"
+        how: How = "derived" if note else "mapped"
+        yield Flow(view.path(_manager_key(view.version)), DAPO, (view.to(MANAGER),), how, note, always=True)
     yield Flow(view.path(f"{cfg}.enable"), True, (view.to(SHAPING),))
     yield Flow(view.path(f"{cfg}.len"), section["buffer"], (places["buffer"],), same=True)
     yield Flow(view.path(f"{cfg}.penalty_factor"), section["factor"], (places["factor"],), same=True)
