@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters.dialect import File
 from rlctl.adapters.writing import Fate
 from rlctl.documents import parse_dotted
-from rlctl.report import Bucket, Entry, Finding, Level
+from rlctl.report import Bucket, Entry, Finding, Level, option_for_fact
 
 
 def unsupported(entries: Sequence[Entry]) -> list[Finding]:
@@ -21,6 +21,7 @@ def unsupported(entries: Sequence[Entry]) -> list[Finding]:
             f"'{entry.key}' cannot be said in the target: {entry.note}",
             entry.key,
             entry.at,
+            option=option_for_fact(entry.note),
         )
         for entry in entries
         if entry.bucket is Bucket.UNSUPPORTED

@@ -85,7 +85,7 @@ def _keep(kept: Mapping[str, Mapping[str, Any]], how: str, outcome: Outcome) -> 
         outcome.tail = [*outcome.tail, *block(kept)]
         if outcome.form not in COMMENTED:
             message = f"{count} keys for the way back have no place in a list of overrides"
-            outcome.report.add("not-carried", Level.NOTE, message, hint="--sidecar FILE keeps them")
+            outcome.report.add("not-carried", Level.NOTE, message, option="--sidecar FILE")
 
 
 def format_of(found: Dialect, asked: str) -> str:

@@ -6,6 +6,7 @@ Report into a table, JSON and an exit code.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -56,6 +57,24 @@ class Origin(StrEnum):
     CARRIED = "carried"
 
 
+FACTS = ("dataset_rows", "explorer_gpus", "stage")
+"""What a user may state of a run that no config says. Texts ask for one as ``state dataset_rows``; a command line takes it with
+``--assume``, the app in a window of its own."""
+ASKED = re.compile(rf"\bstate ({'|'.join(FACTS)})\b(?:=(\w+))?")
+
+
+def fact_in(text: str) -> str:
+    """The fact that a text asks for; empty where it asks for none."""
+    found = ASKED.search(text)
+    return found[1] if found is not None else ""
+
+
+def option_for_fact(text: str) -> str:
+    """The command-line option that states the fact that a text asks for."""
+    found = ASKED.search(text)
+    return f"--assume {found[1]}={found[2] or 'N'}" if found is not None else ""
+
+
 Fix = tuple[tuple[str | int, ...], Any]
 """A canonical key, and a plain value for it."""
 
@@ -72,6 +91,12 @@ class Finding:
     hint: str = ""
     fixes: tuple[Fix, ...] = field(default=(), compare=False)
     """What would mend it, each a canonical key and the value it would take; empty where a person has to think."""
+    template: str = field(default="", compare=False)
+    """The hint with ``{fix}`` or ``{first}`` for its values, from which front ends say it in the names of a file."""
+    candidates: tuple[Fix, ...] = field(default=(), compare=False)
+    """The fixes and further values, nearest first, where a file cannot express those."""
+    otherwise: str = field(default="", compare=False)
+    """The hint where a file cannot express the fixes in a few keys."""
     meant: str = field(default="", compare=False)
     """The known key that an unknown one is a near miss of."""
     option: str = ""
@@ -81,7 +106,8 @@ class Finding:
     @property
     def advice(self) -> str:
         """What to do, on a command line."""
-        return "; ".join(part for part in (self.hint, f"or pass {self.option}" if self.option else "") if part)
+        passed = f"pass {self.option}" if self.option else ""
+        return f"{self.hint}; or {passed}" if self.hint and passed else self.hint or passed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_secrets(self.message))
@@ -158,9 +184,10 @@ class Report:
         key: str = "",
         at: Location | None = None,
         hint: str = "",
+        option: str = "",
     ) -> None:
         """Record one finding."""
-        self.findings.append(Finding(code, level, message, key, at, hint))
+        self.findings.append(Finding(code, level, message, key, at, hint, option=option))
 
     def extend(self, findings: Iterable[Finding]) -> Report:
         self.findings.extend(findings)

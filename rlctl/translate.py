@@ -35,7 +35,7 @@ from rlctl.errors import ConfigError, DocumentError, Location, TranslationError,
 from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.rendering import write_out
-from rlctl.report import Bucket, Entry, Finding, Level, Report
+from rlctl.report import Bucket, Entry, Finding, Level, Report, option_for_fact
 from rlctl.sources import Input, Script, gather, gather_text, is_script_file
 
 FACTS: Mapping[str, str] = {
@@ -393,7 +393,14 @@ def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = No
         text = outcome.text()
     except (TranslationError, ConfigError, DocumentError) as error:
         report = Report(target=target)
-        report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
+        report.add(
+            "not-expressible",
+            Level.ERROR,
+            error.message,
+            at=error.at,
+            hint=error.hint,
+            option=option_for_fact(error.hint),
+        )
         return None, report
     report = outcome.report
     for part, written in outcome.file.parts:
@@ -464,7 +471,14 @@ def translate_loaded(
         else:
             text = outcome.text()
     except (TranslationError, ConfigError, DocumentError) as error:
-        report.add("not-expressible", Level.ERROR, error.message, at=error.at, hint=error.hint)
+        report.add(
+            "not-expressible",
+            Level.ERROR,
+            error.message,
+            at=error.at,
+            hint=error.hint,
+            option=option_for_fact(error.hint),
+        )
         return Translation(None, replace(report, target=target))
     return Translation(text, whole, outcome.sidecar)
 

@@ -212,7 +212,7 @@ class Dialect:
                 return stage
         raise TranslationError(
             f"{self.name} has no stages, and this config has {len(names)}: {', '.join(names)}",
-            hint=f"write one file for each: --assume stage={names[0]}" if not wanted else nearest(wanted, names),
+            hint=f"write one file for each: state stage={names[0]}" if not wanted else nearest(wanted, names),
         )
 
     def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Union, get_args, get_origin
@@ -170,3 +170,21 @@ def _options(
     usual = default.choice if isinstance(default, Choice) else ""
     gate = Gate(depth, False, choice.tag, frozenset(known), usual)
     return (*own, gate, *max(known.values(), key=len))
+
+
+GONE: Any = object()
+"""In place of a value: the key is no longer there."""
+
+
+def changed_leaves(before: Any, after: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """The keys of two trees that say something else, or nothing any more (``GONE``), with their new value."""
+    if isinstance(after, Mapping) and after and before is GONE:
+        before = {}
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in {**before, **after}:
+            yield from changed_leaves(before.get(key, GONE), after.get(key, GONE), (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from changed_leaves(old, new, (*path, index))
+    elif type(before) is not type(after) or before != after:
+        yield path, after

@@ -181,7 +181,7 @@ class Steps:
             return value
         steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
         if steps is None:
-            raise InexpressibleError("an interval in epochs needs the data's length: give --assume dataset_rows=N")
+            raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
         return steps
 
 

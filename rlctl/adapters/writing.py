@@ -15,7 +15,7 @@ from rlctl.adapters.tree import CHOICES, find, put
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.inspect import walk
 from rlctl.documents import Comment, KeyPath, dotted
-from rlctl.report import Finding, Level, Origin, OriginEntry
+from rlctl.report import Finding, Level, Origin, OriginEntry, option_for_fact
 
 _NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 
@@ -212,11 +212,10 @@ class Writer:
         origin = self._origin(flow, explicit)
         self.out.origins.append(OriginEntry(*shown[:1], origin, value, flow.note))
         if origin is Origin.ASSUMED:
-            hint = f"set it with --assume {flow.option}=..." if flow.option else ""
+            message = f"'{shown[0]}: {value}' is assumed: {flow.note}"
+            hint = f"state {flow.option}" if flow.option else ""
             self.out.findings.append(
-                Finding(
-                    "assumed", Level.WARNING, f"'{shown[0]}: {value}' is assumed: {flow.note}", shown[0], None, hint
-                )
+                Finding("assumed", Level.WARNING, message, shown[0], None, hint, option=option_for_fact(hint))
             )
         for key in flow.keys:
             if key in self.given.comments:

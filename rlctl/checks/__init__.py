@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from rlctl.arithmetic import Cluster
 from rlctl.checks import algorithm, batch, megatron, output, placement, profiling, schedule, sources, supported
+from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
 from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
 from rlctl.config import Config, resolve_stages
@@ -105,4 +106,8 @@ def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:
     path = (*stage, *problem.key)
     level = CODES[problem.code].level
     fixes = tuple(((*stage, *key), value) for key, value in problem.fixes)
-    return Finding(problem.code, level, problem.message, dotted(path), locate(path), problem.hint, fixes)
+    hint = problem.otherwise if problem.otherwise and not fixes else in_canonical_words(problem.hint, fixes)
+    return Finding(
+        problem.code, level, problem.message, dotted(path), locate(path), hint, nearest_fixes(problem.hint, fixes),
+        template=problem.hint, candidates=fixes, otherwise=problem.otherwise,
+    )  # fmt: skip

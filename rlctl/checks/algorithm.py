@@ -36,7 +36,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "old-pass-left-out",
             ("algorithm", "old_log_probs"),
             f"{name} reads what the pass for old log-probs measures, and with rollout there is none",
-            "set algorithm.old_log_probs to recompute",
+            "{fix}",
             ((("algorithm", "old_log_probs"), "recompute"),),
         )
     if _is_rl(config) and name in GROUP_BASELINES and config.batch.responses_per_prompt == 1:
@@ -44,7 +44,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "group-of-one",
             ("batch", "responses_per_prompt"),
             f"{name} compares the responses of a prompt, and each prompt has 1: the advantage is the reward itself",
-            "set batch.responses_per_prompt to 2 or more; 4 to 16 are usual",
+            "{fix}; 4 to 16 are usual",
             ((("batch", "responses_per_prompt"), 8),),
         )
     if arithmetic.needs_critic(config) and config.critic is None:
@@ -52,7 +52,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "gae-without-critic",
             ("algorithm", "advantage"),
             "gae estimates advantages with a critic, and critic is null",
-            "add a critic section ({} takes the policy's model), or take another advantage, such as grpo",
+            "{fix} (an empty critic section takes the policy's model)",
             ((("critic",), {}), (("algorithm", "advantage"), "grpo")),
         )
     if config.critic is not None and not arithmetic.needs_critic(config):
@@ -60,7 +60,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "critic-unused",
             ("critic",),
             f"{name} asks no critic",
-            "remove critic, or set algorithm.advantage to gae",
+            "{fix}",
             ((("critic",), None), (("algorithm", "advantage"), "gae")),
         )
     steps = config.schedule.critic_warmup_steps
@@ -69,7 +69,7 @@ def advantage(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "warmup-without-critic",
             ("schedule", "critic_warmup_steps"),
             f"the first {steps} steps train the critic only, and {name} asks no critic: they train nothing",
-            "set schedule.critic_warmup_steps to 0",
+            "{fix}",
             ((("schedule", "critic_warmup_steps"), 0),),
         )
 
@@ -82,8 +82,8 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             yield Problem(
                 "kl-off",
                 ("algorithm", name, "coefficient"),
-                f"algorithm.{name} has coefficient 0: it measures nothing",
-                "set a coefficient above 0, or null for the whole key",
+                f"algorithm.{name}.coefficient is 0: the KL has no effect",
+                f"set algorithm.{name}.coefficient above 0, or {{fix}}",
                 ((("algorithm", name), None),),
             )
     in_loss, key = config.algorithm.kl_in_loss, ("algorithm", "kl_in_loss", "estimator")
@@ -92,7 +92,7 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "kl-without-pull",
             key,
             "the gradient of k1 is 0 on average over the policy's own responses: as a loss it holds nothing back",
-            "set it to k1+, which has its value and the gradient of k2, or to k2 or k3",
+            "{fix}: k1+ has the value of k1 and the gradient of k2",
             ((key, "k1+"), (key, "k3")),
         )
     if config.reference.model is not None and not arithmetic.needs_reference(config):
@@ -100,7 +100,7 @@ def kl(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "reference-unused",
             ("reference", "model"),
             "a reference model, and no KL is measured against it",
-            "set algorithm.kl_in_loss, or remove reference.model",
+            "set algorithm.kl_in_loss, or {fix}",
             ((("reference", "model"), None),),
         )
 
@@ -115,7 +115,7 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "greedy-training",
             ("rollout", "sampling", "temperature"),
             "training responses at temperature 0 are greedy: nothing is explored, and groups score alike",
-            "set rollout.sampling.temperature to 1.0",
+            "{fix}",
             ((("rollout", "sampling", "temperature"), 1.0),),
         )
     yield from _own_temperatures(config)
@@ -125,7 +125,7 @@ def sampling(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "sampling-cut",
             ("rollout", "sampling"),
             f"training responses are drawn with {' and '.join(cut)}; the loss takes the whole distribution",
-            "top_p 1.0 and top_k null draw from the policy itself",
+            "rollout.sampling.top_p 1.0 and rollout.sampling.top_k null sample from the policy itself",
         )
 
 
@@ -140,7 +140,7 @@ def _own_temperatures(config: Config) -> Iterator[Problem]:
                 "not-supported",
                 key,
                 f"'{dotted(key)}' is {own}, and training divides logits by one temperature for all responses, {temperature:g}",
-                "leave it out, or set algorithm.train_temperature to one: then log-probs are those of temperature 1",
+                "remove it, or {fix}: log-probs are then those of temperature 1",
                 ((("algorithm", "train_temperature"), "one"),),
             )
 
@@ -155,7 +155,10 @@ def learning_rate(config: Config, surroundings: Surroundings) -> Iterator[Proble
         key = (role, "optimizer", "learning_rate")
         if rate == 0:
             yield Problem(
-                "learning-rate", key, f"{role}.optimizer.learning_rate is 0: nothing is learned", "set it above 0"
+                "learning-rate",
+                key,
+                f"{role}.optimizer.learning_rate is 0: nothing is learned",
+                f"set {role}.optimizer.learning_rate above 0",
             )
         elif rate > HIGHEST_LEARNING_RATE:
             yield Problem(
@@ -180,7 +183,7 @@ def _coarse(config: Config, role: str, train: Train) -> Iterator[Problem]:
             key,
             f"{role}.precision.parameters is bfloat16, and at a learning rate of {rate:g} updates are smaller than its steps: "
             "most weights never move",
-            f"set {role}.precision.parameters to float32; compute may stay bfloat16",
+            f"{{fix}}; {role}.precision.compute may stay bfloat16",
             ((key, "float32"),),
         )
 
@@ -189,7 +192,13 @@ def _warmup(config: Config) -> Iterator[Problem]:
     schedule = config.train.learning_rate_schedule
     key = ("train", "learning_rate_schedule", "warmup")
     if schedule.warmup.ticks is not None and schedule.warmup.ratio is not None:
-        yield Problem("warmup", key, "the warm-up has both ticks and a ratio", "keep one of the two")
+        yield Problem(
+            "warmup",
+            key,
+            "the warm-up has both ticks and a ratio",
+            "{fix}",
+            (((*key, "ratio"), None), ((*key, "ticks"), None)),
+        )
     steps = arithmetic.total_steps(config, None)
     if steps is None or schedule.warmup.ticks is None:
         return
@@ -200,7 +209,7 @@ def _warmup(config: Config) -> Iterator[Problem]:
             "warmup",
             (*key, "ticks"),
             f"a warm-up of {schedule.warmup.ticks} ticks in a run of {total} ({schedule.tick}s): the peak is never reached",
-            f"set it to {total} or less",
+            "{first} or less",
             (((*key, "ticks"), total),),
         )
 
@@ -280,12 +289,12 @@ def router_replay(config: Config, surroundings: Surroundings) -> Iterator[Proble
     off = ((key, "off"),)
     if algorithm.objective.choice == "mix":
         message = "'algorithm.router_replay' recompute: no pass before the update reads the responses that mix learns from beside"
-        yield Problem("not-supported", key, message, "set it to off", off)
+        yield Problem("not-supported", key, message, "{fix}", off)
     elif algorithm.objective.choice == "rl" and algorithm.old_log_probs == "rollout":
         message = (
             "'algorithm.router_replay' recompute: with old_log_probs rollout there is no pass before it that records"
         )
-        yield Problem("not-supported", key, message, "set algorithm.old_log_probs to recompute, or it to off", off)
+        yield Problem("not-supported", key, message, "set algorithm.old_log_probs to recompute, or {fix}", off)
 
 
 RULES = (advantage, kl, sampling, learning_rate, clip_range, experts, router_replay)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from math import isqrt
 
 from rlctl import arithmetic
@@ -24,7 +25,7 @@ def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem
             "mini-batch-too-large",
             key,
             f"a mini-batch of {mini} responses, and a step has {_step_arithmetic(config)}",
-            f"set batch.mini_batch_responses to {step} or less",
+            "{first} or less",
             ((key, step),),
         )
     elif step % mini:
@@ -33,8 +34,8 @@ def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem
             "mini-batch-uneven",
             key,
             f"a step has {_step_arithmetic(config)}, which is {full} x {mini} + {rest}: the last mini-batch has {rest}",
-            "set batch.mini_batch_responses to {} or {}".format(*_nearest_divisors(step, mini)),
-            tuple((key, number) for number in _nearest_divisors(step, mini)),
+            "{fix}",
+            tuple((key, number) for number in _divisors_near(step, mini)),
         )
     yield from _replicas(config, min(mini, step))
 
@@ -49,12 +50,21 @@ def _step_arithmetic(config: Config) -> str:
     return f"{prompts} prompts x {config.batch.responses_per_prompt} = {step} responses"
 
 
-def _nearest_divisors(total: int, value: int) -> tuple[int, int]:
+def _divisors_near(total: int, value: int) -> list[int]:
+    """The divisors of a total: the nearest below and above a value first, then the next ones."""
     small = [number for number in range(1, isqrt(total) + 1) if total % number == 0]
     divisors = sorted({*small, *(total // number for number in small)})
-    below = max(number for number in divisors if number <= value)
-    above = min(number for number in divisors if number >= value)
-    return below, above
+    return _outwards([n for n in divisors if n <= value], [n for n in divisors if n > value])
+
+
+def _outwards(below: Sequence[int], above: Sequence[int]) -> list[int]:
+    """Numbers below and above a value, the nearest two first; both are given from low to high."""
+    pairs = zip_longest(reversed(below), above)
+    return [number for pair in pairs for number in pair if number is not None]
+
+
+MULTIPLES = 32
+"""Multiples that are tried: a framework that counts prompts can express every n-th of them."""
 
 
 def _replicas(config: Config, mini: int) -> Iterator[Problem]:
@@ -68,17 +78,18 @@ def _replicas(config: Config, mini: int) -> Iterator[Problem]:
             "idle-replicas",
             key,
             f"a mini-batch of {mini} responses on {replicas} replicas: {replicas - mini} of them compute nothing",
-            f"use mini-batches of at least {replicas} responses, or fewer devices",
-            ((key, replicas),),
+            "{first} or more, or use fewer devices",
+            tuple((key, replicas * factor) for factor in range(1, MULTIPLES)),
         )
     elif mini % replicas:
-        near = arithmetic.nearest_multiples(mini, replicas)
+        below = range(replicas, mini, replicas)[-MULTIPLES:]
+        above = range(mini - mini % replicas + replicas, mini + replicas * MULTIPLES, replicas)
         yield Problem(
             "replicas-uneven",
             key,
             f"a mini-batch of {mini} responses on {replicas} replicas is {mini / replicas:.4g} each",
-            f"{near} would divide",
-            tuple((key, number) for number in (near.below, near.above) if number),
+            "for an even split, {fix}",
+            tuple((key, number) for number in _outwards(below, above)),
         )
 
 
@@ -92,7 +103,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "context-too-short",
             ("model", "max_context_tokens"),
             f"{prompt} prompt tokens + {response} response tokens = {prompt + response}; the context has {context}",
-            f"set model.max_context_tokens to {prompt + response}, or shorten one of the two",
+            "{fix}, or shorten one of the two",
             ((("model", "max_context_tokens"), prompt + response),),
         )
     if config.rollout.sampling.min_response_tokens > response:
@@ -100,7 +111,7 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "response-bounds",
             ("rollout", "sampling", "min_response_tokens"),
             f"at least {config.rollout.sampling.min_response_tokens} response tokens, and at most {response}",
-            "lower min_response_tokens, or raise rollout.max_response_tokens",
+            "{first} or less, or raise rollout.max_response_tokens",
             ((("rollout", "sampling", "min_response_tokens"), response),),
         )
     longest = context_tokens(config)
@@ -119,7 +130,8 @@ def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
                 "sequence-over-micro",
                 ("batch", name, "per_replica"),
                 f"sequences of up to {longest} tokens in micro-batches of {micro.per_replica}",
-                f"set batch.{name}.per_replica to {longest} or more",
+                "{first} or more",
+                ((("batch", name, "per_replica"), longest),),
             )
 
 

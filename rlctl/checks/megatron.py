@@ -60,7 +60,8 @@ def idle_stages(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             f"a mini-batch of {mini} / {replicas} replicas = {share} responses, in {up_to}{count} micro-batches for {stages} "
             f"stages: a stage waits for ({stages} - 1) / ({count} + {stages} - 1) = {stages - 1} / {slots} = "
             f"{(stages - 1) / slots:.0%} of the time",
-            f"lower batch.micro.per_replica to {max(1, total // stages)}, or train.engine.pipeline",
+            "{fix}, or lower train.engine.pipeline",
+            ((("batch", "micro", "per_replica"), max(1, total // stages)),),
         )
 
 

@@ -18,7 +18,12 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
     checkpoint = config.checkpoint
     key = ("checkpoint", "resume_path")
     if checkpoint.resume == "path" and not checkpoint.resume_path:
-        yield Problem("resume-path", key, "checkpoint.resume is path, and checkpoint.resume_path is not set", "set it")
+        yield Problem(
+            "resume-path",
+            key,
+            "checkpoint.resume is path, and checkpoint.resume_path is not set",
+            "set checkpoint.resume_path",
+        )
     elif (
         checkpoint.resume == "path"
         and checkpoint.resume_path
@@ -33,14 +38,19 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             "resume-path",
             key,
             f"checkpoint.resume_path is set, and checkpoint.resume is {checkpoint.resume}: it is not read",
-            "set checkpoint.resume to path, or remove the path",
+            "{fix}",
             ((("checkpoint", "resume"), "path"), (("checkpoint", "resume_path"), None)),
         )
     if checkpoint.remote is not None and "://" not in checkpoint.remote and not checkpoint.remote.startswith("/"):
         message = (
             f"checkpoint.remote is {checkpoint.remote!r}; expected a URL that fsspec knows, or the path of a folder"
         )
-        yield Problem("remote-path", ("checkpoint", "remote"), message, "write it as s3://bucket/folder, say")
+        yield Problem(
+            "remote-path",
+            ("checkpoint", "remote"),
+            message,
+            "set checkpoint.remote to a URL, such as s3://bucket/folder",
+        )
     if checkpoint.folder is not None and "://" in checkpoint.folder:
         message = (
             f"checkpoint.folder is {checkpoint.folder!r}; checkpoints are written to a folder of this machine first"
@@ -52,8 +62,8 @@ def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]
             "never-saved",
             ("checkpoint",),
             "every is null, last is false and export is never: nothing is saved",
-            "set checkpoint.last to true",
-            ((("checkpoint", "last"), True),),
+            "{fix}",
+            ((("checkpoint", "last"), True), (("checkpoint", "every"), 100)),
         )
 
 

@@ -71,8 +71,11 @@ def roles(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "role-devices",
             ("placement", "rollout_devices"),
             f"rollout takes {arithmetic.rollout_devices(config)} of {total} devices; training has none",
-            f"set placement.rollout_devices to {max(1, total - 1)} or less",
-            ((("placement", "rollout_devices"), max(1, total // 2)),),
+            "{fix}",
+            (
+                (("placement", "rollout_devices"), max(1, total // 2)),
+                (("placement", "rollout_devices"), max(1, total - 1)),
+            ),
         )
     if placement.layout != "explicit":
         return
@@ -108,7 +111,7 @@ def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "cluster-too-small",
             ("placement", "device"),
             "placement.device is cuda, and the cluster has no GPU",
-            "set it to cpu",
+            "{fix}",
             ((("placement", "device"), "cpu"),),
         )
     elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
@@ -117,7 +120,7 @@ def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("placement",),
             f"{placement.nodes} x {placement.devices_per_node} GPUs (nodes x devices_per_node) are asked for; "
             f"the cluster has {known.nodes} x {known.devices_per_node}",
-            "change placement.nodes and placement.devices_per_node",
+            "{fix}, or use a larger cluster",
             ((("placement", "devices_per_node"), known.devices_per_node),)
             if placement.devices_per_node > known.devices_per_node
             else ((("placement", "nodes"), known.nodes),),

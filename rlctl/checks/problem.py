@@ -19,8 +19,11 @@ class Problem:
     key: KeyPath
     message: str
     hint: str = ""
+    """What to do; ``{fix}`` in it stands for the fixes in words, ``{first}`` for the nearest."""
     fixes: tuple[Fix, ...] = ()
     """What would mend it, nearest first, where that can be said in a value."""
+    otherwise: str = ""
+    """The hint where there are no fixes, or a file cannot express them in a few keys."""
 
 
 @dataclass(frozen=True, slots=True)

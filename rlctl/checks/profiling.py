@@ -39,7 +39,9 @@ def profiler(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     )
     if tool == "torch_memory" and on_cpu:
         message = "profiling.tool torch_memory records what PyTorch allocates on a GPU, and the run is on CPU"
-        yield Problem("not-supported", ("profiling", "tool"), message, "set it to torch, with contents [memory]")
+        yield Problem(
+            "not-supported", ("profiling", "tool"), message, "set profiling.tool to torch, with contents [memory]"
+        )
     for name in profiling.roles:
         if name not in ROLES:
             message = f"profiling.roles names {name!r}; expected one of {', '.join(ROLES)}"

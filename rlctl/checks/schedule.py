@@ -31,7 +31,7 @@ def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             ("sync", "max_staleness"),
             f"rollout is up to {sync.ahead:g} steps ahead, so responses are up to {made} synchronisations old, and those older "
             f"than {sync.max_staleness} are dropped: most of what is drawn ahead would be thrown away",
-            f"set sync.max_staleness to {made}, sync.on_stale to wait, or sync.ahead to 0",
+            "{fix}",
             ((("sync", "max_staleness"), made), (("sync", "on_stale"), "wait"), (("sync", "ahead"), 0)),
         )
 
@@ -60,7 +60,7 @@ def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             "buffer-too-small",
             ("buffer", "capacity"),
             f"the buffer has room for {limit} responses and a step takes {responses}: it would never be filled",
-            f"set buffer.capacity to {responses} or more, or to null",
+            "{fix}",
             ((("buffer", "capacity"), responses), (("buffer", "capacity"), None)),
         )
 
@@ -72,7 +72,7 @@ def over_rollout(config: Config, surroundings: Surroundings) -> Iterator[Problem
             "over-rollout",
             ("rollout", "over_rollout", "ratio"),
             "ratio is 1: no prompt is waited for",
-            "set it below 1: it is the share of stragglers",
+            "set rollout.over_rollout.ratio below 1: it is the share of stragglers",
         )
 
 

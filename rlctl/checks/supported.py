@@ -45,7 +45,13 @@ def outside_endpoint(config: Config, surroundings: Surroundings) -> Iterator[Pro
         message = (
             "'rollout.engine' external: an outside endpoint keeps its own weights, so a run that trains cannot use it"
         )
-        yield Problem("not-supported", ("rollout", "engine"), message, "set it to vllm or transformers")
+        yield Problem(
+            "not-supported",
+            ("rollout", "engine"),
+            message,
+            "{fix}",
+            tuple((("rollout", "engine"), name) for name in ("vllm", "transformers")),
+        )
 
 
 def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -67,7 +73,8 @@ def recorded_responses(config: Config, surroundings: Surroundings) -> Iterator[P
             message = (
                 f"'{dotted(key)}': responses to held-out prompts are drawn; only evaluate_only scores recorded ones"
             )
-            yield Problem("not-supported", key, message, "set run.mode to evaluate_only, or remove it")
+            hint = f"set run.mode to evaluate_only, or remove {dotted(key)}"
+            yield Problem("not-supported", key, message, hint)
 
 
 def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
@@ -78,7 +85,9 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
         yield Problem("not-supported", ("buffer", "name"), message, "set buffer to {name: sql, url: ...}")
     elif arithmetic.drains_buffer(config) and getattr(config.buffer, str(key)) is None:
         message = f"'run.mode' train_only: 'buffer.{key}' does not say which buffer to train on"
-        yield Problem("not-supported", ("buffer", str(key)), message, "set it to the one of the run that explores")
+        yield Problem(
+            "not-supported", ("buffer", str(key)), message, f"set buffer.{key} to the buffer of the run that explores"
+        )
     apart = arithmetic.drains_buffer(config) or arithmetic.fills_buffer(config)
     for name in ("ahead", "style", "in_flight") if apart else ():
         if getattr(config.sync, name) != getattr(Sync(), name):
@@ -87,26 +96,28 @@ def buffers(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
                 "not-supported",
                 ("sync", name),
                 message,
-                "remove it; sync.max_staleness limits how old responses may be",
+                f"remove sync.{name}; sync.max_staleness limits how old responses may be",
             )
     if apart and config.sync.on_stale == "wait" and config.sync.max_staleness is not None:
         message = "'sync.on_stale' wait: a run that explores does not know how far the one is that trains, and waits for nobody"
         fixes = ((("sync", "on_stale"), "drop"),)
-        yield Problem("not-supported", ("sync", "on_stale"), message, "set it to drop", fixes)
+        yield Problem("not-supported", ("sync", "on_stale"), message, "{fix}", fixes)
     for interval in (
         (("schedule", "evaluate_every"), ("checkpoint", "every")) if arithmetic.drains_buffer(config) else ()
     ):
         chosen = getattr(getattr(config, interval[0]), interval[1])
         if chosen is not None and chosen.epochs is not None:
             message = f"'{dotted(interval)}' counts epochs, and a run that trains on a buffer reads no training data"
-            yield Problem("not-supported", interval, message, "count steps")
+            yield Problem("not-supported", interval, message, f"give {dotted(interval)} in steps")
     replay, capacity = config.buffer.replay, config.buffer.capacity
     step = arithmetic.responses_per_step(config)
     if capacity is not None and capacity < step and replay.enabled:
         message = (
             f"'buffer.capacity' {capacity}: a step takes {step} responses, and a full buffer that replays gives some up"
         )
-        yield Problem("not-supported", ("buffer", "capacity"), message, f"set it to {step} or more")
+        yield Problem(
+            "not-supported", ("buffer", "capacity"), message, "{first} or more", ((("buffer", "capacity"), step),)
+        )
 
 
 RULES = (recorded_responses, outside_endpoint, buffers, supported)

@@ -41,6 +41,7 @@ def check(
 
     [cyan]rlctl check verl.yaml trainer.nnodes=4 --cluster 4x8:H100 --json[/cyan]
     """
+    from rlctl.advice import in_own_words
     from rlctl.checks import check as run_checks
     from rlctl.checks import refuse_unused, with_mistyped_keys
 
@@ -55,7 +56,7 @@ def check(
         checked = run_checks(
             loaded.config, locate=loaded.locate, cluster=machines, symbolic=symbolic, silent=loaded.silent
         )
-        report.extend(loaded.as_written(checked))
+        report.extend(loaded.as_written(in_own_words(checked, loaded, report.dialect)))
     if json:
         found = [finding.as_data() for finding in report.findings]
         output.data({"dialect": report.dialect, "reason": report.reason, "findings": found})

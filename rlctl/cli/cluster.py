@@ -179,14 +179,16 @@ def _planned(
     allow_unknown: list[str],
 ) -> tuple[Loaded, Plan]:
     """The config, checked for what does not depend on this machine, and its plan."""
+    from rlctl.advice import in_own_keys
     from rlctl.checks import ABOUT_THIS_MACHINE
     from rlctl.plan import make_plan
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    checked(loaded, report.findings, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, allow_unknown=allow_unknown)
-    return loaded, make_plan(loaded.config)
+    checked(loaded, report, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, allow_unknown=allow_unknown)
+    with in_own_keys(loaded, report.dialect):
+        return loaded, make_plan(loaded.config)
 
 
 def _claim(text: str) -> tuple[str, str]:

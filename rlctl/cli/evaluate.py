@@ -49,7 +49,7 @@ def evaluate(
     )
     loaded = replace(loaded, config=only_evaluating(loaded.config, model))
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
-    checked(loaded, report.findings, cluster=cluster, allow_unknown=allow_unknown)
+    checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
     made = runs.prepare(loaded, cluster)
     with progress.Progress(quiet=quiet) as watch:
         result = runs.start(loaded, plan=made, observer=watch, new=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_library
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ from rlctl.errors import ExitCode, PlanError, UsageError
 if TYPE_CHECKING:
     from rlctl.config import Loaded
     from rlctl.plan import Cluster, Plan
-    from rlctl.report import Finding
+    from rlctl.report import Report
 
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 """A run that was asked to stop did what it was told, and is not at its end."""
@@ -85,6 +85,7 @@ def launch(
     [cyan]rlctl launch run.yaml --address http://head:8265 --pass WANDB_API_KEY[/cyan]
     """
     from rlctl import runs
+    from rlctl.advice import in_own_keys
     from rlctl.checks import ABOUT_THIS_MACHINE
     from rlctl.cluster.address import address_of
     from rlctl.config.baseline import with_baseline
@@ -99,7 +100,7 @@ def launch(
     if where is not None and where.jobs is not None:
         checked(
             loaded,
-            report.findings,
+            report,
             cluster=None,
             codes_left_out=ABOUT_THIS_MACHINE,
             strict=strict,
@@ -111,10 +112,11 @@ def launch(
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     cluster = runs.local_cluster() if where is None else None
-    checked(loaded, report.findings, cluster=cluster, strict=strict, allow_unknown=allow_unknown)
+    checked(loaded, report, cluster=cluster, strict=strict, allow_unknown=allow_unknown)
     if baseline:
         loaded = with_baseline(loaded)
-    made = _plan(loaded, plan_file, cluster)
+    with in_own_keys(loaded, report.dialect):
+        made = _plan(loaded, plan_file, cluster)
     if not quiet:
         for line in compact(made):
             diagnostics.note(line)
@@ -155,7 +157,7 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
 
 def checked(
     loaded: Loaded,
-    found: Sequence[Finding],
+    report: Report,
     *,
     cluster: Cluster | None,
     codes_left_out: Collection[str] = (),
@@ -163,17 +165,17 @@ def checked(
     allow_unknown: Collection[str] = (),
 ) -> None:
     """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise."""
+    from rlctl.advice import in_own_words
     from rlctl.checks import check, refuse_unused, with_mistyped_keys
     from rlctl.report import Level
 
-    refuse_unused(found, allow_unknown)
+    refuse_unused(report.findings, allow_unknown)
 
     symbolic = loaded.expressions.keys()
+    problems = check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
     found = [
-        *with_mistyped_keys(found, allow_unknown),
-        *loaded.as_written(
-            check(loaded.config, locate=loaded.locate, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
-        ),
+        *with_mistyped_keys(report.findings, allow_unknown),
+        *loaded.as_written(in_own_words(problems, loaded, report.dialect)),
     ]
     found = [finding for finding in found if finding.code not in codes_left_out]
     diagnostics.findings(found)

@@ -58,6 +58,7 @@ def plan(
 
     [cyan]rlctl plan run.yaml --cluster local -o plan.json[/cyan]
     """
+    from rlctl.advice import in_own_keys, in_own_words
     from rlctl.plan import make_plan
 
     loaded, report = arguments.must_read(
@@ -65,7 +66,8 @@ def plan(
     )
     diagnostics.findings(report.findings)
     machines = arguments.cluster_of(cluster) if cluster else None
-    made = make_plan(loaded.config, cluster=machines, rows=rows)
+    with in_own_keys(loaded, report.dialect):
+        made = make_plan(loaded.config, cluster=machines, rows=rows)
     refused = refusals(loaded, machines)
     if out is not None and not refused:
         output.file(out, output.as_json(made.as_data()) + "\n", force=force)
@@ -75,7 +77,7 @@ def plan(
     elif out is None:
         output.show(*rendered(made))
     if refused:
-        diagnostics.findings(refused)
+        diagnostics.findings(in_own_words(refused, loaded, report.dialect))
         diagnostics.note(
             "runs of this version do not honour that, so the plan cannot be launched"
             + (", and was not saved" if out else "")

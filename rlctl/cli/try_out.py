@@ -34,14 +34,16 @@ def try_out(
     [cyan]rlctl try grpo.yaml --prompts 8 --json[/cyan]
     """
     from rlctl import runs
+    from rlctl.advice import in_own_keys
     from rlctl.cli.launch import checked
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
-    checked(loaded, report.findings, cluster=cluster, allow_unknown=allow_unknown)
-    made = runs.prepare(loaded, cluster)
+    checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
+    with in_own_keys(loaded, report.dialect):
+        made = runs.prepare(loaded, cluster)
     with progress.Progress(quiet=True):
         result = runs.try_out(loaded, made, prompts=prompts)
     if json:

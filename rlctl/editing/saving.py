@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlctl.adapters.tree import GONE, changed_leaves
 from rlctl.config import Loaded, to_plain
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
@@ -25,8 +26,6 @@ from rlctl.translate import read_input
 
 ROUNDS = 3
 """A changed key may change what others say by ``${...}``, which are then changed too."""
-GONE = object()
-"""In place of a value: the key is no longer written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +116,8 @@ def changed_keys(
         RlctlError: the dialect cannot say one of the two.
     """
     options = {**(facts or {}), "carried": "none"}
-    yield from _changed((), *(write_out(loaded, dialect, options).file.values for loaded in (before, after)))
-
-
-def _changed(path: KeyPath, before: Any, after: Any) -> Iterator[tuple[KeyPath, Any]]:
-    if isinstance(after, Mapping) and after and before is GONE:
-        before = {}
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in {**before, **after}:
-            yield from _changed((*path, key), before.get(key, GONE), after.get(key, GONE))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _changed((*path, index), old, new)
-    elif type(before) is not type(after) or before != after:
-        yield path, after
+    was, now = (write_out(loaded, dialect, options).file.values for loaded in (before, after))
+    yield from changed_leaves(was, now)
 
 
 def _in_yaml(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from rlctl.advice import expressible_fixes
 from rlctl.arithmetic import Cluster
 from rlctl.checks import check, with_mistyped_keys
 from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
@@ -315,10 +316,9 @@ class Session:
     def findings(self, cluster: Cluster | None = None) -> list[Finding]:
         """What the checks say, and what reading the file said that is still so."""
         now = self.loaded
-        checked = now.as_written(
-            check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
-        )
-        return [*checked, *with_mistyped_keys(self.report.findings)]
+        checked = check(now.config, locate=now.locate, cluster=cluster, symbolic=now.expressions, silent=now.silent)
+        own = [expressible_fixes(finding, now, self.dialect, self.facts) for finding in checked]
+        return [*now.as_written(own), *with_mistyped_keys(self.report.findings)]
 
     def preview(self, dialect: str, *, script: bool = False) -> Translation:
         """The run as it is now in a dialect, with the account of every key.

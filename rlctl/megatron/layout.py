@@ -19,16 +19,6 @@ from dataclasses import dataclass, replace
 from rlctl.config.sections.train import Megatron
 from rlctl.model_shape import ModelShape
 
-DIALECTS = {
-    "tensor": "tensor_model_parallel_size",
-    "pipeline": "pipeline_model_parallel_size",
-    "virtual_pipeline": "virtual_pipeline_model_parallel_size",
-    "context": "context_parallel_size",
-    "expert": "expert_model_parallel_size",
-    "expert_tensor": "expert_tensor_parallel_size",
-}
-"""What verl, Trinity-RFT and ROLL call a key of ``train.engine``: all three the same."""
-
 
 @dataclass(frozen=True, slots=True)
 class Broken:
@@ -98,7 +88,7 @@ def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
         yield Broken(
             "virtual_pipeline",
             f"{chunks} chunks of layers on each stage, and there is one stage",
-            f"set {_named('pipeline')} to 2 or more, or {_named('virtual_pipeline')} to null",
+            "set train.engine.pipeline to 2 or more, or train.engine.virtual_pipeline to null",
         )
     if shape is None or any(engine.transformer.get(name) for name in UNEVEN):
         return
@@ -180,7 +170,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
             yield Broken(
                 "expert",
                 f"experts are shared by {engine.expert} devices, and the model has none",
-                f"set {_named('expert')} to 1",
+                "set train.engine.expert to 1",
             )
         return
     if shape.experts % engine.expert:
@@ -200,7 +190,7 @@ def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
         yield Broken(
             "sequence_parallel",
             f"Megatron trains experts with tensor {engine.tensor} under sequence parallelism only",
-            "set train.engine.sequence_parallel to true (sequence_parallel in verl, Trinity-RFT and ROLL)",
+            "set train.engine.sequence_parallel to true",
         )
 
 
@@ -232,8 +222,4 @@ def _set(key: str, value: int, fits: Callable[[int], bool], most: int) -> str:
     known = [size for size in range(1, max(most, value) + 1) if fits(size)]
     below = [size for size in known if size < value][-1:]
     above = [size for size in known if size > value][:1]
-    return f"set {_named(key)} to {' or '.join(map(str, (*below, *above))) or 1}"
-
-
-def _named(key: str) -> str:
-    return f"train.engine.{key} ({DIALECTS[key]} in verl, Trinity-RFT and ROLL)"
+    return f"set train.engine.{key} to {' or '.join(map(str, (*below, *above))) or 1}"

@@ -385,7 +385,7 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
             for name, keys in list(keeps.resolved.items())[:40]
         )
         message = f"taken as they are here, because they are no plain texts: {shown}"
-        found.append(Finding("environment", Level.NOTE, message, hint="--env NAME=VALUE gives another value"))
+        found.append(Finding("environment", Level.NOTE, message, option="--env NAME=VALUE"))
     if reading.state.exported:
         shown = ", ".join(reading.state.exported)
         message = f"the script sets {shown} for its programs; that is no part of the config"
@@ -399,15 +399,13 @@ def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Sc
         found.append(Finding("secret", Level.WARNING, message, hint=hint))
     if not how.traced:
         found += [
-            Finding("assumed", Level.WARNING, what, at=at, hint="--trace runs the script instead")
+            Finding("assumed", Level.WARNING, what, at=at, option="--trace")
             for what, at in reading.state.assumed.items()
         ]
         used = dependences(launch.program.arguments)
         for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
-            hint = f"--env {variable}=VALUE"
-            found.append(
-                Finding("unset", Level.NOTE, f"${variable} is not set; the script takes it for empty", at=at, hint=hint)
-            )
+            message = f"${variable} is not set; the script takes it for empty"
+            found.append(Finding("unset", Level.NOTE, message, at=at, option=f"--env {variable}=VALUE"))
     read = (*_NAME_OPTIONS, *_PATH_OPTIONS, *_FILE_OPTIONS)
     for option in words.options:
         if option not in read:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from rlctl.checks.hints import SHOWN, by_key, has_values, shown
+from rlctl.documents import dotted
+from rlctl.report import Finding
+
 NEEDS = {"an account and the network": "账号和网络", "an account": "账号", "a server": "服务器"}
 """Values that are words themselves."""
 
@@ -66,37 +70,37 @@ FINDINGS: dict[str, str] = {
     "no remote training service is called": "不调用任何远程训练服务",
     # batches
     "a mini-batch of {} responses, and a step has {}": "mini-batch 有 {0} 条回答，而一步有 {1}",
-    "set batch.mini_batch_responses to {} or less": "把 batch.mini_batch_responses 设为 {0} 或更小",
+    "{first} or less": "{first} 或更小",
+    "{first} or more": "{first} 或更大",
     "a step has {}, which is {} x {} + {}: the last mini-batch has {}": (
         "一步有 {0}，即 {1} x {2} + {3}：最后一个 mini-batch 有 {4} 条"
     ),
-    "set batch.mini_batch_responses to {} or {}": "把 batch.mini_batch_responses 设为 {0} 或 {1}",
+    "for an even split, {fix}": "若要均分，{fix}",
     "a mini-batch of {} responses on {} replicas: {} of them compute nothing": (
         "mini-batch 的 {0} 条回答分给 {1} 个副本：{2} 个副本空闲"
     ),
-    "use mini-batches of at least {} responses, or fewer devices": "让 mini-batch 至少有 {0} 条回答，或少用设备",
+    "{first} or more, or use fewer devices": "{first} 或更大，或少用设备",
     "sequences of up to {} tokens in micro-batches of {}": "序列最长 {0} 个 token，而 micro-batch 为 {1}",
-    "set batch.{}.per_replica to {} or more": "把 batch.{0}.per_replica 设为 {1} 或更大",
     "{} prompt tokens + {} response tokens = {}; the context has {}": "prompt {0} + 回答 {1} = {2} 个 token；上下文只有 {3}",
-    "set model.max_context_tokens to {}, or shorten one of the two": "把 model.max_context_tokens 设为 {0}，或缩短两者之一",
+    "{fix}, or shorten one of the two": "{fix}，或缩短两者之一",
     "engines of {} devices on nodes of {}: some would span nodes": "引擎各用 {0} 个设备，而节点有 {1} 个：有的引擎会跨节点",
     "set rollout.parallel.tensor to a divisor of {}": "把 rollout.parallel.tensor 设为 {0} 的约数",
     # the algorithm
     "training responses are drawn with {}; the loss takes the whole distribution": "训练回答以 {0} 抽取；损失按整个分布计算",
-    "top_p 1.0 and top_k null draw from the policy itself": "top_p 1.0 且 top_k null 才是从策略本身抽取",
+    "rollout.sampling.top_p 1.0 and rollout.sampling.top_k null sample from the policy itself": (
+        "rollout.sampling.top_p 1.0 且 rollout.sampling.top_k null 才是从策略本身采样"
+    ),
     "{} compares the responses of a prompt, and each prompt has 1: the advantage is the reward itself": (
         "{0} 比较同一 prompt 的各条回答，而每个 prompt 只有 1 条：优势就是奖励本身"
     ),
-    "set batch.responses_per_prompt to 2 or more; 4 to 16 are usual": "把 batch.responses_per_prompt 设为 2 或更大；通常 4 到 16",
-    "algorithm.{} has coefficient 0: it measures nothing": "algorithm.{0} 的系数为 0：什么也不约束",
-    "set a coefficient above 0, or null for the whole key": "把系数设为大于 0，或把整个键设为 null",
+    "{fix}; 4 to 16 are usual": "{fix}；通常为 4 到 16",
+    "algorithm.{}.coefficient is 0: the KL has no effect": "algorithm.{0}.coefficient 为 0：这个 KL 不起作用",
+    "set algorithm.{}.coefficient above 0, or {fix}": "把 algorithm.{0}.coefficient 设为大于 0，或{fix}",
     "{} asks no critic": "{0} 不需要 critic",
-    "remove critic, or set algorithm.advantage to gae": "去掉 critic，或把 algorithm.advantage 设为 gae",
     # what is kept and told
     "every is null, last is false and export is never: nothing is saved": (
         "every 为 null，last 为 false，export 为 never：什么也不保存"
     ),
-    "set checkpoint.last to true": "把 checkpoint.last 设为 true",
     "{} in mode {} needs {}": "{0} 的 {1} 模式需要{2}",
     "mode offline keeps files that can be sent later": "offline 模式保存文件，以后可再发送",
     "'{}' holds a secret in plain text": "'{0}' 含有明文密钥",
@@ -105,11 +109,9 @@ FINDINGS: dict[str, str] = {
     "the script was read, not run; it starts {}, of {}": "只读取脚本，没有运行；它启动 {1} 的 {0}",
     "the script was run in isolation; it starts {}, of {}": "在隔离环境中运行了脚本；它启动 {1} 的 {0}",
     "taken as they are here, because they are no plain texts: {}": "不是纯文本，因此取这里的值：{0}",
-    "--env NAME=VALUE gives another value": "用 --env 名称=值 给出别的值",
     "the script sets {} for its programs; that is no part of the config": "脚本为它的程序设置 {0}；这不属于配置",
     "set them where the run starts": "请在启动运行的地方设置它们",
     "assumed that the Python module {} is not installed where this runs": "假设运行处没有安装 Python 模块 {0}",
-    "--trace runs the script instead": "--trace 改为运行脚本",
     "the command starts from '{}', which comes with {}: those are {}'s defaults": (
         "命令以 {1} 自带的 '{0}' 为起点：即 {2} 的默认值"
     ),
@@ -150,6 +152,21 @@ def in_chinese(text: str) -> str | None:
         if found := wanted.fullmatch(text):
             return _filled(chinese, [NEEDS.get(value, value) for value in found.groups()])
     return None
+
+
+def hint_in_chinese(item: Finding) -> str:
+    """What to do about a finding; in English where the table does not have it."""
+    if not has_values(item.template) or not item.fixes:
+        return in_chinese(item.hint) or item.hint
+    template = item.template if item.template in SHOWN else in_chinese(item.template)
+    if template is None:
+        return item.hint
+    values = "，或".join(
+        f"把 {dotted(key)} 设为 {' 或 '.join(map(shown, values))}" for key, values in by_key(item.fixes)
+    )
+    for mark in SHOWN:
+        template = template.replace(mark, values)
+    return template
 
 
 def _filled(text: str, values: list[str]) -> str:

@@ -45,7 +45,7 @@ def test_epochs_without_a_rest_stay_epochs() -> None:
 def test_it_is_told_that_an_epoch_may_have_a_rest() -> None:
     values, report = from_trinity()
     assert values["trainer"]["total_epochs"] == 15
-    assert [item.key for item in report.findings if "--assume dataset_rows=N" in item.message] == ["data.last_batch"]
+    assert [item.key for item in report.findings if "state dataset_rows" in item.message] == ["data.last_batch"]
 
 
 def test_a_run_of_steps_names_epochs_that_never_end_it() -> None:

@@ -408,7 +408,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "kl-off",
         {"algorithm": {"kl_in_loss": {"coefficient": 0.0}}},
         "algorithm.kl_in_loss.coefficient",
-        "measures nothing",
+        "the KL has no effect",
     ),
     *[
         ("updates-rounded-away", change, f"{role}.precision.parameters", "most weights never move")

@@ -145,10 +145,9 @@ def test_a_finding_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    hint = "set batch.mini_batch_responses to 512 or less"
-    finding = Finding(
-        "mini-batch-too-large", Level.ERROR, "a mini-batch of 1024 responses, and a step has 512", "batch.x", hint=hint
-    )
+    message = "a mini-batch of 1024 responses, and a step has 512"
+    fixes = ((("batch", "mini_batch_responses"), 512),)
+    finding = Finding("mini-batch-too-large", Level.ERROR, message, "batch.x", fixes=fixes, template="{first} or less")
     refused = Finding(
         "not-supported", Level.ERROR, "'model.tinker': no remote training service is called", "model.tinker"
     )

@@ -16,11 +16,12 @@ from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 from rlctl.cli import tui as command
 from rlctl.editing.session import Session
 from rlctl.errors import UsageError
+from rlctl.report import fact_in
 from rlctl.translate import FACTS
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.facts import MEANINGS, FactsScreen, asked_in
+from rlctl.tui.screens.facts import MEANINGS, FactsScreen
 from rlctl.tui.screens.save_as import SaveAsScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.screens.wanted import WantedScreen
@@ -49,8 +50,8 @@ async def burst(screen: Any, pilot: Any, *keys: str) -> None:
 
 def test_every_fact_can_be_stated() -> None:
     assert MEANINGS.keys() == FACTS.keys()
-    assert [asked_in(f"give --assume {name}=N") for name in FACTS] == list(FACTS)
-    assert asked_in("it has no such key") == ""
+    assert [fact_in(f"it needs more: state {name}") for name in FACTS] == list(FACTS)
+    assert fact_in("it has no such key") == ""
 
 
 def test_a_fact_goes_into_plan_and_text_and_a_wrong_one_is_refused(file: Path) -> None:

@@ -91,7 +91,7 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
     if rows(view.options) is not None:
         yield Flow((), None, used, "derived", "counted in max_steps")
     elif steps is None:
-        reason = f"ROLL counts steps only: {epochs} epochs need the data's length; give --assume dataset_rows=N"
+        reason = f"ROLL counts steps only: {epochs} epochs need the number of training rows: state dataset_rows"
         yield Lost(used, f"{reason} (ROLL runs 500 steps where max_steps is not said)")
     else:
         yield Lost(used, f"ROLL counts steps only: it does not end after {epochs} epochs, only after {steps} steps")

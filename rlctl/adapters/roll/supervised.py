@@ -164,7 +164,7 @@ def _write_length(view: Writing) -> Iterator[Out]:
         return  # told with the batch
     moves = view.get(f"{SCHEDULE}.name") != "constant" or view.get(f"{SCHEDULE}.warmup.ratio")
     if moves and steps is None:
-        reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: give --assume dataset_rows=N"
+        reason = "ROLL's DPO counts its schedule in max_steps, which nothing says here: state dataset_rows"
         yield Lost(used, reason)
     elif not moves or ticks == own:
         yield Flow((), None, (view.to(TOTAL_TICKS),), "mapped", "the length that ROLL's DPO gives it")

@@ -269,7 +269,7 @@ def _write_save(view: Writing) -> Iterator[Out]:
     if steps is not None:
         yield _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
     elif isinstance(value, Mapping):
-        yield Lost(used, "an interval in epochs needs the data's length: give --assume dataset_rows=N")
+        yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.algorithm.objective.choice in SUPERVISED:
         total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
         note = "Trinity takes it for sync_interval in sft and dpo, and refuses 0; the end is saved anyway"
@@ -294,7 +294,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
     if steps is not None:
         yield _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
     elif isinstance(value, Mapping):
-        yield Lost(used, "an interval in epochs needs the data's length: give --assume dataset_rows=N")
+        yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.data.eval:
         yield Flow(view.path("explorer.eval_interval"), NEVER, used, "derived", "Trinity has no word for never")
     else:

@@ -133,7 +133,7 @@ def _write_rest(view: Writing) -> Iterator[Out]:
     elif view.config.schedule.total_epochs is None:
         yield Flow((), None, used, "derived", "verl drops the rest of each epoch; the run goes by steps")
     elif count is None:
-        hint = "give --assume dataset_rows=N, and as many steps are written"
+        hint = "state dataset_rows, and as many steps are written"
         yield Lost(used, f"verl drops the rest of each epoch instead of going on with it: {hint}")
     else:
         yield Flow((), None, used, "derived", "verl drops the rest of each epoch; as many steps are written")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from textual import on
@@ -14,6 +13,7 @@ from textual.widgets import Button, Input, Label, Static
 
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
+from rlctl.report import ASKED
 from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
 
@@ -23,21 +23,11 @@ MEANINGS = {
     "stage": say("the stage to write, where the dialect has no stages"),
 }
 """Each fact that can be stated, and what it is."""
-_ASKED = re.compile(r"--assume (\w+)=")
-
-
-def asked_in(text: str) -> str:
-    """The fact that a text asks for; empty where it asks for none."""
-    found = _ASKED.search(text)
-    return found[1] if found is not None and found[1] in MEANINGS else ""
-
-
-_OPTION = re.compile(r"(?:give |pass |set it with )?--assume (\w+)(?:=[\w.]+)?")
 
 
 def in_app(text: str) -> str:
-    """A text with the app's way to state a fact where it names the command line's."""
-    return _OPTION.sub(lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
+    """A text that asks for a fact, with the key that opens the window for it."""
+    return ASKED.sub(lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
 
 
 class FactsScreen(ModalScreen[bool]):

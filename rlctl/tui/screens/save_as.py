@@ -21,10 +21,11 @@ from rlctl.editing.deviations import Deviation, Outlook, outlook
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.filenames import SCRIPT_ENDINGS, expanded, is_there
+from rlctl.report import fact_in
 from rlctl.secrets import redacted
 from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import Tick, turn_page
-from rlctl.tui.screens.facts import FactsScreen, asked_in, in_app
+from rlctl.tui.screens.facts import FactsScreen, in_app
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.line import Line
 
@@ -150,7 +151,7 @@ class SaveAsScreen(ModalScreen["Named | None"]):
         found = message.found
         self._read_form = message.form
         text = str(found) if isinstance(found, RlctlError) else "\n".join(lines_of(found))
-        self._wanted = asked_in(text)
+        self._wanted = fact_in(text)
         self.query_one("#lost", Static).update(redacted(in_app(text)))
         self.query_one("#facts").display = bool(self._wanted)
         if self._pressed:

@@ -17,9 +17,8 @@ from rlctl.documents import dotted, parse_dotted
 from rlctl.editing.offers import Offers
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
-from rlctl.report import Finding, Level
+from rlctl.report import Finding, Level, fact_in
 from rlctl.tui.language import LANGUAGE, say
-from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 MARKS = {Level.ERROR: "[$error on $surface]x[/]", Level.WARNING: "[$warning on $surface]![/]", Level.NOTE: "·"}
@@ -91,7 +90,7 @@ class FindingsPane(EditorPane):
     def _to_field(self, message: OptionList.OptionSelected) -> None:
         message.stop()
         item = self.findings[message.option_index]
-        if fact := asked_in(f"{item.message} {item.hint}"):
+        if fact := fact_in(f"{item.message} {item.hint}"):
             self.post_message(self.Ask(fact))
             return
         key = item.key
@@ -120,6 +119,8 @@ def _text(item: Finding) -> str:
     where = f" ({item.at})" if item.at is not None else ""
     message, advice = _said(item)
     hint = f"\n  [dim]{escape(advice)}[/dim]" if advice else ""
+    if way := _way(item):
+        hint += f"\n  [b]{escape(way)}[/b]"
     told = f"{item.key}: {message}" if item.key and item.key not in message else message
     return f"{MARKS[item.level]} {escape(told + where)}{hint}{_fixes(item)}"
 
@@ -129,14 +130,23 @@ def _said(item: Finding) -> tuple[str, str]:
     if LANGUAGE != "zh":
         return item.message, item.hint
     from rlctl.tui.zh_checks import CHECKS
-    from rlctl.tui.zh_findings import in_chinese
+    from rlctl.tui.zh_findings import hint_in_chinese, in_chinese
 
     own = item.message.removeprefix(f"'{item.key}': ")
     message = in_chinese(own)
     if message is None:
         told = f"{item.key}: {own}" if item.key and item.key not in own else own
         message = f"{CHECKS[item.code]}\n  {told}" if item.code in CHECKS else item.message
-    return message, in_chinese(item.hint) or item.hint
+    return message, hint_in_chinese(item)
+
+
+def _way(item: Finding) -> str:
+    """How the app does what a command-line option does."""
+    if fact := fact_in(f"{item.message} {item.hint}"):
+        return say("press F10 to state {fact}").format(fact=fact)
+    if item.option.startswith("--env"):
+        return say("to change it, start the app with {option}").format(option=item.option)
+    return ""
 
 
 def _fixes(item: Finding) -> str:

@@ -21,11 +21,10 @@ from rlctl.editing.leads import Leads
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.errors import RlctlError
-from rlctl.report import Bucket, Entry, Finding, Level
+from rlctl.report import Bucket, Entry, Finding, Level, fact_in
 from rlctl.secrets import redacted
 from rlctl.translate import Translation
 from rlctl.tui.language import say
-from rlctl.tui.screens.facts import asked_in
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
@@ -154,8 +153,8 @@ def _account(session: Session, found: Translation) -> Iterator[Told]:
 
 
 def _told(text: str, asking: str, path: KeyPath = ()) -> Told:
-    if fact := asked_in(asking):
-        text += "\n  [b]" + say("enter: state {fact}").format(fact=fact) + "[/b]"
+    if fact := fact_in(asking):
+        text += "\n  [b]" + say("enter or F10: state {fact}").format(fact=fact) + "[/b]"
     return Told(text, path, fact)
 
 
