@@ -9,7 +9,7 @@ import pytest
 from rlctl.adapters.tree import find
 from rlctl.config import Loaded
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Report
+from rlctl.report import Bucket, Level, Report
 from rlctl.translate import read_document, translate_loaded
 
 BASE = ["data.train_files=a.parquet", "data.val_files=b.parquet", "actor_rollout_ref.model.path=org/model"]
@@ -354,6 +354,19 @@ def test_the_penalty_of_the_dapo_recipe_is_read_where_the_recipe_has_it() -> Non
     values, _ = written(loaded, report, "verl@0.9")
     reward = values["reward"]["reward_kwargs"]
     assert reward == {"overlong_buffer_cfg": {"enable": True, "len": 512, "penalty_factor": 0.5}, "max_resp_len": 512}
+
+
+@pytest.mark.parametrize(("temperature", "told"), [(1.0, False), (0.99, True), (0.6, True)])
+def test_training_at_another_temperature_is_reported_although_the_source_has_no_key_for_it(
+    temperature: float, told: bool
+) -> None:
+    text = f"exp_name: x\npretrain: m\nactor_infer: {{generating_args: {{temperature: {temperature}}}}}\n"
+    loaded, report = read_document(read_yaml(text, "roll.yaml"), dialect="roll")
+    assert loaded is not None
+    _, outcome = written(loaded, report, "verl@0.9")
+    found = [finding for finding in outcome.findings if finding.key == "algorithm.train_temperature"]
+    assert [finding.level for finding in found] == ([Level.WARNING] if told else [])
+    assert all(f"{temperature:g}" in finding.message for finding in found)
 
 
 PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 0.5}}}\n"

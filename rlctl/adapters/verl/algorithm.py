@@ -223,6 +223,27 @@ def _write_preset(view: Writing) -> Iterator[Out]:
     )
 
 
+TEMPERATURE = "algorithm.train_temperature"
+
+
+def _read_temperature(view: Reading) -> Iterator[Flow]:
+    yield Flow(view.to(TEMPERATURE), "sampling", ())
+
+
+def _write_temperature(view: Writing) -> Iterator[Out]:
+    used, temperature = (view.to(TEMPERATURE),), view.config.rollout.sampling.temperature
+    if view.get(TEMPERATURE) == "sampling":
+        yield Flow((), None, used, "mapped", "what verl does")
+    elif temperature == 1:
+        yield Flow((), None, used, "derived", "at temperature 1 it is the same")
+    else:
+        yield Lost(
+            used,
+            f"verl divides training logits by the sampling temperature {temperature:g}, and the source does not: "
+            "the log-probs and the loss are those of another policy; sample at temperature 1 to train the same",
+        )
+
+
 PRESET = Code("preset", (), ("algorithm.preset",), _read_nothing, _write_preset, "what it stands for is written")
 P = "algorithm.preference_feedback"
 RULES: list[Rule] = [
@@ -324,7 +345,7 @@ RULES: list[Rule] = [
         Partly({False: "recompute", True: "rollout"}),
         since="0.7",
     ),
-    Dropped("algorithm.train_temperature", "verl divides training logits by the sampling temperature", "sampling"),
+    Code("training temperature", (), (TEMPERATURE,), _read_temperature, _write_temperature),
     CORRECTION,
     *shaping.RULES,
     Switch("algorithm.use_pf_ppo", P, since="0.4"),
