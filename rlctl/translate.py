@@ -231,7 +231,7 @@ def read_input(
         report.findings = loaded.as_written(report.findings)
     if loaded is not None and assignments:
         _refuse_meeting(loaded, assignments)
-        loaded = _assigned(loaded, assignments, report)
+        loaded = _assigned(loaded, assignments, environment, report)
     return loaded, report
 
 
@@ -247,9 +247,11 @@ def _refuse_meeting(loaded: Loaded, assignments: Sequence[str]) -> None:
                 )
 
 
-def _assigned(loaded: Loaded, assignments: Sequence[str], report: Report) -> Loaded | None:
+def _assigned(
+    loaded: Loaded, assignments: Sequence[str], environment: Mapping[str, str], report: Report
+) -> Loaded | None:
     try:
-        changed = set_keys(loaded, assignments)
+        changed = set_keys(loaded, assignments, environment=environment)
         _tell_of_options_left(loaded, changed, report)
         return changed
     except (ConfigError, DocumentError) as error:
@@ -362,7 +364,8 @@ def read_many(
         return None, whole
     result: Loaded | None = combined(parts)
     if result is not None and assignments:
-        result = _assigned(result, assignments, whole)
+        around = how.get("environment")
+        result = _assigned(result, assignments, os.environ if around is None else around, whole)
     return result, whole
 
 

@@ -129,19 +129,21 @@ def launch(
 
 
 def _changed(loaded: Loaded, name: str | None, address: str | None) -> Loaded:
-    config = loaded.config
+    from rlctl.config import put
+
     if name is not None:
         if not name or "/" in name or name in (".", ".."):
             raise UsageError(f"--name {name!r} cannot be the name of a folder")
-        config = replace(config, run=replace(config.run, name=name))
+        loaded = put(loaded, ("run", "name"), name, by="--name")
     if address is not None:
-        ray = replace(config.environment.ray, address=address)
-        config = replace(config, environment=replace(config.environment, ray=ray))
-    return replace(loaded, config=config)
+        loaded = put(loaded, ("environment", "ray", "address"), address, by="--address")
+    return loaded
 
 
 def _traced(loaded: Loaded, steps: str) -> Loaded:
     """With a timeline of steps, given as ``3,4``."""
+    from rlctl.config import put
+
     profiling = loaded.config.profiling
     if profiling.tool is not None:
         raise UsageError(
@@ -151,8 +153,8 @@ def _traced(loaded: Loaded, steps: str) -> Loaded:
     numbers = [part.strip() for part in steps.split(",")]
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise UsageError(f"--trace-steps {steps}: expected numbers of steps from 1, as in 3,4")
-    profiling = replace(profiling, tool="timeline", steps=tuple(int(number) for number in numbers))
-    return replace(loaded, config=replace(loaded.config, profiling=profiling))
+    loaded = put(loaded, ("profiling", "tool"), "timeline", by="--trace-steps")
+    return put(loaded, ("profiling", "steps"), [int(number) for number in numbers], by="--trace-steps")
 
 
 def checked(

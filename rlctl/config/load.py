@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal
 
@@ -120,32 +120,55 @@ def _unresolved(document: Document, unresolved: Mapping[KeyPath, str], missing: 
     return findings
 
 
-def set_keys(loaded: Loaded, assignments: Sequence[str]) -> Loaded:
+def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> Loaded:
     """Change canonical keys, each given as ``key=value`` in Hydra's grammar.
 
+    As in a file, ``${...}`` in a value is resolved, and values linked to a changed key change with it.
     Where another option is chosen (``train.engine=megatron``, or ``train.engine.name=megatron``), it begins with its own
     defaults: of the option before stays what was written and what both have.
 
     Raises:
         ConfigError: an unknown key, or a value that does not fit, with every problem named.
+        DocumentError: an assignment cannot be read.
     """
     if not assignments:
         return loaded
     overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
     overrides = [each for override in overrides for each in _by_its_tag(loaded.config, override)]
-    values = to_plain(loaded.config)
+    values = _with_links(loaded, live_expressions(loaded, environment))
     left: set[KeyPath] = set()
     for override in overrides:
         left |= _choose(loaded, override, values)
-    loaded = replace(
-        loaded, sources={path: each for path, each in loaded.sources.items() if not _under_any(path, left)}
+    paths = {
+        path for override in overrides for path in _places(override.value, _indexed(override.path, values), values)
+    }
+    changed = apply_overrides(Document(name="--set", values=values, marks={}, comments={}, text=""), overrides)
+    resolved = _resolved(changed.values, environment, "--set: ")
+    config, findings = build_config(
+        resolved.values, locate=lambda path: changed.marks.get(path), expressions=resolved.expressions
     )
-    document = Document(name="--set", values=values, marks={}, comments={}, text="")
-    changed = apply_overrides(document, overrides)
-    config, findings = build_config(changed.values, locate=lambda path: changed.marks.get(path))
     if config is None:
         raise ConfigError("\n".join(f"--set: {finding.message}{_hint(finding)}" for finding in findings))
-    return _changed(loaded, config, {override.path for override in overrides}, "--set")
+    return _changed(loaded, config, paths, "--set", resolved, left)
+
+
+def _indexed(path: KeyPath, values: Any) -> KeyPath:
+    """The path of an override as all others are: the numbers of a list's items are numbers."""
+    found: list[str | int] = []
+    for part in path:
+        number = isinstance(values, list) and isinstance(part, str) and part.isdecimal()
+        found.append(int(part) if number else part)
+        values = _at(values, (found[-1],))
+    return tuple(found)
+
+
+def _places(value: Any, path: KeyPath, values: Any) -> Iterator[KeyPath]:
+    """Where an override puts something: a mapping goes into the mapping that is there, key by key."""
+    if isinstance(value, Mapping) and isinstance(_at(values, path), Mapping):
+        for name, item in value.items():
+            yield from _places(item, (*path, name), values)
+    else:
+        yield path
 
 
 def _by_its_tag(config: Config, override: Override) -> list[Override]:
@@ -192,68 +215,63 @@ def _option(config: Config, path: Sequence[Any]) -> Choice | None:
     return value if isinstance(value, Choice) else None
 
 
-def put(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
-    """Change one canonical value, as a person who edits does; lists and mappings are values too.
+def put(loaded: Loaded, path: KeyPath, value: Any, *, by: str = EDITED) -> Loaded:
+    """Change one canonical value, as an editor or an option of a command does; lists and mappings are values too.
 
     Text in it as ``${batch.prompts_per_step}`` is a link; what is linked to the key follows. Sections above other keys stay the
     objects that they were.
 
+    Args:
+        loaded: is not changed.
+        path: of the key.
+        value: plain.
+        by: who changes it, for messages.
+
     Raises:
         ConfigError: there is no such key, or the value does not fit, with every problem named.
     """
-    following = _following(loaded, path)
-    if not following and not _links(value):
-        return _changed(loaded, _with(loaded.config, path, value), {path}, EDITED)
-    tree = to_plain(loaded.config)
-    for linked, text in following.items():
-        _set(tree, linked, text)
+    if not loaded.expressions and not _links(value):
+        return _changed(loaded, _with(loaded.config, path, value), {path}, by)
+    before = to_plain(loaded.config)
+    tree = _with_links(loaded, live_expressions(loaded))
     _set(tree, path, copied(value))
     resolved = _resolved(tree)
-    if resolved.unresolved:
-        raise ConfigError(
-            "\n".join(f"'{dotted(at)}' cannot be resolved: {reason}" for at, reason in resolved.unresolved.items())
-        )
-    parts = {str(at[0]): resolved.values[at[0]] for at in (path, *following)}
+    parts = {name: part for name, part in resolved.values.items() if name == path[0] or part != before.get(name)}
     config = _replaced(loaded.config, parts, resolved.expressions)
-    changed = _changed(loaded, config, {path}, EDITED)
-    own = {at: text for at, text in resolved.expressions.items() if _under_any(at, [path])}
-    return replace(changed, expressions={**changed.expressions, **own})
+    return _changed(loaded, config, {path}, by, resolved)
 
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}")
+_MOMENT = re.compile(r"\$\{now:")
+"""What has another value each time that it is read."""
 
 
-def links_of(text: str) -> list[KeyPath]:
-    """The keys that a text with ``${...}`` names."""
-    return [tuple(_part(part) for part in re.findall(r"[^.\[\]]+", name)) for name in _REFERENCE.findall(text)]
+def live_expressions(loaded: Loaded, environment: Mapping[str, str] | None = None) -> dict[KeyPath, str]:
+    """The expressions that give the values which their keys hold, so that they may be read again.
+
+    The others are of keys whose values were changed since, or depend on the moment.
+    """
+    plain = to_plain(loaded.config)
+    there = {path: text for path, text in loaded.expressions.items() if _at(plain, path) is not _NOWHERE}
+    candidates = {path: text for path, text in there.items() if not _MOMENT.search(text)}
+    while candidates:
+        resolved = _resolve(_with_links(loaded, candidates), environment)
+        built, _ = build_config(resolved.values, expressions=resolved.expressions)
+        then = resolved.values if built is None else to_plain(built)
+        wrong = [path for path in candidates if path in resolved.unresolved or _at(then, path) != _at(plain, path)]
+        if not wrong:
+            break
+        candidates = {path: text for path, text in candidates.items() if path not in wrong}
+    return candidates
 
 
-def _part(text: str) -> str | int:
-    return int(text) if text.isdecimal() else text
-
-
-def _following(loaded: Loaded, path: KeyPath) -> dict[KeyPath, str]:
-    """The expressions that name a key, or one that follows it, and stand for what their key holds now."""
-    links = {
-        at: text for at, text in loaded.expressions.items() if not _under_any(at, [path]) and _REFERENCE.search(text)
-    }
-    found: dict[KeyPath, str] = {}
-    changed = [path]
-    while changed:
-        roots, changed = changed, []
-        for at, text in links.items():
-            if at not in found and any(_touch(name, root) for name in links_of(text) for root in roots):
-                found[at] = text
-                changed.append(at)
-    if not found:
-        return {}
-    tree = to_plain(loaded.config)
-    now = {at: _at(tree, at) for at in found}
-    there = [at for at in found if now[at] is not _NOWHERE]
-    for at in there:
-        _set(tree, at, found[at])
-    meant = _resolved(tree).values
-    return {at: found[at] for at in there if _at(meant, at) == now[at]}
+def _with_links(loaded: Loaded, links: Mapping[KeyPath, str]) -> dict[str, Any]:
+    """The plain values with the text of links, and of what only an expression can say: a literal ``${``."""
+    tree: dict[str, Any] = to_plain(loaded.config)
+    for path, text in loaded.expressions.items():
+        value = _at(tree, path)
+        if path in links or (isinstance(value, str) and "${" in value):
+            _set(tree, path, text)
+    return tree
 
 
 _NOWHERE: Any = object()
@@ -269,11 +287,6 @@ def _at(tree: Any, path: KeyPath) -> Any:
     return tree
 
 
-def _touch(one: KeyPath, other: KeyPath) -> bool:
-    size = min(len(one), len(other))
-    return one[:size] == other[:size]
-
-
 def _links(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_links, value.values()))
@@ -282,11 +295,26 @@ def _links(value: Any) -> bool:
     return isinstance(value, str) and "${" in value
 
 
-def _resolved(tree: dict[str, Any]) -> Resolved:
+def _resolve(tree: dict[str, Any], environment: Mapping[str, str] | None) -> Resolved:
     try:
-        return resolve(Document(name=EDITED, values=tree, marks={}, comments={}, text=""), environment=os.environ)
+        document = Document(name=EDITED, values=tree, marks={}, comments={}, text="")
+        return resolve(document, environment=os.environ if environment is None else environment)
     except DocumentError as error:
         raise ConfigError(error.message, hint=error.hint) from error
+
+
+def _resolved(tree: dict[str, Any], environment: Mapping[str, str] | None = None, prefix: str = "") -> Resolved:
+    """The values of a tree.
+
+    Raises:
+        ConfigError: an expression in it has none.
+    """
+    resolved = _resolve(tree, environment)
+    problems = [f"{prefix}'{dotted(at)}' cannot be resolved: {why}" for at, why in resolved.unresolved.items()]
+    problems += [f"{prefix}'{dotted(at)}' is ???, it must be given a value" for at in resolved.missing]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return resolved
 
 
 def _with(config: Config, path: KeyPath, value: Any) -> Config:
@@ -317,11 +345,21 @@ def _replaced(config: Config, parts: Mapping[str, Any], expressions: Mapping[Key
     return replace(config, **{attribute: getattr(built, attribute) for attribute in attributes})
 
 
-def _changed(loaded: Loaded, config: Config, paths: set[KeyPath], by: str) -> Loaded:
-    """The same with another config, in which the values at ``paths`` were set by ``by``."""
-    sources = {path: source for path, source in loaded.sources.items() if not _under_any(path, paths)}
+def _changed(
+    loaded: Loaded,
+    config: Config,
+    paths: Collection[KeyPath],
+    by: str,
+    resolved: Resolved | None = None,
+    left: Collection[KeyPath] = (),
+) -> Loaded:
+    """The same with another config, in which the values at ``paths`` were set by ``by``, and those at ``left`` are gone."""
+    gone = {*paths, *left}
+    sources = {path: source for path, source in loaded.sources.items() if not _under_any(path, gone)}
     sources |= {path: Source("override", dotted(path), Location(by)) for path in paths}
-    expressions = {path: text for path, text in loaded.expressions.items() if not _under_any(path, paths)}
+    expressions = {path: text for path, text in loaded.expressions.items() if not _under_any(path, gone)}
+    if resolved is not None:
+        expressions |= {at: text for at, text in resolved.expressions.items() if _under_any(at, paths)}
     return replace(loaded, config=config, sources=sources, expressions=expressions)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlctl.config import Config, Loaded, load, put_at, to_file
+from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.errors import RunError
@@ -65,18 +65,22 @@ def _writing(folder: Path) -> Iterator[None]:
 def symbolic(loaded: Loaded) -> dict[str, Any]:
     """The config as a file, where values that came from the environment stay ``${oc.env:...}``.
 
-    A secret that was written out becomes the name of a variable, to be set where the run is to be resumed with it.
+    An expression stays only where it gives the value that the config holds: reading the file again gives the same config. A
+    secret that was written out becomes the name of a variable, to be set where the run is to be resumed with it.
     """
     plain = to_file(loaded.config)
     nullable = marked_secrets(loaded.config)
-    for path, value in secrets(loaded.config):
+    hidden = dict(secrets(loaded.config))
+    for path, value in hidden.items():
         if value is not None:
             is_variable = path[-3:-1] == ("environment", "variables")
             name = re.sub(r"\W", "_", "_".join(str(part) for part in ("rlctl", *path))).upper()
             otherwise = ",null" if path in nullable else ""
             put_at(plain, path, f"${{oc.env:{path[-1] if is_variable else f'{name}{otherwise}'}}}")
+    live = live_expressions(loaded)
     for path, text in loaded.expressions.items():
-        put_at(plain, path, text)
+        if path in live or path in hidden:
+            put_at(plain, path, text)
     return plain
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import arithmetic
-from rlctl.config import Config, Loaded, combine, put_at, revealed, stages_of, to_plain
+from rlctl.config import Config, Loaded, combine, put, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
 from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
 from rlctl.config.sections.output import Profiling
@@ -322,7 +322,7 @@ def _renamed(loaded: Loaded) -> Loaded:
     number = 2
     while f"{run.name}-{number}" in taken:
         number += 1
-    return replace(loaded, config=replace(loaded.config, run=replace(run, name=f"{run.name}-{number}")))
+    return put(loaded, ("run", "name"), f"{run.name}-{number}", by="--new")
 
 
 def _refuse_other(folder: Path, config: Config) -> None:
