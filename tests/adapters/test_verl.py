@@ -9,7 +9,7 @@ import pytest
 from rlctl.adapters.tree import find
 from rlctl.config import Loaded
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Level, Report
+from rlctl.report import Bucket, Report
 from rlctl.translate import read_document, translate_loaded
 
 BASE = ["data.train_files=a.parquet", "data.val_files=b.parquet", "actor_rollout_ref.model.path=org/model"]
@@ -365,7 +365,7 @@ def test_training_at_another_temperature_is_reported_although_the_source_has_no_
     assert loaded is not None
     _, outcome = written(loaded, report, "verl@0.9")
     found = [finding for finding in outcome.findings if finding.key == "algorithm.train_temperature"]
-    assert [finding.level for finding in found] == ([Level.WARNING] if told else [])
+    assert [finding.code for finding in found] == (["silent-difference"] if told else [])
     assert all(f"{temperature:g}" in finding.message for finding in found)
 
 
