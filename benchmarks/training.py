@@ -35,7 +35,7 @@ from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings, PrecisionSettings, Train
 from rlctl.memory import forward_flops, known_gpu
-from rlctl.model_shape import read_shape
+from rlctl.models import read_shape
 from rlctl.runtime.train.distributed import join
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.losses import PolicyLoss, totals_of

@@ -30,7 +30,7 @@ from rlctl.config.sections.model import Lora
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, Train
 from rlctl.megatron import sizes
-from rlctl.model_shape import ModelShape, read_shape
+from rlctl.models import ModelShape, read_shape
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

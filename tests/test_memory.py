@@ -24,7 +24,7 @@ from rlctl.memory import (
     memory_of,
     micro_tokens,
 )
-from rlctl.model_shape import ModelShape, read_shape
+from rlctl.models import ModelShape, read_shape
 
 PARAMETERS = 1_543_714_304
 """Of Qwen2.5-1.5B, as its model card counts them (1.54B)."""
@@ -133,8 +133,14 @@ def test_a_teacher_is_spread_as_the_policy_is_with_whole_logits_where_distributi
     assert memory_of(config_for(folder, algorithm={"distillation": {"teacher": "org/elsewhere"}}))[-1].role != "teacher"
 
 
-def test_a_model_that_is_not_here_has_no_estimate() -> None:
+def test_a_known_hub_name_is_estimated_as_its_folder_is(folder: str) -> None:
     config = config_from({"model": {"path": "Qwen/Qwen2.5-1.5B"}})
+    assert memory_of(config) == memory_of(config_for(folder))
+    assert cost_of(config) == cost_of(config_for(folder))
+
+
+def test_a_model_that_is_not_known_has_no_estimate() -> None:
+    config = config_from({"model": {"path": "somebody/finetuned-qwen"}})
     assert memory_of(config) == ()
     assert cost_of(config) is None
 

@@ -11,7 +11,7 @@ from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.errors import PlanError
 from rlctl.memory import context_tokens
-from rlctl.model_shape import read_shape
+from rlctl.models import read_shape
 
 
 def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

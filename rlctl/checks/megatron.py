@@ -12,7 +12,7 @@ from rlctl.errors import PlanError
 from rlctl.megatron.layout import broken
 from rlctl.megatron.limits import asked_of, limits
 from rlctl.memory import context_tokens
-from rlctl.model_shape import read_shape
+from rlctl.models import read_shape
 
 
 def layouts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rlctl.config.sections.train import Megatron
-from rlctl.model_shape import ModelShape
+from rlctl.models import ModelShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlctl.config.sections.train import Megatron
-from rlctl.model_shape import ModelShape
+from rlctl.models import ModelShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rlctl.config import Config
 from rlctl.memory import GIB, forward_flops, known_gpu
-from rlctl.model_shape import ModelShape, read_shape
+from rlctl.models import ModelShape, read_shape
 from rlctl.plan import StagePlan
 from rlctl.runtime.profiling.usage import Call, resident_bytes
 

@@ -14,7 +14,7 @@ from rlctl.errors import MissingDependency, PlanError, RunError
 from rlctl.megatron import options
 from rlctl.megatron.layout import broken
 from rlctl.megatron.limits import Asked, asked_of, limits
-from rlctl.model_shape import shape_of
+from rlctl.models import shape_of
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.models.routers import check_family
 from rlctl.runtime.train.model import check_liger
