@@ -345,6 +345,8 @@ class Tree(Rule):
     default: Any = field(default_factory=dict)
     but: tuple[str, ...] = ()
     """Entries that other rules take."""
+    like: str = ""
+    """Another mapping of the dialect, which is used if this one is not written."""
 
     @cached_property
     def keys(self) -> tuple[K, ...]:
@@ -355,10 +357,11 @@ class Tree(Rule):
         return (self.to,)
 
     def read(self, view: Reading) -> Iterator[Flow]:
-        value = view.get(self.key) if view.written(self.key) else ABSENT
+        key = self.key if view.written(self.key) or not self.like else self.like
+        value = view.get(key) if view.written(key) else ABSENT
         if isinstance(value, Mapping) and (value or not self.but):
             rest = {name: item for name, item in value.items() if name not in self.but}
-            taken = tuple((*view.path(self.key), name) for name in rest) if self.but else (view.path(self.key),)
+            taken = tuple((*view.path(key), name) for name in rest) if self.but else (view.path(key),)
             if rest or not self.but:
                 yield Flow(view.to(self.to), rest, taken, same=True)
         elif not isinstance(value, Absent):

@@ -92,3 +92,28 @@ def test_verl_s_weight_decay_does_not_move() -> None:
     values, report = write("{engine: megatron, optimizer: {weight_decay_style: linear, end_weight_decay: 0.3}}")
     assert "end_weight_decay" not in values["optim"]
     assert bucket(report, "train.optimizer.end_weight_decay") is Bucket.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ([], {"num_layers_in_last_pipeline_stage": 6}),
+        (
+            ["+actor_rollout_ref.ref.megatron.override_transformer_config.moe_router_dtype=fp32"],
+            {"moe_router_dtype": "fp32"},
+        ),
+    ],
+)
+def test_the_reference_takes_the_actors_transformer_settings_unless_it_has_its_own(
+    own: list[str], expected: dict[str, Any]
+) -> None:
+    """As verl/trainer/config/ref/megatron_ref.yaml interpolates them."""
+    loaded, _ = read(
+        MEGATRON,
+        "actor_rollout_ref.actor.use_kl_loss=true",
+        f"+{BLOCK}.override_transformer_config.num_layers_in_last_pipeline_stage=6",
+        *own,
+    )
+    engine = loaded.config.reference.engine
+    assert engine is not None
+    assert engine.transformer == expected  # type: ignore[attr-defined]

@@ -224,7 +224,12 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
         key(f"{t}moe_grouped_gemm", "moe.grouped_gemm", False),
         key(f"{t}moe_shared_expert_overlap", "moe.shared_expert_overlap", False),
         key(f"{t}moe_layer_recompute", "moe.layer_recompute", False),
-        Tree(f"{m}override_transformer_config", f"{to}.transformer", but=MEGATRON_TYPED),
+        Tree(
+            f"{m}override_transformer_config",
+            f"{to}.transformer",
+            but=MEGATRON_TYPED,
+            like=f"{like}.override_transformer_config" if like else "",
+        ),
         bridge(prefix, to, like),
     ]
 
