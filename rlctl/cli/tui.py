@@ -58,8 +58,8 @@ def tui(
     dialect with comments kept. A run, by name or folder, opens with what it does now, its metrics, samples and events, and what
     looks wrong. Without either, runs, files and presets are listed. [bold]F1[/bold] shows the keys.
 
-    [bold]--web[/bold] shows it in a browser on this machine; at another [bold]--host[/bold], whoever reaches it can edit and
-    launch.
+    [bold]--web[/bold] shows it in a browser on this machine. It prints an address with a token; anyone who has the address can
+    edit and launch as you.
 
     [bold]Examples[/bold]
 
@@ -142,5 +142,7 @@ def _serve(words: list[str], host: str, port: int) -> None:
     from rlctl.tui.web import is_loopback, serve
 
     if not is_loopback(host):
-        diagnostics.note(f"warning: whoever reaches {host}:{port} can read, edit and launch as you, without a password")
+        diagnostics.note(
+            f"warning: {host}:{port} is not encrypted; anyone on the way can read its address, and edit and launch as you"
+        )
     serve(words, host, port)

@@ -1,12 +1,15 @@
 """``rlctl tui --web``: the app in a browser, one process a page, by textual-serve.
 
-Whoever opens the page edits and launches as the user who started it. So it is bound to this machine unless told otherwise, and
-takes a connection from its own page only: any page that a browser shows could open one otherwise.
+A browser that opens the page edits and launches as the user who started it. So the server is bound to this machine by default;
+its address holds a token, because every user of the machine can connect; and it takes connections from its own page only, because
+any page that the browser shows could open one.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
+import secrets
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,6 +25,9 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 PAGE = Path(__file__).with_name("page")
 """The page is rlctl's own: textual-serve's asks a third party for fonts, which it has itself."""
 
+PRIVATE = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+"""Headers that keep the address, and its token, with the browser."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
@@ -35,38 +41,72 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         RlctlError: textual-serve is missing, or the port is taken.
     """
     try:
+        import aiohttp_jinja2
+        import jinja2
         from aiohttp import web
-        from aiohttp_jinja2 import get_env
-        from textual_serve.server import Server
+        from textual_serve.server import Server, to_int
     except ImportError as error:
         hint = packages.install("web")
         raise RlctlError("rlctl tui --web needs textual-serve, which is not installed", hint=hint) from error
 
     class OwnPages(Server):
-        """Answers its own pages, under whatever name and port they were reached, as through an SSH tunnel."""
+        """Serves its pages under a token, to its own pages only, under whatever name and port they were reached."""
 
         def initialize_logging(self) -> None:
             logging.basicConfig(level=logging.WARNING)
 
+        async def _make_app(self) -> web.Application:
+            app = web.Application(middlewares=[guard])
+            environment = aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(self.templates_path))
+            environment.globals["words"] = {
+                "opening": say("opening ..."),
+                "ended": say("The app has ended."),
+                "again": say("Start again"),
+            }
+            app.add_routes(
+                [
+                    web.get("/{token}", self.handle_index),
+                    web.get("/{token}/", self.handle_index),
+                    web.get("/{token}/ws", self.handle_websocket),
+                    web.get("/{token}/download/{key}", self.handle_download),
+                    web.get("/{token}/static/{name:.+}", self.handle_static),
+                ]
+            )
+            app.on_startup.append(self.on_startup)
+            return app
+
         async def on_startup(self, app: web.Application) -> None:
-            words = {"opening": say("opening ..."), "ended": say("The app has ended."), "again": say("Start again")}
-            get_env(app).globals["words"] = words
-            print(f"serving rlctl at {address(host, port)}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            told = f"serving rlctl at {address(host, port)}/{token}/; Ctrl-C ends it"
+            print(told, file=sys.stderr, flush=True)
 
-        async def handle_index(self, request: web.Request) -> Any:
-            self._refuse_strangers(request)
-            self.public_url = f"{request.scheme}://{request.host}"
-            return await super().handle_index(request)
+        async def handle_index(self, request: web.Request) -> web.Response:
+            secure = "s" if request.scheme == "https" else ""
+            context = {
+                "font_size": to_int(request.query.get("fontsize", "16"), 16),
+                "app_websocket_url": f"ws{secure}://{request.host}/{token}/ws",
+                "config": {"static": {"url": f"{request.scheme}://{request.host}/{token}/static/"}},
+                "application": {"name": self.title},
+            }
+            page = aiohttp_jinja2.render_template("app_index.html", request, context)
+            page.headers.update(PRIVATE)
+            return page
 
-        async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-            self._refuse_strangers(request)
-            return await super().handle_websocket(request)
+        async def handle_static(self, request: web.Request) -> web.FileResponse:
+            path = (self.statics_path / request.match_info["name"]).resolve()
+            if not path.is_relative_to(self.statics_path.resolve()) or not path.is_file():
+                raise web.HTTPNotFound
+            return web.FileResponse(path)
 
-        def _refuse_strangers(self, request: web.Request) -> None:
-            why = stranger(request.host, request.headers.get("Origin"), host)
-            if why:
-                raise web.HTTPForbidden(text=why)
+    @web.middleware
+    async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
+        if not hmac.compare_digest(request.match_info.get("token", "").encode(), token.encode()):
+            raise web.HTTPForbidden(text="open the address that rlctl printed: it holds a token")
+        if why := stranger(request.host, request.headers.get("Origin"), host):
+            raise web.HTTPForbidden(text=why)
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
+    token = secrets.token_urlsafe(32)
     try:
         command = shlex.join([sys.executable, "-m", "rlctl", *words])
         OwnPages(command, host=host, port=port, title="rlctl", templates_path=PAGE).serve()

@@ -28,8 +28,8 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[int]:
-    """The port of `rlctl tui --web` on a config."""
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of `rlctl tui --web` on a config."""
     (tmp_path / "mine.yaml").write_text("rlctl: 1\nrun: {name: served}\n")
     port = free_port()
     words = [
@@ -48,7 +48,8 @@ def server(tmp_path: Path) -> Iterator[int]:
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        assert f"http://127.0.0.1:{port}" in process.stderr.readline()
+        told = re.search(rf"http://127\.0\.0\.1:{port}/[\w-]{{43}}(?=/; )", process.stderr.readline())
+        assert told is not None
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -57,31 +58,51 @@ def server(tmp_path: Path) -> Iterator[int]:
             except ConnectionRefusedError:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-        yield port
+        yield told[0]
     finally:
         process.terminate()
         process.communicate(timeout=30)
 
 
-def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: int) -> None:
-    base = f"http://127.0.0.1:{server}"
+def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: str) -> None:
+    base, _, _ = server.rpartition("/")
+    port = base.rpartition(":")[2]
 
     async def go() -> None:
         async with aiohttp.ClientSession() as client:
-            async with client.get(base) as page:
+            async with client.get(f"{server}/") as page:
                 assert page.status == 200
                 text = await page.text()
-                assert f"ws://127.0.0.1:{server}/ws" in text
+                assert f"{server}/ws".replace("http", "ws", 1) in text
                 asked = re.findall(r"""(?:href|src)="([^"]+)"|url\("([^"]+)"\)""", text)
                 for address in filter(None, {name for pair in asked for name in pair} - {"data:,"}):
-                    assert address.startswith(f"{base}/static/"), "nothing is asked of a third party"
+                    assert address.startswith(f"{server}/static/"), "nothing is asked of a third party"
                     async with client.get(address) as part:
                         assert part.status == 200, address
-            async with client.get(base, headers={"Host": f"evil.example:{server}"}) as page:
+                    async with client.get(address.replace(server, base)) as part:
+                        assert part.status == 403, address
+            async with client.get(f"{server}/static/../../server.py") as page:
+                assert page.status in (403, 404)
+            for known in (
+                "",
+                "/",
+                "/ws",
+                "/static/js/textual.js",
+                "/wrong/",
+                "/wrong/ws",
+                f"{server[len(base) : -1]}/ws",
+            ):
+                async with client.get(f"{base}{known}") as page:
+                    assert page.status == 403, known
+                    assert server not in await page.text()
+            for headers in ({}, {"Origin": base}):
+                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                    await client.ws_connect(f"{base}/ws", headers=headers)
+            async with client.get(f"{server}/", headers={"Host": f"evil.example:{port}"}) as page:
                 assert page.status == 403
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                await client.ws_connect(f"{base}/ws", headers={"Origin": "http://evil.example"})
-            async with client.ws_connect(f"{base}/ws?width=100&height=30", headers={"Origin": base}) as connection:
+                await client.ws_connect(f"{server}/ws", headers={"Origin": "http://evil.example"})
+            async with client.ws_connect(f"{server}/ws?width=100&height=30", headers={"Origin": base}) as connection:
                 seen = b""
                 async with asyncio.timeout(120):
                     while b"mine.yaml" not in seen:
@@ -131,6 +152,6 @@ def test_another_address_is_warned_of(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(web, "serve", lambda *given: served.append(given))
     tui.tui("mine.yaml", assignments=["run.seed=2"], folder=Path("runs"), web=True, host="0.0.0.0", port=8000)
     assert served == [(["tui", "--set=run.seed=2", "--folder=runs", "--", "mine.yaml"], "0.0.0.0", 8000)]
-    assert "without a password" in capsys.readouterr().err
+    assert "not encrypted" in capsys.readouterr().err
     tui.tui(None, folder=Path("runs"), web=True, host="127.0.0.1", port=8000)
     assert capsys.readouterr().err == ""
