@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlctl.terminal import safe
+
 if TYPE_CHECKING:
     from rlctl.translate import Known
 
@@ -47,7 +49,7 @@ def presets(incomplete: str) -> list[str]:
 
 def runs(incomplete: str) -> list[str]:
     """Names of the runs in ``./runs``."""
-    return _starting((path.parent.name for path in Path("runs").glob("*/run.json")), incomplete)
+    return _starting((safe(path.parent.name) for path in Path("runs").glob("*/run.json")), incomplete)
 
 
 def _starting(names: Iterable[str], start: str) -> list[str]:

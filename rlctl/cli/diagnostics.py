@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rlctl.report import Bucket, Entry, Finding, Level, OriginEntry, Report
+from rlctl.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -65,9 +66,9 @@ class _Stderr:
 
 def console(*, width: int | None = None) -> Console:
     """A console on stderr, as wide as asked for; without colour where NO_COLOR is set or stderr is no terminal."""
-    from rich.console import Console
+    from rlctl.cli.console import SafeConsole
 
-    return Console(file=cast(TextIO, _Stderr()), highlight=False, width=width)
+    return SafeConsole(file=cast(TextIO, _Stderr()), highlight=False, width=width)
 
 
 def is_terminal() -> bool:
@@ -88,13 +89,13 @@ def note(message: str) -> None:
 def passage(text: str) -> None:
     """Pass on text as it comes, lines or parts of them."""
     stream = _Stderr()
-    stream.write(text)
+    stream.write(safe(text.replace("\r\n", "\n").replace("\r", "\n")))
     stream.flush()
 
 
-def _line(content: str) -> None:
+def _line(content: str, head: str = "") -> None:
     stream = _Stderr()
-    stream.write(content + "\n")
+    stream.write(head + safe(content) + "\n")
     stream.flush()
 
 
@@ -102,7 +103,7 @@ def error(problem: RlctlError) -> None:
     """Say what is wrong, where, and what to do."""
     where = f"{problem.at}: " if problem.at else ""
     head, *more = problem.message.splitlines() or [""]
-    _line(_coloured("error: ", "31;1") + where + head)
+    _line(where + head, _coloured("error: ", "31;1"))
     for line in [*more, *problem.hint.splitlines()]:
         _line(f"  {line}")
 
@@ -119,7 +120,7 @@ def bug(problem: BaseException) -> Path | None:
     except OSError:  # nowhere to write to: the summary is still shown
         path = None
     summary = " ".join(f"{type(problem).__name__}: {problem}".split())
-    _line(_coloured("error: ", "31;1") + "this is a bug in rlctl, not in your config")
+    _line("this is a bug in rlctl, not in your config", _coloured("error: ", "31;1"))
     _line(f"  {summary[:300]}")
     _line(f"  the traceback is in {path}" if path else "  RLCTL_DEBUG=1 shows the traceback")
     _line("  please report it with the command and the file that led here")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.errors import DocumentError, Location
+from rlctl.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,9 +25,13 @@ _UNBOUNDED = 100_000
 
 
 def text(content: str) -> None:
-    """Write text as UTF-8, whatever the terminal's encoding, with a line end after it."""
+    """Write text as UTF-8, whatever the terminal's encoding, with a line end after it; as it is where no terminal reads it."""
     if not content.endswith("\n"):
         content += "\n"
+    _write(safe(content) if sys.stdout.isatty() else content)
+
+
+def _write(content: str) -> None:
     try:
         data = content.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -68,11 +73,11 @@ def _strict(value: Any) -> Any:
 
 def show(*renderables: RenderableType) -> None:
     """Write tables and styled text: styled and fitted on a terminal, plain and never wrapped elsewhere."""
-    from rich.console import Console
+    from rlctl.cli.console import SafeConsole
 
     terminal = sys.stdout.isatty()
     buffer = io.StringIO()
-    console = Console(
+    console = SafeConsole(
         file=buffer,
         force_terminal=terminal,
         color_system="auto" if terminal else None,
@@ -80,7 +85,7 @@ def show(*renderables: RenderableType) -> None:
         highlight=False,
     )
     console.print(*renderables, sep="\n")
-    text("\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")))
+    _write("\n".join(line.rstrip() for line in buffer.getvalue().rstrip("\n").split("\n")) + "\n")
 
 
 def file(path: Path, content: str, *, force: bool, executable: bool = False) -> None:

@@ -12,6 +12,7 @@ from rlctl.cli import arguments, completion, diagnostics, jobs, output, progress
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
 from rlctl.errors import ExitCode, UsageError
+from rlctl.terminal import safe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -266,7 +267,7 @@ def remove(
     if not yes:
         if not diagnostics.can_ask():
             raise UsageError(f"removing {info.folder} needs a yes, and nobody can be asked here", hint="say --yes")
-        if not typer.confirm(f"Delete {info.folder} and everything in it?", err=True):
+        if not typer.confirm(f"Delete {safe(str(info.folder))} and everything in it?", err=True):
             arguments.finish(ExitCode.FAILED)
     runs.remove(info)
     diagnostics.note(f"removed {info.folder}")

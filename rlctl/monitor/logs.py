@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.terminal import without_controls
+
 TAIL = 256 << 10
 """Bytes of a log that are read when it is opened; what stands before them is read when it is asked for."""
 CHUNK = 1 << 20
@@ -24,7 +26,7 @@ _ERROR = re.compile(
 )
 _WARNING = re.compile(r"\bwarn(ing)?\b|(?-i:\b[A-Z]\w*Warning\b)", re.IGNORECASE)
 _NO_ERROR = re.compile(r"\b(0|no) (errors?|exceptions?|failures?)\b|logging_level|log_level", re.IGNORECASE)
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class LogLine:
 
 def line_of(text: str) -> LogLine:
     """A line with what it looks like."""
-    shown = _CONTROL.sub("", text.rsplit("\r", 1)[-1].expandtabs(4))[:LONGEST]
+    shown = without_controls(_SEQUENCE.sub("", text.rsplit("\r", 1)[-1].expandtabs(4)))[:LONGEST]
     if _ERROR.search(shown) and not _NO_ERROR.search(shown):
         return LogLine(shown, "error")
     return LogLine(shown, "warning" if _WARNING.search(shown) else "")

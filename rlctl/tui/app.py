@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
@@ -13,6 +13,7 @@ from textual import _ansi_sequences, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
+from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
@@ -22,6 +23,7 @@ from rlctl.errors import RlctlError, UsageError
 from rlctl.language import LANGUAGES
 from rlctl.tui import settings, themes
 from rlctl.tui.language import LANGUAGE, say
+from rlctl.tui.safe_lines import SafeLines
 from rlctl.tui.widgets.footer import Footer
 
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class RlctlApp(App[RlctlError]):
             UsageError: there is no such theme.
         """
         super().__init__()
+        self._safe_lines = SafeLines()
         self.session, self.run_folder, self.runs_folder, self.readonly = session, run, runs_folder, readonly
         self.launched: list[Launched] = []
         """What was started from here."""
@@ -148,6 +151,9 @@ class RlctlApp(App[RlctlError]):
             raise UsageError(f"there is no theme {asked!r}", hint=f"dark, light, contrast, or one of {names}")
         wanted = themes.whole_name(asked or settings.read().get("theme", ""))
         self.theme = wanted if wanted in self.available_themes else themes.FIRST
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._safe_lines]
 
     def compose(self) -> ComposeResult:
         yield Header()

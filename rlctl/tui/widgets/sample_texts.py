@@ -10,21 +10,17 @@ from textual.content import Content
 
 from rlctl.language import later
 from rlctl.monitor.samples import Group, Response, Row
+from rlctl.terminal import safe
 from rlctl.tui.language import say
 
 UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"
 """Looks of marked tokens; none is told by its color alone."""
 FINISHES = {"stop": later("ended by itself"), "length": later("cut off at the longest length")}
-_ODD = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-_ODD |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)  # which some terminals take for the beginning of a command
-_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""With these, some turn the rest of a line round."""
-_ODD |= dict.fromkeys(_TURNS, 0xFFFD)
 
 
 def plain(text: str) -> str:
     """A text that a terminal can show: control characters become their pictures."""
-    return text.translate(_ODD).expandtabs(4)
+    return safe(text).expandtabs(4)
 
 
 def in_a_line(text: str, cells: int) -> str:
