@@ -158,8 +158,8 @@ class Reader:
         return found
 
     def _alive(self) -> Mapping[Any, Any]:
-        """The values without those of keys that this release accepts and ignores."""
-        ignored = [leaf for leaf, _ in self.document.leaves() if self._is_ignored(leaf)]
+        """The values without those of keys that this release accepts and ignores, and without those still to be set (``???``)."""
+        ignored = [leaf for leaf, _ in self.document.leaves() if self._is_ignored(leaf)] + list(self.resolved.missing)
         values = copied(self.resolved.values) if ignored else self.resolved.values
         for leaf in ignored:
             remove(values, leaf)
@@ -421,6 +421,8 @@ class Reader:
         unknown = 0
         for leaf, value in leaves.items():
             shown = "***" if is_secret(leaf) and "${" not in str(value) else value
+            if leaf in self.resolved.missing and self.table.key_at(leaf) is not None:
+                self._use([leaf], Flow((), None, (leaf,), "mapped", "not set yet; the default applies"), "")
             if leaf in self.used:
                 self.entries.append(self._used_entry(leaf, shown))
                 continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rlctl.documents import read_yaml
 from rlctl.report import Finding
-from rlctl.translate import read_document
+from rlctl.translate import read_document, translate_loaded
 
 VERL = "actor_rollout_ref: {model: {path: m}}\n"
 TRINITY = "cluster: {node_num: 1}\nmodel: {model_path: m}\n"
@@ -83,3 +84,16 @@ def test_a_bad_value_of_a_rule_of_several_keys_is_told_at_its_own_line() -> None
     assert error.key == "actor_train.strategy_args.strategy_config.reduce_dtype"
     assert error.at is not None
     assert error.at.line == 9
+
+
+def test_what_is_written_for_a_value_still_to_be_set_can_be_read() -> None:
+    """A release's own defaults leave the engine open; the file that rlctl writes from them must not."""
+    document = read_yaml(VERL + "data:\n  train_batch_size: ???\n", "run.yaml")
+    loaded, report = read_document(replace(document, explicit=frozenset()), dialect="verl", environment={})
+    assert not report.errors
+    assert loaded is not None
+    for target in ("rlctl", "verl", "trinity"):
+        made = translate_loaded(loaded, report, target)
+        assert made.text is not None
+        assert "???" not in made.text
+        assert not read_document(read_yaml(made.text, "again.yaml"), dialect=target, environment={})[1].errors
