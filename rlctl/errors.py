@@ -7,6 +7,7 @@
     ├── TranslationError    a config that cannot be read from, or written to, a dialect
     ├── PlanError           a config that cannot be placed or divided as it asks
     ├── RunError            a run that cannot start, go on or be resumed
+    ├── SandboxUnavailable  untrusted code cannot be isolated on this machine; nothing was run
     └── MissingDependency   a package that is not installed; the hint says what to install
 
 To add one: subclass the nearest, keep the message complete without the class name (what was got, what was
@@ -99,6 +100,10 @@ class PlanError(RlctlError):
 
 class RunError(RlctlError):
     """A run that cannot start, go on or be resumed."""
+
+
+class SandboxUnavailable(RlctlError):
+    """Untrusted code cannot be isolated on this machine; nothing was run."""
 
 
 class MissingDependency(RlctlError):

