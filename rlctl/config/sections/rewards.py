@@ -129,18 +129,18 @@ class SandboxReward(Reward, name="sandbox"):
     """Runs the response's code against test cases: in a Sandbox Fusion service, or on this machine."""
 
     url: str | None = None
-    """Address of the service; null runs programs here, in processes with limits: ``timeout`` is of one program, ``workers``
-    run at once."""
+    """Address of the service. null = programs run on the machine of the reward worker, ``workers`` at a time, each at most
+    ``timeout`` seconds."""
     isolation: Literal["namespaces", "limits"] = "namespaces"
-    """Of programs that run here: without network and files of this machine, and refused where Linux namespaces cannot be had; or
-    limits of time and memory alone, so that what a model writes can do what you can."""
+    """Isolation of programs if ``url`` is null. namespaces: a sandbox without network and your files; the run is refused if the
+    machine does not allow it. limits: only time and memory are limited; a program can do what you can."""
     method: Literal["verl", "roll"] = "verl"
     """How programs and cases are read and compared: verl's, from the answer of the row; or ROLL's, from its columns
     ``case_type``, ``test_cases`` and ``test_case_function``."""
     max_concurrent: Annotated[int, Unit("calls"), Range(at_least=1)] = 64
     """Calls in flight at once. Raised, scoring is faster until the service is busy."""
     memory_limit_mb: Annotated[int, Unit("MiB"), Range(at_least=1)] = 1024
-    """Memory that one program may use."""
+    """Memory of a program together with everything it starts."""
     continuous: bool = False
     """Score the share of passed cases among the first 10, as verl does, instead of all or nothing."""
 

@@ -12,7 +12,8 @@ ROLL's rows have columns of their own (``test_cases`` may be JSON text):
                                                       ``test_case_function``: what the function returns
 
 These are the rules of ROLL's local path (roll/pipeline/rlvr/rewards/code_sandbox_reward_worker.py, roll/utils/local_code). They
-differ where ROLL can be misled: a program that ends its process before the assertions has not passed; and it runs as a script,
+differ where ROLL can be misled: a program that ends its process before the assertions has not passed, an object that claims to
+equal everything equals nothing, and a program that defines ``abs`` changes no test that calls it. And a program runs as a script,
 where ROLL puts it into a function.
 """
 
@@ -25,9 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.runtime.rewards.confinement import Program, Ran
 from rlctl.runtime.rewards.interface import Call
-from rlctl.runtime.rewards.sandbox import NAMES_BEFORE, cases_of, program_of
+from rlctl.runtime.rewards.programs import Program, Ran
+from rlctl.runtime.rewards.sandbox_fusion import NAMES_BEFORE, cases_of, code_of, program_of
 
 IMPORTS = "".join(
     [
@@ -63,15 +64,19 @@ def _verl_trials(call: Call) -> list[Trial] | None:
     if program is None:
         return None
     return [
-        Trial(Program(case.code, case.stdin or ""), _writes(case.expected)) for case in cases_of(call.answer, program)
+        Trial(
+            Program(code_of(case, with_assertion=False), case.stdin or "", tests=case.assertion),
+            _writes(case.expected, tested=bool(case.assertion)),
+        )
+        for case in cases_of(call.answer, program)
     ]
 
 
-def _writes(expected: str | None) -> Callable[[Ran], bool]:
-    """Ended well, and wrote what is expected but for newlines at the end."""
+def _writes(expected: str | None, *, tested: bool) -> Callable[[Ran], bool]:
+    """Ended well, and wrote what is expected but for newlines at the end; with an assertion, reached the end of it."""
 
     def passes(ran: Ran) -> bool:
-        well = ran.how == "ended" or (ran.how == "exited" and ran.status == 0)
+        well = ran.how == "ended" or (ran.how == "exited" and ran.status == 0 and not tested)
         return well and (expected is None or ran.stdout.rstrip("\n") == expected.rstrip("\n"))
 
     return passes
@@ -89,7 +94,9 @@ def _roll_trials(call: Call) -> list[Trial] | None:
     if kind == "check_based":
         return _checks(code, cases[0])
     if kind in ("assert", "pytest"):
-        return [Trial(Program(f"{IMPORTS}\n{code}\n{_with_tests_called(_assertion(case))}"), _ended) for case in cases]
+        return [
+            Trial(Program(code, prelude=IMPORTS, tests=_with_tests_called(_assertion(case))), _ended) for case in cases
+        ]
     name = call.columns.get("test_case_function")
     function = "" if name in (None, "None") else str(name)
     return [_function_trial(code, function, case) if function else _script_trial(code, case) for case in cases]
@@ -137,7 +144,8 @@ def _checks(code: str, case: Any) -> list[Trial]:
     first, *others = [line for line in _field(case, "assert_code").split("\n") if line]
     name, before = case.get("entry_point") or "candidate", case.get("import_prefix") or ""
     ends = [f"{first}\n{line}" for line in others] or [first]
-    return [Trial(Program(f"{before}{IMPORTS}{code}\n{end}\ncheck({name})"), _ended) for end in ends]
+    prelude = f"{before}\n{IMPORTS}"
+    return [Trial(Program(code, prelude=prelude, tests=f"{end}\ncheck({name})", entry=name), _ended) for end in ends]
 
 
 def _with_tests_called(assertion: str) -> str:
@@ -151,7 +159,7 @@ def _function_trial(code: str, function: str, case: Any) -> Trial:
     def passes(ran: Ran) -> bool:
         return ran.how == "ended" and returns(ran.result, expected)
 
-    return Trial(Program(f"{IMPORTS}{code}", function=function, arguments=arguments), passes)
+    return Trial(Program(code, prelude=IMPORTS, function=function, arguments=arguments), passes)
 
 
 def returns(result: str, expected: Any) -> bool:
@@ -185,7 +193,7 @@ def _script_trial(code: str, case: Any) -> Trial:
     def passes(ran: Ran) -> bool:
         return ran.how in ("ended", "exited") and prints(ran.stdout, expected)
 
-    return Trial(Program(f"{IMPORTS}{code}", stdin=_field(case, "stdin")), passes)
+    return Trial(Program(code, prelude=IMPORTS, stdin=_field(case, "stdin")), passes)
 
 
 def prints(written: str, expected: str) -> bool:

@@ -14,11 +14,11 @@ from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelRewa
 from rlctl.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
-from rlctl.runtime.rewards.local_sandbox import LocalSandbox
+from rlctl.runtime.rewards.local_programs import LocalPrograms
 from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.routing import Score, combine, rewards_for
-from rlctl.runtime.rewards.sandbox import Sandbox
+from rlctl.runtime.rewards.sandbox_fusion import Sandbox
 from rlctl.runtime.rewards.scorers import FunctionScorer, RuleScorer
 from rlctl.runtime.rewards.service import score_by_service
 from rlctl.runtime.serialization.records import Records
@@ -30,7 +30,7 @@ BROKEN_AFTER = 8
 """Calls that fail, on as many prompts or on all of several that are scored together, before any gives an outcome: then the
 reward is broken, and neither a response nor a row is to blame."""
 
-Scorer = RuleScorer | FunctionScorer | Judge | Sandbox | LocalSandbox
+Scorer = RuleScorer | FunctionScorer | Judge | Sandbox | LocalPrograms
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class RewardWorker:
         """Of each reward, the prompts on which it has failed since it last gave an outcome."""
         try:
             for i, scorer in self._scorers.items():
-                if isinstance(scorer, FunctionScorer | LocalSandbox) or (
+                if isinstance(scorer, FunctionScorer | LocalPrograms) or (
                     isinstance(scorer, RuleScorer) and scorer.needs_process
                 ):
                     reward = self._rewards[i]
                     log = log_folder / f"reward-{_file_name(reward.name)}.log" if log_folder else None
-                    timeout = scorer.call_seconds if isinstance(scorer, LocalSandbox) else reward.timeout
+                    timeout = scorer.call_seconds if isinstance(scorer, LocalPrograms) else reward.timeout
                     self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=timeout, log=log)
         except BaseException:
             self.close()
@@ -165,7 +165,7 @@ class RewardWorker:
             score = scorer.load().one
             assert score is not None, "a rule scores responses one by one"
             return [attempt(score, call) for call in calls]
-        assert not isinstance(scorer, LocalSandbox), "it has a pool"
+        assert not isinstance(scorer, LocalPrograms), "it has a pool"
         assert isinstance(reward, JudgeReward | SandboxReward), "only these ask services"
         secret = (reward.api_key or "") if isinstance(reward, JudgeReward) else ""
         return score_by_service(
@@ -202,7 +202,7 @@ def scorer_of(reward: Reward) -> Scorer:
     if isinstance(reward, FunctionReward):
         return FunctionScorer(reward.path, reward.function, dict(reward.args), reward.signature, reward.timeout)
     if isinstance(reward, SandboxReward) and reward.url is None:
-        local = LocalSandbox(
+        local = LocalPrograms(
             reward.timeout, reward.memory_limit_mb, reward.isolation, reward.method, continuous=reward.continuous
         )
         local.check()

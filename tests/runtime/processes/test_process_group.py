@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from rlctl.runtime.processes.process_group import end_group, status_of
-from rlctl.runtime.rewards.confinement import inside
 
 
 def child(code: str) -> subprocess.Popen[bytes]:
@@ -55,12 +54,3 @@ def test_one_that_goes_on_is_ended() -> None:
     end_group(process)
     process.stdout.close()
     assert process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.parametrize(
-    ("release", "limited"),
-    [("6.13.9", False), ("5.15.0-91-generic", False), ("6.14.0", True), ("7.0", True), ("x", False)],
-)
-def test_the_number_of_processes_of_the_machine_is_never_lowered(release: str, limited: bool) -> None:
-    """Before Linux 6.14 it is one for all namespaces, and real root may write it in any."""
-    assert ("/proc/sys/kernel/pid_max" in inside._settings(release)) is limited

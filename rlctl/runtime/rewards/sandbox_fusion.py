@@ -59,7 +59,11 @@ __call()
 class Case:
     """One run of the program."""
 
-    code: str
+    program: str
+    assertion: str
+    """Code behind it; empty if there is none."""
+    function: str
+    """The function of it that is called; empty if none is."""
     stdin: str | None
     expected: str | None
     """What it must write; None where it only has to end well."""
@@ -98,7 +102,7 @@ class Sandbox:
         body = {
             "compile_timeout": seconds,
             "run_timeout": seconds,
-            "code": case.code,
+            "code": code_of(case, with_assertion=True),
             "stdin": case.stdin,
             "memory_limit_MB": self.memory_limit_mb,
             "language": "python",
@@ -143,19 +147,20 @@ def cases_of(answer: Any, program: str) -> list[Case]:
         raise ValueError(f"there are {len(inputs)} inputs, {len(outputs)} outputs and {len(asserts)} assertions")
     name = tests.get("fn_name")
     return [
-        Case(_code(program, one, name), None if given is None else str(given), None if out is None else str(out))
+        Case(program, str(one), name or "", None if given is None else str(given), None if out is None else str(out))
         for given, out, one in zip(inputs, outputs, asserts, strict=True)
     ]
 
 
-def _code(program: str, assertion: str, name: str | None) -> str:
-    code = f"{program}\n\n{assertion}"
-    if not name:
+def code_of(case: Case, *, with_assertion: bool) -> str:
+    """The text that a case runs."""
+    code = f"{case.program}\n\n{case.assertion}" if with_assertion else case.program
+    if not case.function:
         return code
     before = "".join(f"from {module} import *\n" for module in NAMES_BEFORE) + "".join(
         f"import {module}\n" for module in NAMES_BEFORE
     )
-    return f"{before}\n{code}\n{CALL_FUNCTION.format(name=name)}"
+    return f"{before}\n{code}\n{CALL_FUNCTION.format(name=case.function)}"
 
 
 def passes(answer: Mapping[str, Any], expected: str | None) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from rlctl.config.sections.rewards import SandboxReward
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.rewards.sandbox import cases_of, program_of
+from rlctl.runtime.rewards.sandbox_fusion import cases_of, program_of
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
 from tests.runtime.rewards.servers import Served, meeting, run_code, serve

@@ -1,12 +1,12 @@
-"""Code rewards without a service: the program in a response runs on this machine, confined, once for each of its tests."""
+"""Code rewards without a service: the program in a response runs on this machine, in the sandbox, once for each of its tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlctl.runtime.rewards.confinement import WAY_SECONDS, Isolation, Limits, check, run_programs
 from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
-from rlctl.runtime.rewards.sandbox import SHARED_CASES
+from rlctl.runtime.rewards.programs import START_SECONDS, Isolation, Limits, check, run_programs
+from rlctl.runtime.rewards.sandbox_fusion import SHARED_CASES
 from rlctl.runtime.rewards.trials import trials_of
 
 ALL_SECONDS = 360.0
@@ -14,8 +14,8 @@ ALL_SECONDS = 360.0
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSandbox:
-    """Runs programs here."""
+class LocalPrograms:
+    """Runs programs on this machine."""
 
     seconds: float
     """Of one program."""
@@ -28,7 +28,7 @@ class LocalSandbox:
     @property
     def call_seconds(self) -> float:
         """Longest time that one response takes."""
-        return ALL_SECONDS + self.seconds + 2 * WAY_SECONDS
+        return ALL_SECONDS + self.seconds + START_SECONDS
 
     def check(self) -> None:
         """Check what can be checked before the run.
@@ -48,7 +48,7 @@ class LocalSandbox:
             return Outcome(0.0, correct=False)
         trials = trials[:SHARED_CASES] if self.continuous else trials
         limits = Limits(self.seconds, ALL_SECONDS, self.memory_limit_mb)
-        # Without a share to tell, the first program that fails to run decides.
+        # If there is no share to report, the first program that fails to run decides.
         stop_at = () if self.continuous else ("raised", "killed", "late")
         ran = run_programs([trial.program for trial in trials], limits, self.isolation, stop_at=stop_at)
         passed = [trial.passes(each) for trial, each in zip(trials, ran, strict=False)]
