@@ -369,6 +369,28 @@ def test_training_at_another_temperature_is_reported_although_the_source_has_no_
     assert all(f"{temperature:g}" in finding.message for finding in found)
 
 
+@pytest.mark.parametrize(
+    ("micro", "log_prob", "expected"),
+    [
+        ("by: responses, per_replica: 2", "{by: tokens, per_replica: 8192}", {"log_prob_use_dynamic_bsz": False, "log_prob_micro_batch_size_per_gpu": 5}),
+        ("by: tokens, per_replica: 9000", "{by: responses, per_replica: 3}", {"log_prob_use_dynamic_bsz": True, "log_prob_max_token_len_per_gpu": 4608}),
+        ("by: responses, per_replica: 2", "null", {"log_prob_micro_batch_size_per_gpu": 2}),
+    ],
+)  # fmt: skip
+def test_log_prob_passes_count_as_training_does(micro: str, log_prob: str, expected: dict[str, Any]) -> None:
+    """verl's workers assert that both switches agree, and its validator asks for a size unless training counts tokens."""
+    text = (
+        f"rlctl: 1\nmodel: {{path: m}}\nbatch: {{micro: {{{micro}}}, log_prob_micro: {log_prob}}}\n"
+        "data: {max_prompt_tokens: 512}\nrollout: {max_response_tokens: 1024}\n"
+    )
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None
+    values, _ = written(loaded, report, "verl@0.9")
+    rollout, actor = values["actor_rollout_ref"]["rollout"], values["actor_rollout_ref"]["actor"]
+    assert {key: rollout.get(key) for key in expected} == expected
+    assert rollout.get("log_prob_use_dynamic_bsz", actor.get("use_dynamic_bsz")) == actor.get("use_dynamic_bsz")
+
+
 PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 0.5}}}\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, When, Writing
@@ -192,7 +192,7 @@ ACTOR_MICRO = micro(
 FOLLOWS_ACTOR = {"dynamic": f"{A}.use_dynamic_bsz", "tokens": f"{A}.ppo_max_token_len_per_gpu"}
 
 
-def log_prob_micro(prefix: str, to: str, role: Role) -> Code:
+def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing], bool]) -> Code:
     """The micro-batch of a log-prob pass, which follows the actor's where nothing is written."""
     return micro(
         to,
@@ -202,6 +202,7 @@ def log_prob_micro(prefix: str, to: str, role: Role) -> Code:
         total=f"{prefix}.log_prob_micro_batch_size",
         like=FOLLOWS_ACTOR,
         role=role,
+        passes=passes,
     )
 
 
@@ -220,8 +221,10 @@ RULES: list[Rule] = [
     ),
     Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
     ACTOR_MICRO,
-    log_prob_micro(R, "batch.log_prob_micro", ACTOR),
-    log_prob_micro("actor_rollout_ref.ref", "reference.micro", REFERENCE),
+    log_prob_micro(R, "batch.log_prob_micro", ACTOR, lambda view: True),
+    log_prob_micro(
+        "actor_rollout_ref.ref", "reference.micro", REFERENCE, lambda view: arithmetic.needs_reference(view.config)
+    ),
     Key(f"{A}.shuffle", "batch.shuffle", False),
     Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
     Key("trainer.balance_batch", "batch.balance", True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.checkpoint_path import checkpoint
@@ -12,6 +12,7 @@ from rlctl.adapters.rules import (
     By,
     Code,
     Flow,
+    How,
     K,
     Key,
     Like,
@@ -258,6 +259,15 @@ def bridge(prefix: str, to: str, like: str) -> Code:
     return Code(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
 
 
+def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
+    """A micro-batch of a log-prob pass in what training counts: its unit, its size and why."""
+    longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
+    why = "verl's log-prob passes count as its training does; only memory and speed depend on it"
+    if by == "tokens":
+        return "responses", max(1, size // longest), f"{size} tokens / {longest} a sequence; {why}"
+    return "tokens", size * longest, f"{size} sequences x {longest} tokens; {why}"
+
+
 def micro(
     to: str,
     *,
@@ -270,8 +280,23 @@ def micro(
     by_tokens: bool = False,
     rows: int | None = None,
     role: Role | None = None,
+    passes: Callable[[Writing], bool] | None = None,
 ) -> Code:
-    """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU; ``by_tokens`` is the switch's default."""
+    """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU.
+
+    Args:
+        to: the canonical section.
+        dynamic: the switch.
+        tokens: the number of tokens.
+        responses: the number of sequences.
+        total: an older key for the sequences of all GPUs.
+        like: the actor's keys that a log-prob pass follows; verl refuses a pass that counts otherwise than training.
+        default: of ``tokens``.
+        by_tokens: the switch's default.
+        rows: the default of ``responses``.
+        role: whose GPUs share a replica.
+        passes: of a log-prob pass of the actor or the reference, whether a config has it.
+    """
     follow = like or {}
     owner = role or ACTOR
 
@@ -302,17 +327,23 @@ def micro(
         yield Flow(view.to(f"{to}.per_replica"), size, used[1:], "derived" if note else "mapped", note)
 
     def write(view: Writing) -> Iterator[Out]:
-        section = view.get(to)
+        section, trained = view.get(to), view.get("batch.micro")
+        if follow and section is None and trained["by"] == "responses" and (passes is None or passes(view)):
+            note = "the size of training: verl asks for one unless it counts tokens"
+            yield Flow(view.path(responses), trained["per_replica"], (view.to(to),), "derived", note, always=True)
         if not isinstance(section, Mapping):
             return
-        by, size = section["by"], section["per_replica"]
+        by, size, note = section["by"], section["per_replica"], ""
         keys = (view.to(f"{to}.by"), view.to(f"{to}.per_replica"))
-        yield Flow(view.path(dynamic), by == "tokens", keys[:1])
+        if passes is not None and by != trained["by"]:
+            by, size, note = _counted_as_trained(view, by, size)
+        yield Flow(view.path(dynamic), by == "tokens", keys[:1], "derived" if note else "mapped", note)
         if by == "tokens":
             factor = owner.sharers_written(view)
-            yield Flow(view.path(tokens), max(1, size // factor), keys[1:], "derived" if factor > 1 else "mapped")
+            how: How = "derived" if factor > 1 or note else "mapped"
+            yield Flow(view.path(tokens), max(1, size // factor), keys[1:], how, note)
         else:
-            yield Flow(view.path(responses), size, keys[1:], same=True)
+            yield Flow(view.path(responses), size, keys[1:], "derived" if note else "mapped", note, same=not note)
 
     own = (
         K(dynamic, Like(follow["dynamic"]) if "dynamic" in follow else by_tokens),
