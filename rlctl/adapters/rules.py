@@ -496,6 +496,9 @@ class Chosen(Rule):
         kind = view.get(f"{self.to}.kind")
         if raw is None and name == self.other and kind:
             raw, used = str(kind), (*used, view.to(f"{self.to}.kind"))
+        if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
+            yield Flow((), None, used, "mapped", f"releases before {self.since} have this one only")
+            return
         if raw is None or not self.keys[0].exists(view.version):
             yield Lost(used, (self.missing or "there is nothing like {}").format(name))
             return

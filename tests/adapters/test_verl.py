@@ -391,6 +391,18 @@ def test_log_prob_passes_count_as_training_does(micro: str, log_prob: str, expec
     assert rollout.get("log_prob_use_dynamic_bsz", actor.get("use_dynamic_bsz")) == actor.get("use_dynamic_bsz")
 
 
+@pytest.mark.parametrize("version", ["0.3", "0.4", "0.9"])
+def test_the_only_loss_of_early_releases_is_no_loss_of_meaning(version: str) -> None:
+    text = "rlctl: 1\nmodel: {path: m}\nalgorithm: {policy_loss: ppo_clip}\n"
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None
+    assert bucket(written(loaded, report, f"verl@{version}")[1], "algorithm.policy_loss") is Bucket.MAPPED
+    loaded, report = read_document(read_yaml(text.replace("ppo_clip", "{name: gspo}"), "rlctl.yaml"))
+    assert loaded is not None
+    expected = Bucket.MAPPED if version == "0.9" else Bucket.UNSUPPORTED
+    assert bucket(written(loaded, report, f"verl@{version}")[1], "algorithm.policy_loss.name") is expected
+
+
 PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 0.5}}}\n"
 
 
