@@ -22,12 +22,13 @@ from collections.abc import Sequence
 
 from rlctl.errors import SandboxUnavailable
 from rlctl.sandbox.bubblewrap import HINT, programs
-from rlctl.sandbox.process import Process, Result, supervise
+from rlctl.sandbox.process import REAPER, Process, Result, supervise
 from rlctl.sandbox.profile import PATH, SYSTEM, Limits, Mount, Profile, python_mounts
 
 __all__ = [
     "HINT",
     "PATH",
+    "REAPER",
     "SYSTEM",
     "Limits",
     "Mount",

@@ -31,7 +31,7 @@ def main() -> None:
     except RlctlError as error:
         connection.send(error)
         return
-    connection.send(Ready(together=loaded.together is not None))
+    connection.send(Ready(loaded.together is not None, os.getpid()))
     _serve(connection, loaded)
 
 

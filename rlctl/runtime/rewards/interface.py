@@ -92,3 +92,5 @@ class Ready:
 
     together: bool = False
     """Whether it scores all calls of a message at once."""
+    pid: int = 0
+    """Its process."""

@@ -1,6 +1,6 @@
 """Calls in child processes, each with a time limit.
 
-    parent                                   child (a session of its own)
+    parent ── starts ──▶ reaper ── starts ──▶ child (a session of its own)
     scorer ────────────────────────────────▶ load it
            ◀──────────────────────── ready
     a few calls ───────────────────────────▶ score them one by one
@@ -9,8 +9,9 @@
 A scorer that scores responses together gets all calls in one message, and the limit is for all of them.
 
 The parent waits for all children at once and starts no thread. Children are started as new Python processes, never
-forked: the parent holds threads and locks of Ray and torch. They run in a session of their own, so that killing one
-kills what the user's code started. What they print goes to a log, not to the parent's stdout.
+forked: the parent holds threads and locks of Ray and torch. Between them is a reaper (``rlctl/sandbox/reaper.py``): it kills all
+that the user's code started, daemons too, when the child ends, the pool is closed or the parent is gone, and writes what they
+print to a log of bounded size.
 
 Pebble's pool has time limits too, but one task a message, or one limit for a whole chunk; here calls travel together
 and are timed one by one.
@@ -40,6 +41,7 @@ import psutil
 from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Ready, Scorer
+from rlctl.sandbox import REAPER
 
 LOAD_SECONDS = 300.0
 """Longest time a scorer may take to load: a user's file may import a model."""
@@ -49,15 +51,23 @@ MAX_CALLS_A_MESSAGE = 32
 TOGETHER_SECONDS = 2.0
 """More for a scorer that scores responses together: it may time them itself."""
 
+LOG_BYTES = 8 << 20
+"""A log this large is renamed, over the one before it, and a new log is started."""
+END_SECONDS = 10.0
+"""For a reaper to end its child and what that started."""
+
 UNANSWERED = Failure("not scored, because another call failed", unanswered=True)
 
 
 @dataclass(slots=True)
 class _Child:
     process: subprocess.Popen[bytes]
+    """Its reaper, which ends as the child does."""
     connection: Connection
     deadline: float
     loading: bool = True
+    pid: int = 0
+    """Known once it has loaded the scorer."""
     pending: deque[int] = field(default_factory=deque)
     """Calls sent and not answered; the first is the one it works on."""
 
@@ -122,7 +132,7 @@ class CallPool:
     @property
     def pids(self) -> list[int]:
         """Process ids of the children."""
-        return [child.process.pid for child in self._children]
+        return [child.pid for child in self._children]
 
     def map(
         self, calls: Sequence[Call], *, stop_on_failure: bool = False, give_up_after: int | None = None
@@ -198,7 +208,7 @@ class CallPool:
         if isinstance(message, RlctlError):
             raise message
         if isinstance(message, Ready):
-            child.loading, self._together = False, message.together
+            child.loading, child.pid, self._together = False, message.pid, message.together
             return
         batch.settle(child.pending.popleft(), message)
         child.deadline = time.monotonic() + self._timeout
@@ -240,8 +250,10 @@ def _start(scorer: Scorer, log: Path | None) -> _Child:
     descriptor = theirs.fileno()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
     try:
+        logged = ("--log", str(log), "--log-bytes", str(LOG_BYTES)) if log else ()
+        reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", str(descriptor), *logged, "--")
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rlctl.runtime.rewards.child", str(descriptor)],
+            [*reaper, sys.executable, "-P", "-m", "rlctl.runtime.rewards.child", str(descriptor)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -260,7 +272,7 @@ def _start(scorer: Scorer, log: Path | None) -> _Child:
 
 def _ending(child: _Child) -> str:
     """How a child that is gone ended."""
-    status = status_of(child.process, within=1.0)
+    status = status_of(child.process, within=END_SECONDS)
     if status is None:
         return "closed its connection"
     if status < 0:
@@ -269,11 +281,13 @@ def _ending(child: _Child) -> str:
 
 
 def _kill(child: _Child) -> None:
-    """Kill a child, its session, and whatever it started that left the session."""
-    with suppress(psutil.Error):
-        for process in psutil.Process(child.process.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                process.kill()
+    """Have a child killed by its reaper, with everything it started; kill what can be found if the reaper does not answer."""
+    child.process.terminate()
+    if status_of(child.process, within=END_SECONDS) is None:
+        with suppress(psutil.Error):
+            for process in psutil.Process(child.process.pid).children(recursive=True):
+                with suppress(psutil.Error):
+                    process.kill()
     end_group(child.process)
     child.connection.close()
 

@@ -32,6 +32,18 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str == "orphan":
         subprocess.run(["sh", "-c", f"sleep 1000 & echo $! > {ground_truth}"])
         time.sleep(1000)
+    if solution_str == "daemon":
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                pathlib.Path(ground_truth).write_text(str(os.getpid()))
+                time.sleep(1000)
+            os._exit(0)
+        os.wait()
+        return 1.0
+    if solution_str == "flood":
+        print("x" * (1 << 20), flush=True)
+        return 1.0
     if solution_str == "exit": os._exit(7)
     if solution_str == "segfault": os.kill(os.getpid(), signal.SIGSEGV)
     if solution_str == "raise": raise ValueError("bad " + ground_truth)
@@ -165,6 +177,33 @@ def test_noise_goes_to_the_log_and_not_to_stdout(
         pool.map(calls("5"))
     assert "noise 4" in log.read_text()
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("end", ["closed", "killed"])
+def test_a_daemon_that_a_reward_started_ends_with_it(scorer: FunctionScorer, end: str, tmp_path: Path) -> None:
+    """It is a child of no process that could be asked for its children: it left its session, and its parents have ended."""
+    pid = tmp_path / "pid"
+    with CallPool(scorer, processes=1, timeout=10) as pool:
+        assert pool.map([Call("s", "daemon", str(pid))]) == [Outcome(1.0)]
+        until(lambda: pid.exists() and pid.read_text(), "the daemon does not run")
+        assert not is_gone(int(pid.read_text()))
+        if end == "killed":
+            psutil.Process(pool.pids[0]).kill()
+            until(lambda: is_gone(int(pid.read_text())), "the daemon lives on")
+    assert is_gone(int(pid.read_text()))
+
+
+def test_a_log_does_not_grow_without_end(
+    scorer: FunctionScorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlctl.runtime.rewards.pool.LOG_BYTES", 3 << 20)
+    log = tmp_path / "reward.log"
+    with CallPool(scorer, processes=2, timeout=10, log=log) as pool:
+        pool.map(calls(*["flood"] * 12, "7"))
+    sizes = {path.name: path.stat().st_size for path in tmp_path.glob("reward.log*")}
+    assert set(sizes) == {"reward.log", "reward.log.1"}
+    assert all(size <= 3 << 20 for size in sizes.values())
+    assert sum(sizes.values()) > 2 << 20, "what was printed last is kept"
 
 
 def test_a_scorer_that_cannot_be_loaded_is_told_at_once(tmp_path: Path) -> None:
