@@ -8,11 +8,24 @@ table of ``tests/checks/test_rules.py``, which fails on a code that no test prov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from rlctl.arithmetic import Cluster
-from rlctl.checks import algorithm, batch, megatron, output, placement, profiling, schedule, sources, supported
+from rlctl.checks import (
+    algorithm,
+    batch,
+    data_files,
+    lengths,
+    megatron,
+    output,
+    placement,
+    profiling,
+    schedule,
+    sources,
+    supported,
+    user_code,
+)
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
 from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
@@ -21,12 +34,22 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.errors import Location
 from rlctl.report import Finding, Level
 
-__all__ = ["ABOUT_THIS_MACHINE", "CODES", "RULES", "check", "codes_page", "refuse_unused", "with_mistyped_keys"]
+__all__ = [
+    "ABOUT_THIS_MACHINE",
+    "CODES",
+    "RULES",
+    "RULES_OF_FILES",
+    "RULES_OF_ROWS",
+    "check",
+    "codes_page",
+    "refuse_unused",
+    "with_mistyped_keys",
+]
 
 Locate = Callable[[KeyPath], Location | None]
 Rule = Callable[[Config, Surroundings], Iterator[Problem]]
 
-ABOUT_THIS_MACHINE = ("path-missing", "hub-name")
+ABOUT_THIS_MACHINE = ("path-missing", "hub-name", "code-import")
 """Findings that say nothing of a run on other machines."""
 
 RULES: tuple[Rule, ...] = (
@@ -40,7 +63,13 @@ RULES: tuple[Rule, ...] = (
     *profiling.RULES,
     *supported.RULES,
 )
-"""Every rule, in the order that findings are shown."""
+"""Every rule on the config itself, in the order that findings are shown."""
+
+RULES_OF_FILES: tuple[Rule, ...] = (*user_code.RULES, *data_files.RULES)
+"""Rules that read the code and the data that a config names."""
+
+RULES_OF_ROWS: tuple[Rule, ...] = lengths.RULES
+"""Rules that tokenize some of the data."""
 
 
 def check(
@@ -50,6 +79,7 @@ def check(
     cluster: Cluster | None = None,
     symbolic: Collection[KeyPath] | None = None,
     silent: Collection[KeyPath] = (),
+    more: Iterable[Rule] = (),
 ) -> list[Finding]:
     """Check a config, each of its stages as it will run.
 
@@ -59,14 +89,16 @@ def check(
         cluster: the machines it is for; None checks nothing that depends on them.
         symbolic: keys written as ``${...}``; None does not look for secrets in plain text.
         silent: keys that hold what a dialect's silence means (``Loaded.silent``).
+        more: further rules, such as ``RULES_OF_FILES``.
     """
+    rules = (*RULES, *more)
     surroundings = Surroundings(cluster, symbolic, silent)
     if not config.stages:
-        return [_finding(problem, (), locate) for problem in _problems(config, surroundings)]
+        return [_finding(problem, (), locate) for problem in _problems(config, surroundings, rules)]
     stages, broken = resolve_stages(config)
     findings = [Finding("stage", Level.ERROR, f.message, f.key, locate(("stages",)), f.hint) for f in broken]
     found = (
-        {index: _problems(stage.config, _of_stage(surroundings, index)) for index, stage in enumerate(stages)}
+        {index: _problems(stage.config, _of_stage(surroundings, index), rules) for index, stage in enumerate(stages)}
         if not broken
         else {}
     )
@@ -98,8 +130,8 @@ def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
     return located
 
 
-def _problems(config: Config, surroundings: Surroundings) -> list[Problem]:
-    return [problem for rule in RULES for problem in rule(config, surroundings)]
+def _problems(config: Config, surroundings: Surroundings, rules: Iterable[Rule]) -> list[Problem]:
+    return [problem for rule in rules for problem in rule(config, surroundings)]
 
 
 def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:

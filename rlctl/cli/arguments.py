@@ -137,7 +137,7 @@ def read_inputs(
     from rlctl import translate
 
     given = pairs(variables, "--env")
-    script = bool(inputs) and not _are_files(inputs) and translate.is_script_file(inputs[0])
+    script = bool(inputs) and not are_files(inputs) and translate.is_script_file(inputs[0])
     files, overrides = (inputs[:1], inputs[1:]) if script else split_inputs(inputs)
     if not files and (trace or given):
         raise UsageError("--trace and --env are for a launch script, and none is named")
@@ -152,7 +152,7 @@ def read_inputs(
     )
 
 
-def _are_files(inputs: Sequence[str]) -> bool:
+def are_files(inputs: Sequence[str]) -> bool:
     """Whether all of several arguments are files of configs, so the stages of one run."""
     return len(inputs) > 1 and all(name.endswith((*SCRIPT_ENDINGS, *YAML_ENDINGS)) and is_file(name) for name in inputs)
 

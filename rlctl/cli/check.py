@@ -1,37 +1,92 @@
-"""``rlctl check``: what would go wrong, before anything starts."""
+"""``rlctl check``: what would go wrong, before anything starts; each file is checked on its own."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, output
-from rlctl.errors import ExitCode
-from rlctl.report import Report
+from rlctl.cli import arguments, code_scanning, diagnostics, output
+from rlctl.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
+from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
+from rlctl.report import Finding, Level, Report
+
+if TYPE_CHECKING:
+    from rlctl.config import Loaded
+    from rlctl.plan import Cluster
+
+
+class Format(StrEnum):
+    """What the findings are printed as."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+class Runner(StrEnum):
+    """Who is to run the config."""
+
+    RLCTL = "rlctl"
+    VERL = "verl"
+    TRINITY = "trinity"
+    ROLL = "roll"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How each file is checked."""
+
+    dialect: str | None
+    assignments: Sequence[str]
+    trace: bool
+    variables: Sequence[str]
+    cluster: Cluster | None
+    allow_unknown: Sequence[str]
+    runner: Runner
+    data: bool
 
 
 def check(
     inputs: arguments.Inputs,
     *,
+    runner: Annotated[
+        Runner,
+        typer.Option(help="Who is to run the config: rlctl itself, or the framework whose own checks are applied."),
+    ] = Runner.RLCTL,
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="MACHINES", help="Check that it fits: [b]2x8[/b], [b]2x8:H100[/b], [b]cpu:2[/b] or [b]local[/b]."
         ),
     ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="Also tokenize a few rows of the training data, to see whether they fit.")
+    ] = False,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="Print text on stderr; or on stdout JSON, a SARIF 2.1.0 log, or annotations for GitHub Actions.",
+        ),
+    ] = Format.TEXT,
     json: arguments.Json = False,
 ) -> None:
-    """Check a config before anything starts: units, divisibility, placement, memory, paths.
+    """Check configs before anything starts: units, divisibility, placement, memory, paths, reward code, data columns.
 
-    Each finding has a code, a file and line, and what to do about it; nothing is changed and nothing is started. Configs of
-    any dialect are checked for what rlctl would run. Exit code 1 says that it cannot run as it is, 3 that something
-    deserves a second look.
+    Each finding has a code, a file and line, and what to do about it; nothing is changed, started, imported or run. Several
+    files, and the configs of a folder, are checked one by one. A path that does not exist here is a warning: the config may be
+    for another machine. Exit code 1 means that a config cannot run as it is, 3 that something deserves a second look.
 
     [bold]Examples[/bold]
 
@@ -40,41 +95,170 @@ def check(
     [cyan]rlctl check run.yaml --set batch.mini_batch_responses=256[/cyan]
 
     [cyan]rlctl check verl.yaml trainer.nnodes=4 --cluster 4x8:H100 --json[/cyan]
+
+    [cyan]rlctl check configs/ --runner verl --format github[/cyan]
     """
-    from rlctl.advice import in_own_words
-    from rlctl.checks import check as run_checks
-    from rlctl.checks import refuse_unused, with_mistyped_keys
-
-    loaded, report = arguments.read_inputs(
-        inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
+    if json and form not in (Format.TEXT, Format.JSON):
+        raise UsageError(f"--json and --format {form} are two formats", hint="give one of them")
+    form = Format.JSON if json else form
+    question = Question(
+        dialect=dialect,
+        assignments=assignments,
+        trace=trace,
+        variables=variables,
+        cluster=arguments.cluster_of(cluster) if cluster else None,
+        allow_unknown=allow_unknown,
+        runner=runner,
+        data=data,
     )
-    refuse_unused(report.findings, allow_unknown)
-    report.findings = with_mistyped_keys(report.findings, allow_unknown)
-    if loaded is not None:
-        machines = arguments.cluster_of(cluster) if cluster else None
-        symbolic = loaded.expressions.keys()
-        checked = run_checks(
-            loaded.config, locate=loaded.locate, cluster=machines, symbolic=symbolic, silent=loaded.silent
+    files = _files(inputs)
+    checked = [_checked([file], question, skips=True) for file in files] if files else [_checked(inputs, question)]
+    found = [item for item in checked if item is not None]
+    _refuse_unused(found, allow_unknown)
+    _print(found, form, several=bool(files))
+    arguments.finish(worst([exit_code(item.report) for item in found]))
+
+
+def _files(inputs: Sequence[str]) -> list[str]:
+    """The files to check one by one: those of folders, or several; empty for one file with overrides or arguments.
+
+    Raises:
+        UsageError: there is a folder, or several files, and an override.
+    """
+    folders = [name for name in inputs if is_folder(name) and Path(name).name != ".hydra"]
+    if not folders and not arguments.are_files(inputs):
+        return []
+    others = [name for name in inputs if name not in folders and not name.endswith((*YAML_ENDINGS, *SCRIPT_ENDINGS))]
+    if others:
+        raise UsageError(
+            f"{others[0]!r} is an override, and several files are checked", hint="check one file, or use --set"
         )
-        report.extend(loaded.as_written(in_own_words(checked, loaded, report.dialect)))
-    if json:
-        found = [finding.as_data() for finding in report.findings]
-        output.data({"dialect": report.dialect, "reason": report.reason, "findings": found})
-    diagnostics.findings(report.findings)
-    diagnostics.note(verdict(report, readable=loaded is not None))
-    arguments.finish(exit_code(report, readable=loaded is not None))
+    return [file for name in inputs for file in (_in_folder(Path(name)) if name in folders else [name])]
 
 
-def verdict(report: Report, *, readable: bool) -> str:
+def _in_folder(folder: Path) -> Iterator[str]:
+    """The configs below a folder, without hidden files."""
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and path.suffix in (*YAML_ENDINGS, *SCRIPT_ENDINGS):
+            yield str(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in one file."""
+
+    file: str
+    report: Report
+
+
+def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) -> Checked | None:
+    """What is found in one config; None for a file of several that is no config."""
+    from rlctl.checks import with_mistyped_keys
+
+    file = inputs[0] if inputs and is_file(inputs[0]) else ""
+    try:
+        loaded, report = arguments.read_inputs(
+            inputs,
+            dialect=question.dialect,
+            assignments=question.assignments,
+            trace=question.trace and file.endswith(SCRIPT_ENDINGS),
+            variables=question.variables,
+        )
+    except RlctlError as error:
+        if not skips:
+            raise
+        if isinstance(error, TranslationError):
+            diagnostics.note(f"skipped: {file}: {error.message}")
+            return None
+        report = Report()
+        report.add("unreadable", Level.ERROR, error.message, at=error.at or Location(file), hint=error.hint)
+        return Checked(file, report)
+    report.findings = with_mistyped_keys(report.findings, question.allow_unknown)
+    if loaded is not None:
+        report.extend(loaded.as_written(_of_config(loaded, report.dialect, question)))
+    elif not report.errors:
+        report.add("unreadable", Level.ERROR, "nothing could be read", at=Location(file))
+    report.findings = [_elsewhere(finding) for finding in report.findings]
+    return Checked(file, report)
+
+
+def _of_config(loaded: Loaded, source: str, question: Question) -> list[Finding]:
+    """What the rules find, in the words of the file."""
+    from rlctl.advice import in_own_words
+    from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS
+    from rlctl.checks import check as run_checks
+
+    rules = (*RULES_OF_FILES, *(RULES_OF_ROWS if question.data else ()))
+    found = run_checks(
+        loaded.config,
+        locate=loaded.locate,
+        cluster=question.cluster,
+        symbolic=loaded.expressions.keys(),
+        silent=loaded.silent,
+        more=rules,
+    )
+    return in_own_words(found, loaded, source)
+
+
+def _elsewhere(finding: Finding) -> Finding:
+    """What only this machine lacks is no error: the config may be for another one."""
+    from rlctl.checks import ABOUT_THIS_MACHINE
+
+    is_local = finding.code in ABOUT_THIS_MACHINE and finding.level is Level.ERROR
+    return replace(finding, level=Level.WARNING) if is_local else finding
+
+
+def _refuse_unused(found: Sequence[Checked], allowed: Sequence[str]) -> None:
+    from rlctl.checks import refuse_unused
+
+    refuse_unused([finding for item in found for finding in item.report.findings], allowed)
+
+
+def _print(found: Sequence[Checked], form: Format, *, several: bool) -> None:
+    """Print what was found; text goes to stderr, everything else to stdout."""
+    if form is Format.JSON:
+        data = [
+            {
+                "dialect": item.report.dialect,
+                "reason": item.report.reason,
+                "findings": [finding.as_data() for finding in item.report.findings],
+            }
+            for item in found
+        ]
+        output.data(
+            {"files": [{"file": i.file, **d} for i, d in zip(found, data, strict=True)]} if several else data[0]
+        )
+    elif form is Format.SARIF:
+        output.data(code_scanning.sarif([(item.file, item.report.findings) for item in found]))
+    elif form is Format.GITHUB:
+        lines = [code_scanning.github(finding, item.file) for item in found for finding in item.report.findings]
+        output.text("\n".join(lines)) if lines else None
+    for item in found:
+        if form in (Format.TEXT, Format.JSON):
+            diagnostics.findings(item.report.findings)
+        diagnostics.note((f"{item.file}: " if several else "") + verdict(item.report))
+    if several and not found:
+        diagnostics.note("none of the files is a config")
+
+
+def verdict(report: Report) -> str:
     """The findings in one line."""
     errors, warnings = len(report.errors), len(report.warnings)
+    if not report.dialect:
+        return "nothing could be read"
     if not errors and not warnings:
-        return f"{report.dialect}: nothing to complain about" if readable else "nothing could be read"
+        return f"{report.dialect}: nothing to complain about"
     return f"{report.dialect}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
 
 
-def exit_code(report: Report, *, readable: bool) -> ExitCode:
+def exit_code(report: Report) -> ExitCode:
     """What a check ends with; notes are no findings to act on."""
-    if report.errors or not readable:
+    if report.errors:
         return ExitCode.FAILED
     return ExitCode.FINDINGS if report.warnings else ExitCode.OK
+
+
+def worst(codes: Sequence[ExitCode]) -> ExitCode:
+    """The exit code of several files; without any, nothing was checked."""
+    return next((code for code in (ExitCode.FAILED, ExitCode.FINDINGS, ExitCode.OK) if code in codes), ExitCode.FAILED)

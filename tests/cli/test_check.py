@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from rlctl.checks import CODES, codes_page
 from rlctl.cli.check import exit_code, verdict
 from rlctl.errors import ExitCode
 from rlctl.report import Finding, Level, Report
@@ -45,13 +49,204 @@ def reported(*levels: Level) -> Report:
 
 
 def test_exit_codes_follow_the_gravest_finding() -> None:
-    assert exit_code(reported(), readable=True) is ExitCode.OK
-    assert exit_code(reported(Level.NOTE), readable=True) is ExitCode.OK
-    assert exit_code(reported(Level.NOTE, Level.WARNING), readable=True) is ExitCode.FINDINGS
-    assert exit_code(reported(Level.WARNING, Level.ERROR), readable=True) is ExitCode.FAILED
-    assert exit_code(reported(), readable=False) is ExitCode.FAILED
+    assert exit_code(reported()) is ExitCode.OK
+    assert exit_code(reported(Level.NOTE)) is ExitCode.OK
+    assert exit_code(reported(Level.NOTE, Level.WARNING)) is ExitCode.FINDINGS
+    assert exit_code(reported(Level.WARNING, Level.ERROR)) is ExitCode.FAILED
 
 
 def test_the_verdict_counts() -> None:
-    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING), readable=True) == "rlctl@1: 1 error, 2 warnings"
-    assert verdict(reported(), readable=True) == "rlctl@1: nothing to complain about"
+    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING)) == "rlctl@1: 1 error, 2 warnings"
+    assert verdict(reported()) == "rlctl@1: nothing to complain about"
+
+
+# Several files, folders, formats
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Configs of several kinds, in the working folder."""
+    place = tmp_path / "configs"
+    (place / "more").mkdir(parents=True)
+    (place / "good.yaml").write_text(
+        "rlctl: 1\nmodel: {path: a/b}\ndata: {train: [{path: a/rows}]}\nbatch: {prompts_per_step: 8, responses_per_prompt: 2}\n"
+        "schedule: {total_steps: 3}\nrewards: [{type: rule}]\n"
+    )
+    (place / "more" / "verl, one.yaml").write_text(
+        "data: {train_files: /gone.parquet, train_batch_size: 8, train_batchsize: 9}\n"
+        "actor_rollout_ref:\n  actor: {ppo_mini_batch_size: 3}\n  model: {path: a/b}\n"
+    )
+    (place / "other.yaml").write_text("services: {web: {image: nginx}}\n")
+    (place / ".hidden.yaml").write_text("rlctl: 1\nmodel: {pth: x}\n")
+    (place / "broken.yaml").write_text("a: [\n")
+    monkeypatch.chdir(tmp_path)
+    return place
+
+
+def test_a_folder_is_checked_file_by_file(rlctl: Any, folder: Path) -> None:
+    shown = rlctl("check", "configs", "--json")
+    assert shown.code == 1
+    files = {item["file"]: item for item in json.loads(shown.out)["files"]}
+    assert list(files) == ["configs/broken.yaml", "configs/good.yaml", "configs/more/verl, one.yaml"]
+    assert [item["level"] for item in files["configs/good.yaml"]["findings"] if item["level"] == "error"] == []
+    assert files["configs/more/verl, one.yaml"]["dialect"] == "verl@0.9"
+    assert "skipped: configs/other.yaml" in shown.err
+    assert "configs/broken.yaml: nothing could be read" in shown.err
+
+
+def test_several_files_are_checked_one_by_one(rlctl: Any, folder: Path) -> None:
+    shown = rlctl("check", "configs/good.yaml", "configs/more/verl, one.yaml", "--json")
+    assert [item["dialect"] for item in json.loads(shown.out)["files"]] == ["rlctl@1", "verl@0.9"]
+    assert rlctl("check", "configs/good.yaml").code in (0, 3)
+    assert rlctl("check", "configs", "a.b=1").code == 2
+
+
+def test_a_path_that_is_not_here_is_a_warning(rlctl: Any, folder: Path) -> None:
+    shown = rlctl("check", "configs/more/verl, one.yaml", "--json", "--allow-unknown", "data.train_batchsize")
+    levels = {item["code"]: item["level"] for item in json.loads(shown.out)["findings"]}
+    assert levels["path-missing"] == "warning"
+    assert rlctl("launch", "configs/more/verl, one.yaml", "--allow-unknown", "data.train_batchsize").code == 1
+
+
+def test_annotations_of_github_have_relative_paths_and_escaped_properties(rlctl: Any, folder: Path) -> None:
+    lines = rlctl("check", "configs", "--format", "github").out.splitlines()
+    mistyped = next(line for line in lines if "mistyped-key" in line)
+    assert mistyped.startswith("::error file=configs/more/verl%2C one.yaml,line=1,col=")
+    assert ",title=mistyped-key::verl@0.9 has no key 'data.train_batchsize' (rename it to" in mistyped
+    assert all(
+        re.fullmatch(r"::(error|warning|notice) file=[^:,]+,line=\d+(,col=\d+)?,title=[\w-]+::.+", line)
+        for line in lines
+    )
+
+
+SARIF: dict[str, Any] = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool"],
+                "properties": {
+                    "tool": {
+                        "required": ["driver"],
+                        "properties": {"driver": {"$ref": "#/$defs/driver"}},
+                        "additionalProperties": False,
+                    },
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "results": {"type": "array", "items": {"$ref": "#/$defs/result"}},
+                },
+                "additionalProperties": False,
+            },
+        },
+        "$schema": {"type": "string", "format": "uri"},
+    },
+    "additionalProperties": False,
+    "$defs": {
+        "text": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}},
+        "level": {"enum": ["none", "note", "warning", "error"]},
+        "driver": {
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string"},
+                "version": {"type": "string"},
+                "informationUri": {"type": "string", "pattern": "^https://"},
+                "rules": {"type": "array", "uniqueItems": True, "items": {"$ref": "#/$defs/rule"}},
+            },
+            "additionalProperties": False,
+        },
+        "rule": {
+            "required": ["id"],
+            "properties": {
+                "id": {"type": "string"},
+                "shortDescription": {"$ref": "#/$defs/text"},
+                "helpUri": {"type": "string", "pattern": "^https://"},
+                "defaultConfiguration": {
+                    "properties": {"level": {"$ref": "#/$defs/level"}},
+                    "additionalProperties": False,
+                },
+            },
+            "additionalProperties": False,
+        },
+        "result": {
+            "required": ["message"],
+            "properties": {
+                "ruleId": {"type": "string"},
+                "ruleIndex": {"type": "integer", "minimum": 0},
+                "level": {"$ref": "#/$defs/level"},
+                "message": {"$ref": "#/$defs/text"},
+                "locations": {"type": "array", "items": {"$ref": "#/$defs/location"}},
+            },
+            "additionalProperties": False,
+        },
+        "location": {
+            "properties": {
+                "physicalLocation": {
+                    "required": ["artifactLocation"],
+                    "properties": {
+                        "artifactLocation": {
+                            "properties": {"uri": {"type": "string", "pattern": "^(?!/)[^ ]+$"}},
+                            "additionalProperties": False,
+                        },
+                        "region": {
+                            "properties": {
+                                "startLine": {"type": "integer", "minimum": 1},
+                                "startColumn": {"type": "integer", "minimum": 1},
+                            },
+                            "additionalProperties": False,
+                        },
+                    },
+                    "additionalProperties": False,
+                }
+            },
+            "additionalProperties": False,
+        },
+    },
+}
+"""The objects of SARIF 2.1.0 that rlctl writes, with the properties, required ones and values of its schema."""
+
+
+def test_a_sarif_log_is_valid_and_points_into_the_files(rlctl: Any, folder: Path) -> None:
+    import jsonschema
+
+    shown = rlctl("check", "configs", "--format", "sarif")
+    assert shown.code == 1
+    log = json.loads(shown.out)
+    jsonschema.Draft202012Validator(SARIF).validate(log)
+    [run] = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert all(rules[item["ruleIndex"]]["id"] == item["ruleId"] for item in run["results"])
+    [mistyped] = [item for item in run["results"] if item["ruleId"] == "mistyped-key"]
+    place = mistyped["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "configs/more/verl%2C%20one.yaml"
+    assert place["region"]["startLine"] == 1
+    assert rules[mistyped["ruleIndex"]]["helpUri"].endswith("docs/reference/checks.md#mistyped-key")
+
+
+def test_the_page_of_codes_has_a_place_for_each(rlctl: Any) -> None:
+    page = codes_page()
+    assert all(f'<a id="{code}"></a>' in page for code in CODES)
+
+
+def test_json_and_another_format_exclude_each_other(rlctl: Any, config_file: Path) -> None:
+    assert rlctl("check", str(config_file), "--json", "--format", "sarif").code == 2
+
+
+def test_lengths_are_measured_by_another_process(rlctl: Any, tmp_path: Path) -> None:
+    from rlctl.runtime.quickstart import make_model, make_tokenizer
+
+    make_model(tmp_path / "model", make_tokenizer(), seed=0)
+    rows = [{"prompt": "1+1=" * (1 + number), "answer": "2"} for number in range(5)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"rlctl: 1\nmodel: {{path: {tmp_path}/model}}\n"
+        f"data: {{train: [{{path: {tmp_path}/rows.jsonl}}], max_prompt_tokens: 12}}\n"
+        "batch: {prompts_per_step: 2}\nschedule: {total_steps: 1}\nrewards: [{type: rule}]\n"
+    )
+    found = {item["code"]: item for item in json.loads(rlctl("check", str(path), "--data", "--json").out)["findings"]}
+    assert "the first 5 prompts of" in found["data-overlong"]["message"]
+    assert "longer than the limit of 12" in found["data-overlong"]["message"]
+    assert "set data.max_prompt_tokens to" in found["data-overlong"]["hint"]

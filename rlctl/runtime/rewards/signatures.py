@@ -26,39 +26,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlctl.errors import RunError
+from rlctl.reward_forms import VERL_ARGUMENTS, Parameters, arguments_of, form_of, missing_arguments
 from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome
 from rlctl.runtime.rewards.outcome import as_outcome, failure_of, is_number
 
 Function = Callable[..., Any]
-VERL_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
-BATCH_ARGUMENTS = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
 
 
-@dataclass(frozen=True, slots=True)
-class _Takes:
-    """What a function can be called with."""
+def _parameters(function: Function) -> Parameters:
+    """What a function can be called with; of a class, what its objects can be called with."""
+    is_class = inspect.isclass(function)
+    called: Any = inspect.getattr_static(function, "__call__", None) if is_class else function
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return Parameters(frozenset(), anything=True, is_class=is_class)
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items() if name != "self"}
+    anything = inspect.Parameter.VAR_KEYWORD in kinds.values()
+    names = frozenset(name for name, kind in kinds.items() if kind is not inspect.Parameter.VAR_KEYWORD)
+    return Parameters(names, anything, is_class)
 
-    names: frozenset[str]
-    anything: bool
-    """It has ``**kwargs``, or does not tell."""
 
-    @classmethod
-    def of(cls, function: Function) -> _Takes:
-        """Of a class: what its objects can be called with."""
-        try:
-            signature = inspect.signature(function.__call__ if inspect.isclass(function) else function)
-        except (TypeError, ValueError):
-            return cls(frozenset(), anything=True)
-        kinds = {name: parameter.kind for name, parameter in signature.parameters.items() if name != "self"}
-        anything = inspect.Parameter.VAR_KEYWORD in kinds.values()
-        return cls(frozenset(n for n, kind in kinds.items() if kind is not inspect.Parameter.VAR_KEYWORD), anything)
-
-    def select(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the values that it takes."""
-        return {name: value for name, value in values.items() if self.anything or name in self.names}
-
-    def __str__(self) -> str:
-        return ", ".join([*sorted(self.names), *(["**kwargs"] if self.anything else [])])
+def _select(parameters: Parameters, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that a function takes."""
+    return {name: value for name, value in values.items() if parameters.anything or name in parameters.names}
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class _Form:
     """A function, the values it is called with, and how its result is read."""
 
     function: Function
-    takes: _Takes
+    takes: Parameters
     values: Callable[[Call], dict[str, Any]]
     args: Mapping[str, Any]
     read: Callable[[Any], Outcome] = as_outcome
@@ -78,7 +69,7 @@ class _Form:
         return Loaded(one=lambda call: self.read(_run(self._start(call))))
 
     def _start(self, call: Call) -> Any:
-        return self.function(**{**self.takes.select(self.values(call)), **self.args, **call.args})
+        return self.function(**{**_select(self.takes, self.values(call)), **self.args, **call.args})
 
     async def _all(self, calls: Sequence[Call], seconds: float) -> list[Outcome | Failure]:
         return await asyncio.gather(*(self._attempt(call, seconds) for call in calls))
@@ -104,15 +95,14 @@ def bind(function: Function, signature: str, args: Mapping[str, Any], path: str,
     Raises:
         RunError: it cannot be called so.
     """
-    takes = _Takes.of(function)
-    form = _form_of(function, takes, path) if signature == "auto" else signature
-    if form == "verl" and "solution_strs" in takes.names:
-        _check_takes(takes, BATCH_ARGUMENTS, path)
-        return Loaded(together=lambda calls: _call_batch(function, calls, args))
+    takes = _parameters(function)
+    form = _form_of(takes, path) if signature == "auto" else signature
     if form == "trinity":
-        made, rest = (_made(function, args, path), {}) if inspect.isclass(function) else (function, args)
-        return _Form(made, _Takes.of(made), _trinity_values, rest, _summed).loaded(seconds)
-    _check_takes(takes, VERL_ARGUMENTS if form == "verl" else ("response",), path)
+        made, rest = (_made(function, args, path), {}) if takes.is_class else (function, args)
+        return _Form(made, _parameters(made), _trinity_values, rest, _summed).loaded(seconds)
+    _check_takes(form, takes, path)
+    if form == "verl" and "solution_strs" in takes.names:
+        return Loaded(together=lambda calls: _call_batch(function, calls, args))
     values, read = {
         "verl": (_verl_values, as_outcome),
         "rlctl": (_own_values, as_outcome),
@@ -121,27 +111,22 @@ def bind(function: Function, signature: str, args: Mapping[str, Any], path: str,
     return _Form(function, takes, values, args, read).loaded(seconds)
 
 
-def _form_of(function: Function, takes: _Takes, path: str) -> str:
+def _form_of(takes: Parameters, path: str) -> str:
     """The form that a function's parameters tell."""
-    if inspect.isclass(function):
-        return "trinity"
-    if "response" in takes.names:
-        told = (form for name, form in (("truth", "trinity"), ("ground_truth", "roll")) if name in takes.names)
-        return next(told, "rlctl")
-    if takes.anything or takes.names & {"solution_str", "solution_strs"}:
-        return "verl"
-    raise RunError(
-        f"the reward function of {path} takes ({takes}), and no form of a reward function does",
-        hint="take response and answer, or verl's data_source, solution_str, ground_truth and extra_info",
-    )
+    form = form_of(takes)
+    if form is None:
+        raise RunError(
+            f"the reward function of {path} takes ({takes}), and no form of a reward function does",
+            hint="take response and answer, or verl's data_source, solution_str, ground_truth and extra_info",
+        )
+    return form
 
 
-def _check_takes(takes: _Takes, wanted: Sequence[str], path: str) -> None:
-    missing = [name for name in wanted if name not in takes.names]
-    if missing and not takes.anything:
+def _check_takes(form: str, takes: Parameters, path: str) -> None:
+    if missing := missing_arguments(form, takes):
         raise RunError(
             f"the reward function of {path} takes ({takes}) and not {', '.join(missing)}; it is called with "
-            f"{', '.join(wanted)} by name",
+            f"{', '.join(arguments_of(form, takes))} by name",
             hint="give it those parameters, or **kwargs",
         )
 

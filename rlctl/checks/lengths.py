@@ -1,0 +1,91 @@
+"""The lengths of a few rows of the training data, tokenized in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config, to_plain
+from rlctl.documents.paths import KeyPath
+from rlctl.memory import context_tokens
+
+ROWS = 64
+"""Rows of each source that are measured, the first ones."""
+SECONDS = 300.0
+"""How long the process may take; a tokenizer that is downloaded counts."""
+
+
+def lengths(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """Prompts, or sequences that are data, fit into their limit."""
+    key: KeyPath = ("data", "train")
+    objective = config.algorithm.objective.choice
+    reason = _unmeasured(config)
+    if not config.data.train:
+        return
+    if reason:
+        yield Problem("data-lengths", key, f"the lengths of rows are not measured: {reason}")
+        return
+    answer = _asked(config)
+    if "error" in answer:
+        yield Problem("data-unreadable", key, answer["error"], answer["hint"] or "correct the data, or its keys")
+        return
+    if "failed" in answer:
+        yield Problem("data-lengths", key, f"the lengths of rows are not measured: {answer['failed']}")
+        return
+    limit = context_tokens(config) if objective == "sft" else config.data.max_prompt_tokens
+    limited: KeyPath = ("data", "max_sequence_tokens" if objective == "sft" else "max_prompt_tokens")
+    what = "sequences" if objective == "sft" else "prompts"
+    for index, counts in enumerate(answer["lengths"]):
+        yield from _of_source(config, ("data", "train", index, "path"), counts, limit, limited, what)
+
+
+def _of_source(
+    config: Config, key: KeyPath, counts: list[int], limit: int, limited: KeyPath, what: str
+) -> Iterator[Problem]:
+    path = config.data.train[int(key[2])].path
+    over = [count for count in counts if count > limit]
+    told = f"the first {len(counts)} {what} of {path} have {min(counts)} to {max(counts)} tokens"
+    told += f" (median {statistics.median(counts):g})"
+    if not over:
+        yield Problem("data-lengths", key, f"{told}; the limit is {limit}")
+    else:
+        message = f"{told}: {len(over)} are longer than the limit of {limit}"
+        yield Problem(
+            "data-overlong", limited, message, "{first} or more, or shorten the data", ((limited, max(counts)),)
+        )
+
+
+def _unmeasured(config: Config) -> str:
+    """Why lengths cannot be measured without the user's code, or at all; empty if they can."""
+    if config.algorithm.objective.choice == "dpo":
+        return "preference pairs are not measured"
+    if config.data.custom is not None:
+        return "data.custom is code of yours, which rlctl check does not run"
+    if config.model.trust_remote_code or config.data.trust_remote_code or config.model.import_modules:
+        return "the tokenizer comes with code, which rlctl check does not run"
+    return ""
+
+
+def _asked(config: Config) -> dict[str, Any]:
+    """The answer of the process, or ``failed`` with what it said last."""
+    question = json.dumps({"config": to_plain(config), "rows": ROWS})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "rlctl.runtime.data.lengths"],
+            input=question, capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"failed": f"tokenizing took longer than {SECONDS:g} seconds"}
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
+        return {"failed": lines[-1]}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+RULES = (lengths,)

@@ -1,0 +1,187 @@
+"""Python files that a config names, read as text: nothing of them is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlctl.checks.problem import Problem, Surroundings
+from rlctl.config import Config
+from rlctl.config.sections.rewards import FunctionReward
+from rlctl.documents.paths import KeyPath, dotted
+from rlctl.errors import nearest
+from rlctl.filenames import expanded
+from rlctl.reward_forms import Parameters, arguments_of, form_of, missing_arguments
+
+PACKAGE, FILE = "pkg://", "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """A Python file as a tree."""
+
+    path: Path
+    tree: ast.Module
+
+    @property
+    def is_open(self) -> bool:
+        """Whether names may exist that no statement shows: ``from x import *``, or a module's ``__getattr__``."""
+        stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(self.tree))
+        return stars or "__getattr__" in self.names()
+
+    def names(self) -> dict[str, ast.stmt]:
+        """The names that the module's own statements bind, also under ``if`` and ``try``."""
+        return dict(_bound(self.tree.body))
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield (alias.asname or alias.name.partition(".")[0]), node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (
+                (name.id, node) for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)
+            )
+        for part in ("body", "orelse", "finalbody"):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from _bound(getattr(node, part, []))
+        for handler in getattr(node, "handlers", []):
+            yield from _bound(handler.body)
+
+
+def rewards(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """The functions of rewards are in their files, and take what they are called with."""
+    for index, reward in enumerate(config.rewards):
+        if not isinstance(reward, FunctionReward) or reward.path.startswith(PACKAGE):
+            continue
+        key: KeyPath = ("rewards", index, "path")
+        code = _read(reward.path, key, "the reward")
+        if not isinstance(code, _Code):
+            yield from code
+            continue
+        yield from _imports(code, key)
+        yield from _defined(code, reward.function, ("rewards", index, "function"), "function")
+        node = code.names().get(reward.function)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from _signature(code, node, reward, index)
+
+
+def datasets(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
+    """A data-set class of the user's is in its file."""
+    custom = config.data.custom
+    if custom is None or custom.path.startswith(PACKAGE):
+        return
+    key: KeyPath = ("data", "custom", "path")
+    code = _read(custom.path, key, "the data-set class")
+    if not isinstance(code, _Code):
+        yield from code
+        return
+    yield from _imports(code, key)
+    yield from _defined(code, custom.class_name, ("data", "custom", "class_name"), "class")
+
+
+def _read(path: str, key: KeyPath, what: str) -> _Code | list[Problem]:
+    """A file as a tree, or why it is none; nothing for a file that does not exist, which another rule reports."""
+    file = expanded(path.removeprefix(FILE))
+    if not path or not file.is_file():
+        return []
+    try:
+        return _Code(file, ast.parse(file.read_bytes(), str(file)))
+    except SyntaxError as error:
+        python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+        message = f"{file}:{error.lineno or 1}: {what} is not valid {python}: {error.msg}"
+        return [Problem("code-syntax", key, message, "correct the file")]
+    except (ValueError, OSError, RecursionError, MemoryError) as error:
+        return [Problem("code-syntax", key, f"{file}: {what} cannot be read as Python: {error}", "correct the file")]
+
+
+def _imports(code: _Code, key: KeyPath) -> Iterator[Problem]:
+    """Modules that importing the file needs: those of its top level, not those of functions or under ``try``."""
+    wanted: dict[str, int] = {}
+    for node in code.tree.body:
+        if isinstance(node, ast.Import):
+            wanted |= {alias.name.partition(".")[0]: node.lineno for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            wanted.setdefault(node.module.partition(".")[0], node.lineno)
+    for name, line in wanted.items():
+        if not _is_installed(name, code.path.parent):
+            message = f"{code.path}:{line}: imports {name}, which is not installed in rlctl's Python"
+            yield Problem("code-import", key, message, f"install {name} where the run starts")
+
+
+def _is_installed(name: str, folder: Path) -> bool:
+    """Whether a top-level module can be found, without importing it; modules next to the file count."""
+    if name in sys.modules or (folder / f"{name}.py").exists() or (folder / name).is_dir():
+        return True
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _defined(code: _Code, name: str, key: KeyPath, what: str) -> Iterator[Problem]:
+    names = code.names()
+    if name in names or code.is_open:
+        return
+    kinds = (ast.ClassDef,) if what == "class" else (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    known = [found for found, node in names.items() if isinstance(node, kinds)]
+    listed = f"it has {', '.join(known)}" if known else f"it has no {what}"
+    message = f"{code.path} has no {what} '{name}'; {listed}"
+    yield Problem("code-name", key, message, nearest(name, known) or f"set {dotted(key)}")
+
+
+def _signature(
+    code: _Code, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, reward: FunctionReward, index: int
+) -> Iterator[Problem]:
+    takes = _parameters(node)
+    if takes is None:
+        return
+    key: KeyPath = ("rewards", index, "function")
+    form = form_of(takes) if reward.signature == "auto" else reward.signature
+    where = f"{code.path}:{node.lineno}: {node.name}({takes})"
+    if form is None:
+        hint = "take response and answer, or verl's data_source, solution_str, ground_truth and extra_info"
+        yield Problem("code-signature", key, f"{where} is no form of a reward function that rlctl can call", hint)
+        return
+    if missing := missing_arguments(form, takes):
+        called = ", ".join(arguments_of(form, takes))
+        message = f"{where} does not take {', '.join(missing)}; rlctl calls it with {called} by name"
+        yield Problem("code-signature", key, message, "add the parameters, or **kwargs")
+    if form != "trinity" and not takes.anything:
+        unknown = sorted(set(reward.args) - takes.names)
+        if unknown:
+            message = f"{where} does not take {', '.join(unknown)}, which rewards[{index}].args passes"
+            yield Problem("code-signature", ("rewards", index, "args"), message, "remove them, or add the parameters")
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Parameters | None:
+    """The parameters of a function; None where a decorator may change them, or a class inherits its ``__call__``."""
+    if node.decorator_list:
+        return None
+    if isinstance(node, ast.ClassDef):
+        call = next((part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__call__"), None)
+        return _of_class(call) if call is not None else None
+    return _of_function(node)
+
+
+def _of_class(call: ast.FunctionDef) -> Parameters:
+    """What objects of a class can be called with."""
+    takes = _of_function(call)
+    return Parameters(takes.names - {"self"}, takes.anything, is_class=True)
+
+
+def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
+    args = node.args
+    names = [*args.posonlyargs, *args.args, *args.kwonlyargs, *([args.vararg] if args.vararg else [])]
+    return Parameters(frozenset(argument.arg for argument in names), args.kwarg is not None)
+
+
+RULES = (rewards, datasets)

@@ -1,0 +1,102 @@
+"""Data files that a config names have its columns and enough rows; they are not loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from rlctl.checks import CODES, RULES_OF_FILES, check
+from rlctl.checks.data_files import contents
+from rlctl.config import config_from
+from rlctl.report import Finding
+
+ROWS = [{"prompt": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
+
+
+def written(folder: Path, ending: str, rows: list[dict[str, Any]]) -> Path:
+    path = folder / f"rows.{ending}"
+    if ending == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif ending == "json":
+        path.write_text(json.dumps(rows))
+    elif ending == "csv":
+        path.write_text("prompt,answer\n" + "".join(f"{row['prompt']},{row['answer']}\n" for row in rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "json", "csv"])
+@pytest.mark.parametrize("count", [1, 5])
+def test_columns_and_rows_of_each_format(tmp_path: Path, ending: str, count: int) -> None:
+    found = contents(written(tmp_path, ending, ROWS[:count]))
+    assert found is not None
+    assert (found.columns, found.rows) == (("prompt", "answer"), count)
+
+
+def test_a_file_of_lines_may_end_with_a_line_break_and_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS * 40_000))
+    found = contents(path)
+    assert found is not None
+    assert found.rows == 200_000
+
+
+def found(source: dict[str, Any], **config: Any) -> list[Finding]:
+    values = {"data": {"train": [source]}, "batch": {"prompts_per_step": 2}, **config}
+    return [item for item in check(config_from(values), more=RULES_OF_FILES) if item.code.startswith("data-")]
+
+
+def test_good_data_has_no_findings(tmp_path: Path) -> None:
+    assert found({"path": str(written(tmp_path, "parquet", ROWS)), "answer_key": "answer"}) == []
+
+
+BAD = [
+    ("data-column", {"prompt_key": "promt"}, {}, "prompt_key", "has no column 'promt'; its columns are prompt, answer"),
+    ("data-column", {"answer_key": "truth.value"}, {}, "answer_key", "has no column 'truth.value'"),
+    ("data-column", {"tools_key": "functions"}, {}, "tools_key", "has no column 'functions'"),
+    ("data-column", {"messages_key": "chat"}, {"algorithm": {"objective": "sft"}}, "messages_key", "no column 'chat'"),
+    ("data-column", {}, {"algorithm": {"objective": "dpo"}}, "chosen_key", "has no column 'chosen'"),
+    ("data-rows", {}, {"batch": {"prompts_per_step": 6}}, "prompts_per_step", "has 5 rows, and a step takes 6"),
+]
+
+
+@pytest.mark.parametrize(("code", "source", "config", "key", "said"), BAD)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, code: str, source: dict[str, Any], config: dict[str, Any], key: str, said: str
+) -> None:
+    finding = found({"path": str(written(tmp_path, "jsonl", ROWS)), **source}, **config)[0]
+    assert (finding.code, finding.level) == (code, CODES[code].level)
+    assert finding.key.endswith(key)
+    assert said in finding.message
+    assert finding.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("rows.parquet", "no parquet", "data-unreadable"),
+        ("rows.jsonl", "{not json}", "data-unreadable"),
+        ("rows.jsonl", "[1, 2]\n", "data-unreadable"),
+        ("rows.jsonl", "", "data-empty"),
+        ("rows.json", "[]", "data-empty"),
+        ("rows.csv", "prompt\n", "data-empty"),
+    ],
+)
+def test_a_file_that_is_not_what_its_ending_says(tmp_path: Path, name: str, text: str, code: str) -> None:
+    (tmp_path / name).write_text(text)
+    [finding] = found({"path": str(tmp_path / name)})
+    assert finding.code == code
+    assert name in finding.message
+
+
+def test_a_class_of_the_users_decides_its_columns(tmp_path: Path) -> None:
+    source = {"path": str(written(tmp_path, "jsonl", ROWS)), "prompt_key": "promt"}
+    custom = {"path": "gone.py", "class_name": "Rows"}
+    values = {"data": {"train": [source], "custom": custom}, "batch": {"prompts_per_step": 2}}
+    assert [item for item in check(config_from(values), more=RULES_OF_FILES) if item.code.startswith("data-")] == []
