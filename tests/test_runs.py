@@ -110,6 +110,27 @@ def test_a_run_on_another_machine_is_running_while_it_says_so(tmp_path: Path, co
     assert runs.inspect(folder).status == "interrupted"
 
 
+def test_a_resumed_run_counts_from_its_first_start(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends_at_once(*args: Any, **more: Any) -> None:
+        time.sleep(0.05)
+        raise RunError("no GPUs")
+
+    monkeypatch.setattr("rlctl.runtime.launch.launch", ends_at_once)
+    start_of_all = time.time() - 5000
+    folder = write_run(tmp_path / "demo", config, status="stopped", started=start_of_all, ended=start_of_all + 100)
+    assert runs.inspect(folder).resumed is None
+    for session in (1, 2):
+        with pytest.raises(RunError, match="no GPUs"):
+            runs.resume(runs.inspect(folder), observer=lambda event: None)
+        info = runs.inspect(folder)
+        assert info.started.timestamp() == pytest.approx(start_of_all)
+        assert info.resumed is not None
+        assert time.time() - info.resumed.timestamp() < 60
+        assert 100 + session * 0.05 <= info.seconds < 160, "without the time in which it stood"
+
+
 def test_two_processes_never_run_in_one_folder(tmp_path: Path, config: Config) -> None:
     folder = write_run(tmp_path / "demo", config, status="stopped")
     with (folder / "lock").open() as file:

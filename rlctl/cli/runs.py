@@ -277,7 +277,8 @@ def as_data(info: RunInfo) -> dict[str, Any]:
     """A run as plain data."""
     from dataclasses import asdict
 
-    return asdict(info) | {"folder": str(info.folder), "started": info.started.isoformat()}
+    resumed = info.resumed.isoformat() if info.resumed is not None else None
+    return asdict(info) | {"folder": str(info.folder), "started": info.started.isoformat(), "resumed": resumed}
 
 
 def _table(found: list[RunInfo]) -> Table:
@@ -302,11 +303,12 @@ def ago(moment: datetime) -> str:
 def _description(info: RunInfo) -> list[str]:
     from rich.markup import escape
 
+    resumed = f", resumed {ago(info.resumed)}" if info.resumed is not None else ""
     lines = [
         f"[bold]{escape(info.name)}[/]  {info.status}",
         f"  folder   {escape(str(info.folder))}",
         f"  stage    {escape(info.stage)}  {progress.step_text(info.step, info.total_steps)}",
-        f"  started  {ago(info.started)}, process {info.pid} on {escape(info.host)}",
+        f"  started  {ago(info.started)}{resumed}, process {info.pid} on {escape(info.host)}",
         f"  took     {progress.duration(info.seconds)}",
     ]
     return [*lines, f"  cause    {escape(info.cause)}"] if info.cause else lines

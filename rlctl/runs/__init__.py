@@ -23,7 +23,18 @@ from __future__ import annotations
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, symbolic
 from rlctl.runs.launching import resume_apart
-from rlctl.runs.looking import RunInfo, asked_of, checkpoint, events, find, inspect, list_runs, remove, stop
+from rlctl.runs.looking import (
+    RunInfo,
+    asked_of,
+    checkpoint,
+    events,
+    find,
+    inspect,
+    list_runs,
+    remove,
+    stop,
+    with_others,
+)
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
 from rlctl.runs.returning import Kept, Standing, checkpoints, standing
@@ -58,4 +69,5 @@ __all__ = [
     "stop",
     "symbolic",
     "try_out",
+    "with_others",
 ]

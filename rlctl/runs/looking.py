@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,12 +43,23 @@ class RunInfo:
     host: str
     directory: str = ""
     """Where it was started; empty where that is not known."""
+    resumed: datetime | None = None
+    """When a run that was resumed began last; ``started`` is when it began first, ``seconds`` are those that it ran in all."""
 
 
 def list_runs(folder: Path) -> list[RunInfo]:
     """All runs in a folder, newest first."""
     found = [_inspect_any(path.parent) for path in folder.glob("*/run.json")]
     return sorted((info for info in found if info), key=lambda info: info.started, reverse=True)
+
+
+def with_others(listed: list[RunInfo], folders: Iterable[Path]) -> list[RunInfo]:
+    """Runs, and those of further folders among them, newest first."""
+    known = {info.folder.resolve() for info in listed}
+    others = [
+        info for folder in folders if folder.resolve() not in known and (info := _inspect_any(folder)) is not None
+    ]
+    return sorted([*listed, *others], key=lambda info: info.started, reverse=True)
 
 
 def _inspect_any(folder: Path) -> RunInfo | None:
@@ -100,13 +111,23 @@ def inspect(folder: Path) -> RunInfo:
         stage=progress["stage"],
         step=progress["step"],
         total_steps=progress["total_steps"],
-        started=datetime.fromtimestamp(record.started, tz=UTC),
-        seconds=ended - record.started,
+        started=datetime.fromtimestamp(record.first_started or record.started, tz=UTC),
+        seconds=record.earlier_seconds + ended - record.started,
         cause=cause,
         pid=record.pid,
         host=record.host,
         directory=record.directory,
+        resumed=datetime.fromtimestamp(record.started, tz=UTC) if record.first_started else None,
     )
+
+
+def before_resume(folder: Path) -> tuple[float, float]:
+    """When the run of a folder began first, and how many seconds it has run; zeros without a run that can be read."""
+    try:
+        info = inspect(folder)
+    except RunError:
+        return 0.0, 0.0
+    return info.started.timestamp(), max(0.0, info.seconds)
 
 
 def _told_end(last: dict[str, Any], started: float) -> tuple[str, str]:

@@ -32,6 +32,10 @@ class Record:
     """When the process began, so that another one with its number is not taken for it."""
     directory: str = ""
     """Where it was started: relative paths of its config are from there."""
+    first_started: float = 0.0
+    """When a run that was resumed began first; 0 for one that was not."""
+    earlier_seconds: float = 0.0
+    """How long a run that was resumed had run before."""
 
 
 NUMBER = (int, float)
@@ -52,7 +56,7 @@ def record_of(told: Any) -> Record:
     for name, kind in _KINDS.items():
         if not isinstance(value := getattr(record, name), kind):
             raise ValueError(f"{name} is {value!r}")
-    for moment in (record.started, record.ended or 0.0):
+    for moment in (record.started, record.ended or 0.0, record.first_started):
         if not 0 <= moment < _LAST:
             raise ValueError(f"a time is {moment!r}")
     if record.status not in get_args(Status):

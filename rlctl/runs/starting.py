@@ -27,7 +27,7 @@ from rlctl.errors import RunError
 from rlctl.filenames import is_there
 from rlctl.plan import Cluster, Plan, make_plan, plan_from
 from rlctl.runs.folder import folder_of, make_folder, read_config, write_folder
-from rlctl.runs.looking import RunInfo, inspect
+from rlctl.runs.looking import RunInfo, before_resume, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
 from rlctl.runs.requirements import require_packages
@@ -258,6 +258,7 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunRes
 
     commands = _end_commands(config)
     forget_requests(folder)
+    first_started, earlier_seconds = before_resume(folder)
     record = Record(
         config.run.name,
         "running",
@@ -266,6 +267,8 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunRes
         time.time(),
         process_began=began(os.getpid()),
         directory=str(Path.cwd()),
+        first_started=first_started,
+        earlier_seconds=earlier_seconds,
     )
     write_record(folder, record)
     status, cause = "failed", "the process ended before the run did"
