@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
@@ -18,7 +18,7 @@ from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
 from rlctl.difference import Difference, differences
-from rlctl.documents import Document, KeyPath, dotted, read_text, write_atomic
+from rlctl.documents import Document, KeyPath, dotted, parse_dotted, read_text, write_atomic
 from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
@@ -107,6 +107,8 @@ class Session:
     """What a person said of the run that no config says, as ``dataset_rows``: plan, preview and saving go by it."""
     given: Mapping[str, str] = field(default_factory=dict)
     """What the file is given where it is a launch script: its variables, and by number its arguments."""
+    readonly: bool = False
+    """Whether every change is refused."""
 
     # Opening
 
@@ -207,8 +209,9 @@ class Session:
         ``merge``: further typing in the same field is one thing to undo.
 
         Raises:
-            ConfigError: there is no such key, or the value does not fit.
+            ConfigError: there is no such key, the value does not fit, or nothing may be changed.
         """
+        self._refuse_if_readonly()
         changed = with_value(self.loaded, path, value)
         if self._is_same(changed):
             return
@@ -223,6 +226,7 @@ class Session:
         Raises:
             ConfigError: one of them does not fit; none is made.
         """
+        self._refuse_if_readonly()
         changed = self.loaded
         for change in changes:
             whole = {**to_plain(Config()), **change.value} if not change.path else {}
@@ -246,6 +250,12 @@ class Session:
     def rows(self) -> int | None:
         """Rows of the training data, where a person said it."""
         return int(self.facts["dataset_rows"]) if "dataset_rows" in self.facts else None
+
+    def _refuse_if_readonly(self) -> None:
+        if self.readonly:
+            raise ConfigError(
+                "the config was opened to read only", hint="start rlctl tui without --readonly to edit it"
+            )
 
     def _is_same(self, changed: Loaded) -> bool:
         return changed.config == self.config and changed.expressions == self.loaded.expressions
@@ -290,6 +300,7 @@ class Session:
         Raises:
             RlctlError: it cannot be read, or holds no config; every problem is named.
         """
+        self._refuse_if_readonly()
         loaded, report = _read(text, self.place, self.dialect, self.given)
         self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded))
         self.report = report
@@ -485,6 +496,8 @@ class Session:
         text = read_text(self.file.path) if self.file.path.exists() else ""
         is_there = bool(text.strip())
         loaded = _read(text, self.file.path, self.dialect, self.given)[0] if is_there else Loaded(self.defaults)
+        if loaded is not None and is_there:
+            loaded = self._as_here(loaded, self._moved())
         self.file = OnDisk(self.file.path, text, loaded)
         self._saved = None
 
@@ -546,12 +559,19 @@ class Session:
         moved = self._moved()
         self.lost = [item for item in self._unsaid(loaded) if item[0] not in moved]
         here = self._states[self._now]
-        if not self.lost:  # what differs still is what says another thing each time: nobody changed it
-            loaded = replace(loaded, config=here.loaded.config)
+        loaded = self._as_here(loaded, moved)
         self.file, self.report, self.dialect = OnDisk(path, text, loaded), report, report.dialect
         self.defaults = _silence(report.dialect)
         self._states[self._now] = replace(here, loaded=replace(loaded, config=here.loaded.config), base=self.file)
         self._saved, self._merging = self._now, None
+
+    def _as_here(self, loaded: Loaded, keys: Collection[str]) -> Loaded:
+        """A text that was read just now, with the values here of what says another thing each time: nobody changed these."""
+        changed = loaded
+        for key in keys:
+            path = parse_dotted(key)
+            changed = with_value(changed, path, value_at(self.config, path))
+        return replace(loaded, config=changed.config)
 
     def reopen(self) -> None:
         """Take the file as it is on disk now, as one change that can be undone.

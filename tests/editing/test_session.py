@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlctl.config import Config, config_from
+from rlctl.documents import dotted
+from rlctl.editing.fields import fields
 from rlctl.editing.planning import launch_words
 from rlctl.editing.session import Change, FileChangedError, Session
 from rlctl.errors import ConfigError, DocumentError, UsageError
@@ -320,6 +323,40 @@ def test_a_script_that_says_the_time_is_changed_only_where_a_person_changed_it(t
     session.set(("run", "name"), "mine")
     session.save()
     assert "trainer.experiment_name=mine" in path.read_text()
+
+
+def test_a_name_with_the_time_in_it_is_not_edited_where_another_value_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(
+        "NAME=run_$(date +%s)\npython3 -m verl.trainer.main_ppo \\\n    data.train_batch_size=96 \\\n"
+        "    actor_rollout_ref.rollout.n=7 \\\n    trainer.experiment_name=$NAME \\\n    trainer.total_epochs=1\n"
+    )
+    session = Session.open(path)
+    opened = session.config.run.name
+    while Session.open(path).config.run.name == opened:
+        time.sleep(0.1)
+    session.set(("batch", "mini_batch_responses"), 50)
+    session.save()
+    assert [key for key, _, _ in session.lost] == ["batch.mini_batch_responses"]
+    assert [dotted(view.path) for view in fields(session) if view.edited] == ["batch.mini_batch_responses"]
+    session.keep_mine()
+    assert [dotted(view.path) for view in fields(session) if view.edited] == ["batch.mini_batch_responses"]
+
+
+def test_a_config_that_is_opened_to_read_refuses_every_change(verl: Path) -> None:
+    session = Session.open(verl)
+    session.readonly = True
+    changes: list[Callable[[], None]] = [
+        lambda: session.set(RATE, 1.0),
+        lambda: session.reset(GROUP),
+        lambda: session.choose(("algorithm", "advantage"), "rloo"),
+        lambda: session.apply([Change(GROUP, 4)]),
+        lambda: session.take_text(VERL.replace("n: 8", "n: 4")),
+    ]
+    for change in changes:
+        with pytest.raises(ConfigError, match="opened to read only"):
+            change()
+    assert not session.is_changed
 
 
 ARRAYS = """\
