@@ -1,4 +1,7 @@
-"""The app's own colours: dark, light, and high contrast. Textual's themes can be chosen beside them."""
+"""The app's own colours: dark, light, and high contrast. Textual's themes can be chosen beside them.
+
+Background, surface and panel are nearly grey: a terminal of 256 colours shows what is more colourful as black, all three alike.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ THEMES = (
         error="#f0717b",
         success="#5fc27a",
         foreground="#dfe3ea",
-        background="#14171c",
-        surface="#1b1f26",
-        panel="#272d37",
+        background="#14161a",
+        surface="#1c1f24",
+        panel="#2a2e36",
         variables={
             "text-muted": "#a4adbb",
             "text-disabled": "#8f98a6",
@@ -37,11 +40,11 @@ THEMES = (
         success="#1d6b35",
         foreground="#1c2026",
         background="#ffffff",
-        surface="#f5f6f8",
-        panel="#e3e6eb",
+        surface="#f4f5f6",
+        panel="#e2e5e9",
         variables={
             "text-muted": "#4c5563",
-            "text-disabled": "#5f6875",
+            "text-disabled": "#5b6471",
             "footer-key-foreground": "#1f5fae",
             "block-cursor-foreground": "#ffffff",
         },
