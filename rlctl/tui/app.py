@@ -283,8 +283,13 @@ class RlctlApp(App[RlctlError]):
 
         return lambda: StartScreen(self.runs_folder, readonly=self.readonly)
 
-    def leave_screen(self) -> None:
-        """Go to the screen below; from the first one to the start page. Only ``action_quit`` ends the app."""
+    def leave_screen(self, left: Screen[Any]) -> None:
+        """Go to the screen below; from the first one to the start page. Only ``action_quit`` ends the app.
+
+        ``left``: the screen that is left; a key that comes late, when it is left already, leaves no other one.
+        """
+        if self.screen is not left:
+            return
         if len(self.screen_stack) > 2:
             self.pop_screen()
         else:

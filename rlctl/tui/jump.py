@@ -9,11 +9,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Click, Key
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Label, Tab
 
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm" + string.digits + string.ascii_uppercase
 
@@ -49,7 +50,7 @@ class Mark(Label):
         self.styles.offset = at
 
 
-class JumpScreen(ModalScreen["Widget | None"]):
+class JumpScreen(Dialog["Widget | None"]):
     """Shows the letters, and takes one."""
 
     DEFAULT_CSS = """

@@ -10,11 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+from textual.events import Key
+
 from rlctl.editing.session import Session
 from rlctl.runs.launching import Launched
 from rlctl.runs.record import began
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.farewell import MOST, still_running
+from rlctl.tui.screens.ask import ChooseScreen
+from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.screens.start import StartScreen
 from tests.tui.conftest import drive, settled, text_of
 from tests.tui.terminal import terminal
@@ -43,6 +48,38 @@ def test_escape_pressed_again_and_again_ends_at_the_start_page(file: Path) -> No
         assert "ctrl+q quits rlctl" in [told.message for told in pilot.app._notifications]
 
     drive(RlctlApp(session=Session.open(file)), act)
+
+
+@pytest.mark.parametrize("key", ["l", "d"])
+def test_an_answer_that_is_given_twice_closes_one_box(file: Path, key: str) -> None:
+    """Textual takes the uppermost screen away for each: of three answers the last one would end the app."""
+
+    async def act(screen: Any, pilot: Any) -> None:
+        answers: list[str | None] = []
+        box = ChooseScreen("which?", [("l", "later"), ("d", "away")])
+        pilot.app.push_screen(box, answers.append)
+        await settled(box, pilot)
+        for _ in range(3):
+            box.on_key(Key(key, key))
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+        assert answers == [key]
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_late_key_leaves_no_screen_below(file: Path, tmp_path: Path) -> None:
+    async def act(start: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        page = pilot.app.screen
+        assert isinstance(page, RunsScreen)
+        for _ in range(3):
+            page.action_leave()
+        await settled(start, pilot)
+        assert pilot.app.screen is start
+
+    drive(RlctlApp(runs_folder=tmp_path / "runs"), act)
 
 
 def test_escape_leaves_the_monitor_for_the_start_page(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Static, TextArea
 
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 
 LONG = 10
 """Lines of a question that may be longer than its box."""
@@ -34,7 +34,7 @@ class Tick(Checkbox):
         return super().render()
 
 
-class AskScreen(ModalScreen[bool]):
+class AskScreen(Dialog[bool]):
     """A question; the answer that changes nothing is the one that is chosen first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,7 +61,7 @@ class AskScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class ChooseScreen(ModalScreen["str | None"]):
+class ChooseScreen(Dialog["str | None"]):
     """A question with several answers, each with a key; escape gives none."""
 
     DEFAULT_CSS = """
@@ -111,7 +111,7 @@ class ChooseScreen(ModalScreen["str | None"]):
             self.dismiss(key)
 
 
-class TextScreen(ModalScreen[bool]):
+class TextScreen(Dialog[bool]):
     """A text of several lines; what is refused stays, with the reason."""
 
     DEFAULT_CSS = """

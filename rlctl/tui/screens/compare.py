@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
 from textual import on, work
@@ -24,6 +24,7 @@ from rlctl.tui.widgets.pages import Pages
 
 if TYPE_CHECKING:
     from rlctl.difference import Difference
+    from rlctl.tui.app import RlctlApp
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class CompareScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "tab('config')", say("Config"), id="compare.config"),
         Binding("2", "tab('metrics')", say("Metrics"), id="compare.metrics"),
-        Binding("escape", "app.pop_screen", say("Back"), id="compare.leave"),
+        Binding("escape", "leave", say("Back"), id="compare.leave"),
     ]
 
     class Read(Message):
@@ -96,6 +97,9 @@ class CompareScreen(Screen[None]):
             with TabPane(f"2 {say('Metrics')}", id="metrics"):
                 yield MetricBrowser()
         yield Footer()
+
+    def action_leave(self) -> None:
+        cast("RlctlApp", self.app).leave_screen(self)
 
     def on_mount(self) -> None:
         self.title = say("{first} and {second}").format(first=self.first.name, second=self.second.name)

@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Static
 
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 
 NARROW = 70
 """Cells of a terminal below which names and meanings do not stand beside each other."""
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """The keys of another screen, grouped by whose they are."""
 
     DEFAULT_CSS = """

@@ -8,7 +8,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 from textual.widgets.option_list import Option
 
@@ -19,6 +18,7 @@ from rlctl.editing.values import value_of
 from rlctl.errors import RlctlError
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import TextScreen
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
 
@@ -26,7 +26,7 @@ NAME = "(name)"
 """Of the field for the name of a mapping's new key; no field of a section is called so."""
 
 
-class ItemsScreen(ModalScreen["KeyPath | None"]):
+class ItemsScreen(Dialog["KeyPath | None"]):
     """A list or mapping; what comes back is the item whose fields a person wants to see in the form."""
 
     DEFAULT_CSS = """
@@ -135,7 +135,7 @@ class ItemsScreen(ModalScreen["KeyPath | None"]):
         self.dismiss(None)
 
 
-class NewItemScreen(ModalScreen["KeyPath | None"]):
+class NewItemScreen(Dialog["KeyPath | None"]):
     """What a new item needs: which of several it is, and the fields without a default."""
 
     DEFAULT_CSS = """

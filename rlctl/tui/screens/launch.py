@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Button, Header, Input, Label, Static, TextArea
 
@@ -27,6 +27,7 @@ from rlctl.report import Finding
 from rlctl.runs.launching import Launched, begin, place
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import Tick
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.plan_pane import drawn
@@ -49,7 +50,7 @@ class Outlook:
     before: Before
 
 
-class LaunchScreen(ModalScreen[None]):
+class LaunchScreen(Dialog[None]):
     """Shows the plan for confirmation."""
 
     DEFAULT_CSS = """
@@ -255,4 +256,4 @@ class StartingScreen(Screen[None]):
         self.query_one("#starting-head", Static).update(head)
 
     def action_leave(self) -> None:
-        self.app.pop_screen()
+        cast("RlctlApp", self.app).leave_screen(self)

@@ -230,4 +230,4 @@ class MonitorScreen(RunActions):
         self.action_tab("logs")
 
     def action_leave(self) -> None:
-        cast("RlctlApp", self.app).leave_screen()
+        cast("RlctlApp", self.app).leave_screen(self)

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 
 
-class OpeningScreen(ModalScreen[None]):
+class OpeningScreen(Dialog[None]):
     """Stands over the screen that asked, so that no key goes to it, until what is read takes its place."""
 
     DEFAULT_CSS = """

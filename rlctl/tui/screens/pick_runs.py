@@ -12,17 +12,17 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
 from rlctl import runs
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.run_texts import run_line
 
 
-class PickRunsScreen(ModalScreen[list[Path] | None]):
+class PickRunsScreen(Dialog[list[Path] | None]):
     """Gives the folders of the runs that were marked; None where it was left."""
 
     DEFAULT_CSS = """

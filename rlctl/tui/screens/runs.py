@@ -215,4 +215,4 @@ class RunsScreen(Screen[None]):
             words.value = ""
             self.set_focus(self._table)
         else:
-            self.app.pop_screen()
+            cast("RlctlApp", self.app).leave_screen(self)

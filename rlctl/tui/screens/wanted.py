@@ -9,15 +9,15 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
 from rlctl.tui.language import say
 from rlctl.tui.screens.ask import turn_page
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.widgets.line import Line
 
 
-class WantedScreen(ModalScreen["dict[str, str] | None"]):
+class WantedScreen(Dialog["dict[str, str] | None"]):
     """A value for each, to begin with what was said before; what comes back is what the script is read with."""
 
     DEFAULT_CSS = """
