@@ -128,6 +128,9 @@ def dormant_in(config: Config) -> list[str]:
     return [section for section, matters in APPLIES.items() if not matters(config)]
 
 
+_CODE = re.compile(r"(`{1,2})([^`]+)\1")
+
+
 class Form:
     """The fields of a session, kept up to date: a section that was not changed is the object that it was, and not asked again."""
 
@@ -299,7 +302,7 @@ def field_at(
         text=loaded.expressions.get(path) or now,
         now=now,
         default="" if required else text_of(default),
-        help=key_help(key),
+        help=without_markup(key_help(key)),
         type=type_,
         unit=in_words(info.unit),
         range="" if info.range is None else in_words(str(info.range)),
@@ -317,7 +320,12 @@ def field_at(
 def meanings(view: FieldView) -> dict[str, str]:
     """What each option of a choice is, or each kind of item of a list of them; nothing for other fields."""
     held = [cls for cls, _ in sections_in(view.info.type) if issubclass(cls, Choice)]
-    return {name: option_help(option) for cls in held for name, option in cls.registry.items()}
+    return {name: without_markup(option_help(option)) for cls in held for name, option in cls.registry.items()}
+
+
+def without_markup(text: str) -> str:
+    """A text of the docs without the backticks around code, which only pages render."""
+    return _CODE.sub(r"\2", text)
 
 
 def kind_of(info: FieldInfo) -> Kind:

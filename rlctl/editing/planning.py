@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl import arithmetic
 from rlctl.arithmetic import Cluster
 from rlctl.batch import Row, rows_by_stage
 from rlctl.checks import ABOUT_THIS_MACHINE
-from rlctl.config import Config
+from rlctl.config import Config, stages_of
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
@@ -64,6 +65,15 @@ def _device(stage: StagePlan, number: int) -> Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a stage ends, whichever it reaches first."""
+
+    steps: int | None
+    """Whatever data there is."""
+    epochs: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A config as it would run."""
 
@@ -72,6 +82,8 @@ class Planned:
     """Why there is no plan, with the arithmetic."""
     rows: tuple[tuple[str, tuple[Row, ...]], ...]
     """The batch arithmetic of each stage."""
+    limits: tuple[Limits, ...] = ()
+    """Where each stage ends."""
     gib_per_device: float | None = None
     """Of the machines that it is planned for, where that is known."""
 
@@ -86,7 +98,11 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
         plan = make_plan(loaded.config, cluster=cluster, rows=session.rows)
     except RlctlError as error:
         refusal = error.message + (f"\n{error.hint}" if error.hint else "")
-    return Planned(plan, refusal, rows, cluster.gib_per_device if cluster is not None else None)
+    ends = tuple(
+        Limits(arithmetic.drained_steps(stage.config), stage.config.schedule.total_epochs)
+        for stage in stages_of(loaded.config)
+    )
+    return Planned(plan, refusal, rows, ends, cluster.gib_per_device if cluster is not None else None)
 
 
 # Before a launch

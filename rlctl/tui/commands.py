@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -72,9 +73,10 @@ class Places(Provider):
         self._found = await asyncio.to_thread(lambda: [*self._fields(), *self._openable()])
 
     async def search(self, query: str) -> Hits:
-        matcher, called = self.matcher(query), self._called(query)
+        matcher = self.matcher(query)
+        ranked = self._ranked(query, matcher)
         for command in self._found:
-            score = max(matcher.match(command.title), called.get(command.title, 0.0))
+            score = ranked.get(command.title) or matcher.match(command.title)
             if score:
                 yield Hit(score, _marked(matcher, command.title), command.run, help=escape(command.help))
 
@@ -92,8 +94,8 @@ class Places(Provider):
             help_ = view.help.partition("\n")[0]
             yield Command(".".join(map(str, view.path)), help_, partial(screen.jump, view.path))
 
-    def _called(self, query: str) -> dict[str, float]:
-        """How well the fields fit that they or a dialect call as it was typed, by their titles; what is meant most first."""
+    def _ranked(self, query: str, matcher: Matcher) -> dict[str, float]:
+        """How well fields fit, by their titles, in the order of the editor's own search; first those called as it was typed."""
         from rlctl.editing.fields import search
         from rlctl.editing.naming import all_names, inner_names
         from rlctl.tui.screens.editor import EditorScreen
@@ -101,25 +103,28 @@ class Places(Provider):
         if not isinstance(self.screen, EditorScreen):
             return {}
         whole = "_".join(query.lower().split())
-        found = (
-            view
-            for view in search(self.screen.views, query, all_names, inner_names)
-            if any(name.lower().rpartition(".")[2] == whole for name in (view.pattern, *all_names(view.pattern)))
-        )
-        return {".".join(map(str, view.path)): CALLED - place for place, view in enumerate(found)}
+        found = search(self.screen.views, query, all_names, inner_names)
+        titles = [".".join(map(str, view.path)) for view in found]
+        best = max((matcher.match(title) for title in titles), default=0.0) or 1.0
+        ranks = {title: best * (1 - place / len(titles)) for place, title in enumerate(titles)}
+        for place, (view, title) in enumerate(zip(found, titles, strict=True)):
+            if any(name.lower().rpartition(".")[2] == whole for name in (view.pattern, *all_names(view.pattern))):
+                ranks[title] = CALLED - place
+        return ranks
 
     def _openable(self) -> Iterator[Command]:
         from rlctl import presets, runs
-        from rlctl.filenames import configs_here, is_folder
+        from rlctl.filenames import configs_and_runs, is_folder
         from rlctl.tui.widgets.sample_texts import plain
 
         app = cast("RlctlApp", self.app)
-        if is_folder(app.runs_folder):
-            for info in runs.list_runs(app.runs_folder):
-                title = say("run {name}").format(name=plain(info.name))
-                yield Command(title, info.status, partial(app.watch_run, info.folder))
+        configs, folders = configs_and_runs(Path())
+        listed = runs.list_runs(app.runs_folder) if is_folder(app.runs_folder) else []
+        for info in runs.with_others(listed, folders):
+            title = say("run {name}").format(name=plain(info.name))
+            yield Command(title, info.status, partial(app.watch_run, info.folder))
         for preset in presets.names():
             title = say("preset {name}").format(name=preset.name)
             yield Command(title, preset.title, partial(app.edit_preset, preset.name))
-        for path in configs_here()[:FILES]:
-            yield Command(say("file {name}").format(name=plain(path.name)), "", partial(app.edit_file, path))
+        for path in configs[:FILES]:
+            yield Command(say("file {name}").format(name=plain(str(path))), "", partial(app.edit_file, path))

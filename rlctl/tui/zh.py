@@ -454,6 +454,11 @@ ZH: dict[str, str] = {
     "Throw it away": "丢弃",
     "not taken up": "没有恢复",
     "the file is another one by now: look at what differs": "文件现在已经不同：请看有哪些差别",
+    "read only": "只读",
+    "resumed {time} ago": "{time}前续训",
+    "devices {first} to {last}": "设备 {first} 至 {last}",
+    "{steps} at most, or {epochs} epochs of the data": "最多 {steps}，或数据的 {epochs} 个 epoch",
+    "{epochs} epochs of the data": "数据的 {epochs} 个 epoch",
     # saving
     "The script sets these keys from variables:": "脚本用变量设置了以下键：",
     "line {line}: {key}={word}": "第 {line} 行：{key}={word}",
@@ -502,7 +507,7 @@ ZH: dict[str, str] = {
     # runs: the start page, the table, two of them compared
     "open a run, a file or a preset": "打开运行、文件或预设",
     "Runs": "运行",
-    "Files of this folder": "当前目录的文件",
+    "Configs and scripts": "配置和脚本",
     "Presets, to begin with": "预设，适合起步",
     "no runs in {folder} yet; a preset or a file opens in the editor, and is launched from there": (
         "{folder} 里还没有运行；在编辑器中打开预设或文件，从那里启动"
@@ -614,8 +619,13 @@ ZH: dict[str, str] = {
     "Read up": "向上翻",
     "Read on": "向下翻",
     "page up and page down read it": "用 PageUp、PageDown 翻看",
-    "/ filters by words of a name; a path of a file or run is opened by enter": (
-        "/ 按名称中的词筛选；输入文件或运行的路径，回车打开"
+    "no name here has these words; enter opens a path": "没有名称含有这些词；输入路径按回车可打开",
+    "in {folder}; escape leads back": "当前目录：{folder}；按 esc 返回",
+    "{path} is no file, run or folder, and no name in the list has these words": (
+        "{path} 不是文件、任务或目录，列表中也没有匹配的名称"
+    ),
+    "/ filters by words of a name; enter opens the path of a file, a run or a folder": (
+        "/ 按名称中的词筛选；输入文件、任务或目录的路径，回车打开"
     ),
     # the plan's arithmetic
     "prompts of a step": "每步的 prompt",

@@ -9,7 +9,7 @@ import pytest
 from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
 from rlctl.documents import dotted
-from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search
+from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search, without_markup
 from rlctl.editing.naming import all_names, dialects_inside, inner_names, names_of
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
@@ -185,3 +185,11 @@ def test_a_choice_says_where_its_name_was_written(tmp_path: Path) -> None:
     path.write_text("data: {train_files: a.parquet}\nalgorithm:\n  adv_estimator: rloo\n")
     (advantage,) = [view for view in fields(Session.open(path)) if view.pattern == "algorithm.advantage"]
     assert advantage.origin == f"{path}:3 (algorithm.adv_estimator)"
+
+
+def test_help_has_no_markup_of_pages() -> None:
+    texts = [view.help for view in fields(Session.new())] + [
+        text for view in fields(Session.new()) for text in meanings(view).values()
+    ]
+    assert [text for text in texts if "`" in text] == []
+    assert without_markup("null takes ``run.seed`` or `b`.") == "null takes run.seed or b."

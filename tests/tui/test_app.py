@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.color import ColorSystem
 from textual import events
 from textual.app import App, ComposeResult
 from textual.color import Color
@@ -127,6 +128,8 @@ def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
         await choose(pilot, screen, "ctrl+p", "repeat_times")
         assert screen.section == ("batch",)
         assert screen._looked.path == ("batch", "responses_per_prompt")
+        await choose(pilot, screen, "ctrl+p", "respon")
+        assert screen._looked.path == ("batch", "responses_per_prompt"), "as in the editor's own search"
         await screen.jump(("run", "seed"))
         await settled(screen, pilot)
         screen.query_one("#sections").focus()
@@ -230,10 +233,31 @@ def test_text_can_be_read_in_every_theme(theme: Any) -> None:
     app = RlctlApp(theme=theme.name)
     variables = app.get_css_variables()
     least = 7.0 if theme.name == "rlctl-contrast" else 4.5
-    for back in ("background", "surface"):
+    for back in ("background", "surface", "panel"):
         for front in ("foreground", "text-muted", "text-disabled", "warning", "error", "success", "primary"):
             over, under = color(variables[front], variables[back]), color(variables[back])
             assert contrast(over, under) >= least, (front, back)
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_fields_are_told_from_text_in_256_colours(theme: Any) -> None:
+    variables = RlctlApp(theme=theme.name).get_css_variables()
+    shown = {
+        name: Color.parse(variables[name]).rich_color.downgrade(ColorSystem.EIGHT_BIT).number
+        for name in ("background", "panel")
+    }
+    assert shown["background"] != shown["panel"]
+
+
+def test_a_field_has_the_ground_of_a_field(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run", "name"))
+        await settled(screen, pilot)
+        panel = Color.parse(screen.app.get_css_variables()["panel"])
+        typed, chosen = screen.query("FieldInput").first(), screen.query("FieldSelect SelectCurrent").first()
+        assert typed.styles.background == chosen.styles.background == panel
+
+    drive(RlctlApp(session=Session.open(file)), act)
 
 
 def color(text: str, back: str = "#000000") -> Color:

@@ -14,7 +14,7 @@ from rlctl.tui.app import RlctlApp
 from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
-from rlctl.tui.widgets.field_row import FieldRow
+from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
 from tests.tui.conftest import drive, settled
 
 FILE = """\
@@ -165,9 +165,18 @@ def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: s
 
 def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        screen.session.set(("run", "seed"), 2)
-        await pilot.press("ctrl+s")
+        assert "(read only)" in screen.title
+        await screen.jump(("run", "seed"))
         await settled(screen, pilot)
+        await pilot.press("end", "7", "f3")
+        await settled(screen, pilot)
+        field = row(screen, "run.seed").query_one(Input)
+        assert field.value == "1"
+        screen.query(FieldSelect).first().value = "true"
+        await pilot.press("ctrl+s", "f9")
+        await settled(screen, pilot)
+        assert not screen.session.is_changed
+        assert pilot.app.screen is screen
 
     drive(RlctlApp(session=Session.open(file), readonly=True), act)
     assert file.read_text() == FILE

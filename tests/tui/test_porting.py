@@ -93,6 +93,27 @@ def test_the_account_asks_for_a_fact_and_the_preview_goes_by_it(file: Path) -> N
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+def test_a_fact_that_is_stated_in_a_dialog_which_is_cancelled_then_holds_in_the_preview(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await burst(screen, pilot, "f4", "f4", "f4", "f4")
+        assert screen.query_one(PreviewPane).dialect == "roll"
+        assert "press F10 to state dataset_rows" in account(screen)
+        await burst(screen, pilot, "f12", "f10")
+        await pilot.press("8", "0", "enter")
+        await settled(screen, pilot)
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+        assert "dataset_rows=80" in text(screen, "#account-head")
+        assert "F10" not in account(screen)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def account(screen: EditorScreen) -> str:
+    return "\n".join(str(option.prompt) for option in screen.query_one("#account", OptionList).options)
+
+
 def test_a_warning_of_the_account_leads_to_its_field_and_no_loss_is_told_twice(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.action_tab("preview")

@@ -256,6 +256,7 @@ class EditorScreen(EditorFiles):
         """The file's name, whose middle goes where the counts would be cut off."""
         name = say("new config") if self.session.file is None else self.session.file.path.name
         mark = " *" if recovery.is_at_stake(self.session) else ""
+        mark += f" ({say('read only')})" if self.readonly else ""
         pane = self.query_one(FindingsPane)
         told = say("{dialect}: {errors} errors, {count} findings") if self._is_checked else "{dialect}"
         told = told.format(dialect=self.session.dialect, errors=pane.errors, count=len(pane.findings))
@@ -349,6 +350,10 @@ class EditorScreen(EditorFiles):
     @on(FieldRow.Typed)
     async def _typed(self, message: FieldRow.Typed) -> None:
         row = message.row
+        if self.readonly:
+            row.show(row.view, anew=True)
+            self.notify(say("opened to read only"), severity="warning")
+            return
         if not row.holds(message.text) or not self._take(row, message.text):
             return
         if not row.is_chosen:  # the key comes to the screen first, what follows from it a moment later
@@ -374,7 +379,7 @@ class EditorScreen(EditorFiles):
 
     def take_typed(self) -> None:
         """Take what was typed a moment ago, and is on its way still."""
-        for row in self.rows:
+        for row in () if self.readonly else self.rows:
             if (text := row.untold) is not None:
                 self._take(row, text)
 
@@ -478,6 +483,8 @@ class EditorScreen(EditorFiles):
 
     async def action_reset(self) -> None:
         view = self._looked
+        if not self._may_write():
+            return
         if view is None:
             self.notify(say("go to a field first"))
             return

@@ -88,6 +88,7 @@ class EditorFiles(Screen[None]):
     def __init__(self, session: Session, *, readonly: bool) -> None:
         super().__init__()
         self.session, self.readonly = session, readonly
+        session.readonly = readonly
         self._given_up = False
         self._kept: list[tuple[str, Any, Any]] = []
         """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
@@ -161,7 +162,7 @@ class EditorFiles(Screen[None]):
             self._save_then(self._go)
 
     def _go(self) -> None:
-        cast("RlctlApp", self.app).leave_screen()
+        cast("RlctlApp", self.app).leave_screen(self)
 
     def on_unmount(self) -> None:
         if self._given_up or not recovery.is_at_stake(self.session):
@@ -300,8 +301,8 @@ class EditorFiles(Screen[None]):
     def _ask_name(self, after: Callable[[], Any]) -> None:
         self.app.push_screen(
             SaveAsScreen(self.session, DIALECTS, self.shown_dialect),
-            lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else None,
-        )
+            lambda chosen: self._write_named(chosen, after, force=False) if chosen is not None else self.renew(),
+        )  # also a dialog that is cancelled may have stated facts
 
     def _write_named(self, chosen: Named, after: Callable[[], Any], *, force: bool) -> None:
         """Write another file; what it would say otherwise was listed before."""

@@ -8,13 +8,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.report import ASKED
 from rlctl.tui.language import say
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.widgets.line import Line
 
 MEANINGS = {
@@ -30,7 +30,7 @@ def in_app(text: str) -> str:
     return ASKED.sub(lambda found: say("press F10 to state {fact}").format(fact=found[1]), text)
 
 
-class FactsScreen(ModalScreen[bool]):
+class FactsScreen(Dialog[bool]):
     """The facts of a session: plan, preview and saving go by them."""
 
     DEFAULT_CSS = """

@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
 from rlctl.config.chinese import in_words
@@ -25,6 +24,7 @@ from rlctl.report import fact_in
 from rlctl.secrets import redacted
 from rlctl.tui.language import say, shortened
 from rlctl.tui.screens.ask import Tick, turn_page
+from rlctl.tui.screens.dialog import Dialog
 from rlctl.tui.screens.facts import FactsScreen, in_app
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.line import Line
@@ -42,7 +42,7 @@ class Named:
     goes_on: bool
 
 
-class SaveAsScreen(ModalScreen["Named | None"]):
+class SaveAsScreen(Dialog["Named | None"]):
     """Asks for the name and the dialect, and lists beforehand everything that the file would say otherwise."""
 
     DEFAULT_CSS = """

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl.filenames import configs_here, expanded, is_file, is_folder
+from rlctl.filenames import configs_and_runs, expanded, is_file, is_folder
 from rlctl.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
@@ -29,7 +29,7 @@ FILES = 200
 """Most files that are listed."""
 RUNS = 8
 """Newest runs that are listed; all are on a page of their own."""
-SECTIONS = {"run": later("Runs"), "file": later("Files of this folder"), "preset": later("Presets, to begin with")}
+SECTIONS = {"run": later("Runs"), "file": later("Configs and scripts"), "preset": later("Presets, to begin with")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,12 @@ class StartScreen(Screen[None]):
         super().__init__()
         self.folder, self.readonly = folder, readonly
         self._found: list[Choice] = []
+        self._place = Path()
+        """The folder that configs and runs are looked for in, and below."""
 
     def compose(self) -> ComposeResult:
         yield Header()
-        told = say("/ filters by words of a name; a path of a file or run is opened by enter")
+        told = say("/ filters by words of a name; enter opens the path of a file, a run or a folder")
         yield Line(placeholder=told, id="start-filter", suggester=PathSuggester(), compact=True)
         yield OptionList(id="choices")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
@@ -94,9 +96,12 @@ class StartScreen(Screen[None]):
         from rlctl.tui.widgets.run_texts import run_line
         from rlctl.tui.widgets.sample_texts import plain
 
-        known = runs.list_runs(self.folder) if is_folder(self.folder) else []
+        place = self._place
+        configs, folders = configs_and_runs(place)
+        listed = runs.list_runs(self.folder) if place == Path() and is_folder(self.folder) else []
+        known = runs.with_others(listed, folders)
         found = [Choice("run", str(info.folder), run_line(info)) for info in known[:RUNS]]
-        found += [Choice("file", str(path), plain(path.name)) for path in configs_here()[:FILES]]
+        found += [Choice("file", str(path), plain(str(path))) for path in configs[:FILES]]
         found += [Choice("preset", preset.name, f"{preset.name:<16} {say(preset.title)}") for preset in presets.names()]
         self.post_message(self.Found(found))
 
@@ -122,7 +127,15 @@ class StartScreen(Screen[None]):
             choices.action_first()
         known = [choice.kind for choice in self._found]
         told = say("no runs in {folder} yet; a preset or a file opens in the editor, and is launched from there")
-        self.query_one("#start-told", Static).update("" if "run" in known else told.format(folder=self.folder))
+        if words and not found:
+            told = say("no name here has these words; enter opens a path")
+        elif self._place != Path():
+            told = say("in {folder}; escape leads back")
+        elif "run" in known:
+            told = ""
+        self.query_one("#start-told", Static).update(
+            told.format(folder=self.folder if self._place == Path() else self._place)
+        )
 
     @on(OptionList.OptionSelected)
     def _open(self, message: OptionList.OptionSelected) -> None:
@@ -141,11 +154,22 @@ class StartScreen(Screen[None]):
 
     @on(Input.Submitted, "#start-filter")
     def _filtered(self, message: Input.Submitted) -> None:
-        app, path = cast("RlctlApp", self.app), expanded(message.value.strip())
-        if message.value.strip() and (is_file(path) or is_file(path / "run.json")):
-            app.edit_file(path) if is_file(path) else app.watch_run(path)
-            return
-        self.set_focus(self.query_one("#choices"))
+        app, typed, choices = cast("RlctlApp", self.app), message.value.strip(), self.query_one("#choices", OptionList)
+        path = expanded(typed)
+        if typed and is_file(path):
+            app.edit_file(path)
+        elif typed and is_file(path / "run.json"):
+            app.watch_run(path)
+        elif typed and is_folder(path):
+            self._place = path
+            message.input.value = ""
+            self.action_refresh()
+            self.set_focus(choices)
+        elif choices.option_count:
+            self.set_focus(choices)
+        else:
+            told = say("{path} is no file, run or folder, and no name in the list has these words")
+            self.notify(told.format(path=typed), severity="warning", markup=False)
 
     def action_filter(self) -> None:
         self.set_focus(self.query_one("#start-filter"))
@@ -154,7 +178,10 @@ class StartScreen(Screen[None]):
         """Leave the filter; on the list itself there is nothing behind it, and escape never ends the app."""
         words = self.query_one("#start-filter", Input)
         if not words.value and not words.has_focus:
-            self.notify(say("ctrl+q quits rlctl"))
+            if self._place == Path():
+                self.notify(say("ctrl+q quits rlctl"))
+            self._place = Path()
+            self.action_refresh()
         words.value = ""
         self.set_focus(self.query_one("#choices"))
 

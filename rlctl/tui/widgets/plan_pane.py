@@ -12,10 +12,11 @@ from textual.widgets import Static
 
 from rlctl.batch import Row
 from rlctl.config.chinese import in_words
-from rlctl.editing.planning import LETTERS, Node, Planned, nodes, planned
+from rlctl.editing.planning import LETTERS, Limits, Node, Planned, nodes, planned
 from rlctl.editing.session import Session
 from rlctl.plan import Plan, StagePlan
 from rlctl.tui.language import padded, say
+from rlctl.tui.screens.facts import in_app
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 BLOCKS = 24
@@ -47,17 +48,17 @@ def drawn(found: Planned, width: int) -> str:
     """The picture, as wide as there is room."""
     lines: list[str] = []
     if found.plan is None:
-        lines += [say("No plan:"), found.refusal, ""]
+        lines += [say("No plan:"), in_app(found.refusal), ""]
         for name, rows in found.rows:
             lines += [say("stage {name}").format(name=name), *_table(rows), ""]
         return "\n".join(lines)
     plan = found.plan
     kind = say("GPUs") if plan.device == "cuda" else say("CPU workers")
     lines.append(f"{plan.run}: {plan.nodes} x {plan.devices_per_node} {kind}")
-    for stage, (_, rows) in zip(plan.stages, found.rows, strict=False):
+    for stage, (_, rows), limits in zip(plan.stages, found.rows, found.limits, strict=False):
         lines += ["", say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)]
         lines += [*_batch(stage), "", *_devices(plan, stage, width), *_roles(stage, found.gib_per_device), ""]
-        lines += [_schedule(stage), "", *_table(rows)]
+        lines += [_schedule(stage, limits), "", *_table(rows)]
         lines += [f"! {say(row.name)}: {row.note}" for row in rows if row.note]
         lines += [f"· {note}" for note in stage.notes]
     return "\n".join(lines)
@@ -89,10 +90,12 @@ def _node(node: Node, width: int) -> Iterator[str]:
         if device.gib is not None:
             cell.append(f"{device.gib:.0f}G")
     size = max(len(text) for cell in cells for text in cell)
-    per_row = max(1, min(8, (width - 4) // (size + 3)))
-    yield name
+    fits = max(1, (width - 4) // (size + 3))
+    per_row = next(count for count in (8, 4, 2, 1) if count <= fits)
     for start in range(0, len(cells), per_row):
         row = cells[start : start + per_row]
+        here = say("devices {first} to {last}").format(first=row[0][0], last=row[-1][0])
+        yield name if len(cells) <= per_row else f"{name}, {here}"
         edge = "+".join(["", *("-" * (size + 2) for _ in row), ""])
         yield f"  {edge}"
         for line in range(max(len(cell) for cell in row)):
@@ -117,9 +120,17 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
         yield say("a device here has {gib:.0f} GiB").format(gib=room)
 
 
-def _schedule(stage: StagePlan) -> str:
+def _schedule(stage: StagePlan, limits: Limits) -> str:
     schedule = stage.schedule
-    total = schedule.total_steps if schedule.total_steps is not None else say("as many as the data has")
+    total: object = schedule.total_steps
+    if total is None:
+        told = (
+            say("as many as the data has")
+            if limits.steps is None
+            else say("{steps} at most, or {epochs} epochs of the data")
+        )
+        told = told if limits.epochs is None or limits.steps is not None else say("{epochs} epochs of the data")
+        total = told.format(steps=limits.steps, epochs=limits.epochs)
     told = say("steps {total}; evaluates every {evaluate}; saves every {save}")
     return told.format(total=total, evaluate=schedule.evaluate_every or "-", save=schedule.save_every or "-")
 

@@ -82,7 +82,7 @@ def head_text(
         width: cells of a line, which break between two things that are told, not within one; 0 for any.
     """
     named = [name] if name else []
-    lines = _in_lines([*named, *_progress(view, info)], [*_at_work(view, info, now, alive)], width)
+    lines = _in_lines([*named, *_progress(view, info, now)], [*_at_work(view, info, now, alive)], width)
     if info is not None and info.status == "running":
         lines += [say(told) for name, told in ASKED.items() if name in asked]
     if view.failure is not None:
@@ -115,7 +115,7 @@ def _failure(event: Mapping[str, Any]) -> str:
     return f"{told}\n  {event['hint']}" if event.get("hint") else told
 
 
-def _progress(view: RunView, info: RunInfo | None) -> Iterator[str]:
+def _progress(view: RunView, info: RunInfo | None, now: float) -> Iterator[str]:
     stage = view.stage
     yield say(STATUSES[info.status]) if info is not None else say("no run.json")
     if stage is not None:
@@ -130,6 +130,8 @@ def _progress(view: RunView, info: RunInfo | None) -> Iterator[str]:
     if info is not None:
         took = say("{time} so far") if info.status == "running" else say("took {time}")
         yield took.format(time=duration(info.seconds))
+        if info.resumed is not None:
+            yield say("resumed {time} ago").format(time=duration(max(0.0, now - info.resumed.timestamp())))
         if info.status == "running" and view.seconds_left is not None:
             yield say("about {time} left").format(time=duration(view.seconds_left))
 
