@@ -22,7 +22,6 @@ from rlctl.documents import Document, KeyPath, dotted, parse_dotted, read_text, 
 from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
 from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
 from rlctl.filenames import SCRIPT_ENDINGS
-from rlctl.rendering import write_out
 from rlctl.report import Finding, Level, Report
 from rlctl.runs import symbolic
 from rlctl.sources import is_script
@@ -212,7 +211,7 @@ class Session:
             ConfigError: there is no such key, the value does not fit, or nothing may be changed.
         """
         self._refuse_if_readonly()
-        changed = with_value(self.loaded, path, value)
+        changed = _with(self.loaded, path, value)
         if self._is_same(changed):
             return
         if merge and self._merging == path and self._now != self._saved:
@@ -232,7 +231,7 @@ class Session:
             whole = {**to_plain(Config()), **change.value} if not change.path else {}
             parts = {change.path: change.value} if change.path else {(key,): item for key, item in whole.items()}
             for path, value in parts.items():
-                changed = with_value(changed, path, value)
+                changed = _with(changed, path, value)
         if not self._is_same(changed):
             self._push(changed, tuple(changes))
 
@@ -570,7 +569,7 @@ class Session:
         changed = loaded
         for key in keys:
             path = parse_dotted(key)
-            changed = with_value(changed, path, value_at(self.config, path))
+            changed = _with(changed, path, value_at(self.config, path))
         return replace(loaded, config=changed.config)
 
     def reopen(self) -> None:
@@ -604,7 +603,7 @@ def without_at(stage: Any, path: KeyPath) -> Any:
     return {**others, key: left} if left else others
 
 
-def with_value(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
+def _with(loaded: Loaded, path: KeyPath, value: Any) -> Loaded:
     """A config with another value; of a stage's key it is the stage that says it.
 
     Raises:
@@ -682,16 +681,6 @@ def _read(text: str, path: Path, dialect: str | None, given: Mapping[str, str] |
     if loaded is None:
         raise UsageError("\n".join(_errors(report)), hint=f"mend {path} first")
     return loaded, report
-
-
-def reads_back(session: Session, loaded: Loaded) -> Loaded:
-    """What a whole text of a config in a session's dialect says.
-
-    Raises:
-        RlctlError: the dialect cannot say the config.
-    """
-    text = write_out(loaded, session.dialect, {**session.facts, "carried": "none"}).text()
-    return _read(text, session.place.with_name("whole.yaml"), session.dialect)[0]
 
 
 def _errors(report: Report) -> Iterator[str]:

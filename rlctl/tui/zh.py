@@ -320,7 +320,6 @@ ZH: dict[str, str] = {
     "enter: to the field   a: apply the fix": "enter：到对应字段   a：应用修正",
     "this finding is about no single field": "该问题不针对某一个字段",
     "there is no single value that mends it: enter leads to the field": "没有单个值可以修正它：按 enter 到对应字段",
-    "still looking for values that mend it": "正在查找可用的修改值",
     "nothing is wrong": "没有问题",
     "Go to a field: what it means is told here.": "移到一个字段上，这里会说明它的含义。",
     "This run does not use it.": "本次运行用不到它。",

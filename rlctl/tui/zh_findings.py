@@ -134,7 +134,7 @@ FINDINGS: dict[str, str] = {
     "did you mean '{}'?": "是否指 '{0}'？",
     "rename it to '{}'": "请改为 '{0}'",
     "'{}' holds a secret in the open; it is replaced by ${oc.env:{}}": "'{0}' 含有明文密钥；已换成 ${oc.env:{1}}",
-    "export {} before the run, and take the value out of the file": "运行前请 export {0}，并从文件中去掉该值",
+    "export {} before the run, and remove the secret from the file": "运行前请 export {0}，并从文件中删去该密钥",
 }  # fmt: skip
 
 

@@ -285,11 +285,8 @@ class EditorScreen(EditorFiles):
         if not (self.readonly or self._given_up):
             recovery.keep(self.session)
         try:
-            if isinstance(pane, FindingsPane):
-                findings, shown = pane.read_with_fixes(self.session), None
-            else:
-                findings = self.query_one(FindingsPane).read(self.session)
-                shown = pane.read(self.session) if pane is not None else None
+            findings = self.query_one(FindingsPane).read(self.session)
+            shown = pane.read(self.session) if pane is not None and not isinstance(pane, FindingsPane) else None
         except RlctlError as error:
             self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
             return
@@ -301,7 +298,7 @@ class EditorScreen(EditorFiles):
             return
         self._is_checked = True
         pane = self.query_one(FindingsPane)
-        pane.take(message.findings, with_fixes=message.pane is pane)
+        pane.take(message.findings)
         tab = self.query_one("#beside", TabbedContent).get_tab("findings")
         count = f"{pane.errors}x" if pane.errors else len(pane.findings)
         told = f"2 {say('Findings')} {count}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual import on
@@ -14,7 +13,6 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from rlctl.documents import dotted, parse_dotted
-from rlctl.editing.offers import Offers
 from rlctl.editing.session import Session
 from rlctl.errors import RlctlError
 from rlctl.report import Finding, Level, fact_in
@@ -48,30 +46,16 @@ class FindingsPane(EditorPane):
     def __init__(self) -> None:
         super().__init__()
         self.findings: list[Finding] = []
-        self._offers: Offers | None = None
-        self._is_offered = False
-        """Whether it is known which fixes the file can say."""
 
     def compose(self) -> ComposeResult:
         yield Static(say("enter: to the field   a: apply the fix"), markup=False)
         yield OptionList(id="finding-list")
 
     def read(self, session: Session) -> Any:
-        """The findings without their fixes: which of these the file can say takes longer to find out."""
-        return [replace(item, fixes=()) for item in self._sorted(session)]
-
-    def read_with_fixes(self, session: Session) -> Any:
-        """The findings, each with the fixes that the file can say."""
-        if self._offers is None:
-            self._offers = Offers(session)
-        return [replace(item, fixes=self._offers.offered(item)) for item in self._sorted(session)]
-
-    def _sorted(self, session: Session) -> list[Finding]:
         return sorted(session.findings(), key=lambda item: ORDER.index(item.level))
 
-    def take(self, found: Any, *, with_fixes: bool = False) -> None:
+    def take(self, found: Any) -> None:
         is_shown = found == self.findings and [item.fixes for item in found] == [item.fixes for item in self.findings]
-        self._is_offered = with_fixes
         if is_shown and found:
             return
         listed = self.query_one("#finding-list", OptionList)
@@ -109,8 +93,6 @@ class FindingsPane(EditorPane):
             self.notify(say("go to a finding first"))
         elif self.findings[at].fixes:
             self.post_message(self.Fix(self.findings[at]))
-        elif not self._is_offered:
-            self.notify(say("still looking for values that mend it"))
         else:
             self.notify(say("there is no single value that mends it: enter leads to the field"))
 
