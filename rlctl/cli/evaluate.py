@@ -48,6 +48,7 @@ def evaluate(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     loaded = replace(loaded, config=only_evaluating(loaded.config, model))
+    loaded = runs.with_ray_that_is_there(loaded)
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
     checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
     made = runs.prepare(loaded, cluster)

@@ -93,7 +93,7 @@ def launch(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    loaded = _changed(loaded, name, address)
+    loaded = runs.with_ray_that_is_there(_changed(loaded, name, address))
     if trace_steps is not None:
         loaded = _traced(loaded, trace_steps)
     where = address_of(loaded.config.environment.ray.address) if loaded.config.environment.ray.address else None

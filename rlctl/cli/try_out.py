@@ -40,6 +40,7 @@ def try_out(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
+    loaded = runs.with_ray_that_is_there(loaded)
     cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
     checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
     with in_own_keys(loaded, report.dialect):

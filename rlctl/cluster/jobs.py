@@ -23,6 +23,7 @@ from typing import Any
 import rlctl
 from rlctl import packages
 from rlctl.errors import MissingDependency, RunError, nearest
+from rlctl.runtime.processes.ray_access import refused, use_token
 
 RUN, FOLDER = "rlctl_run", "rlctl_folder"
 """What a job's metadata says of its run; jobs without it are none of ours."""
@@ -84,6 +85,7 @@ class JobServer:
                 hint=packages.install(packages.RUNTIME),
             ) from error
         self.url = url
+        use_token()
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
         with _told(f"the job server at {url} cannot be used"), _without(_OVERRIDES):
@@ -244,12 +246,16 @@ def _told(what: str) -> Iterator[None]:
         yield
     except MissingDependency:
         raise
-    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+    except Exception as error:
+        if (refusal := refused(what, error)) is not None:
+            raise refusal from error
+        if not isinstance(error, (ConnectionError, RuntimeError, OSError, ValueError)):
+            raise
         said = " ".join(str(error).split())[:600]
         raise RunError(
             f"{what}: {said}",
             hint="--address http://HOST:8265 is the dashboard of a cluster with ray[default]; on Kubernetes or behind a "
-            "firewall forward its port; where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH",
+            "firewall forward its port",
         ) from error
 
 

@@ -38,7 +38,17 @@ from rlctl.runs.looking import (
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
 from rlctl.runs.returning import Kept, Standing, checkpoints, standing
-from rlctl.runs.starting import Observer, RunResult, TryResult, differences, prepare, resume, start, try_out
+from rlctl.runs.starting import (
+    Observer,
+    RunResult,
+    TryResult,
+    differences,
+    prepare,
+    resume,
+    start,
+    try_out,
+    with_ray_that_is_there,
+)
 
 __all__ = [
     "Kept",
@@ -70,4 +80,5 @@ __all__ = [
     "symbolic",
     "try_out",
     "with_others",
+    "with_ray_that_is_there",
 ]

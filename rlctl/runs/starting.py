@@ -58,6 +58,16 @@ class TryResult:
     seconds: float
 
 
+def with_ray_that_is_there(loaded: Loaded) -> Loaded:
+    """The config with a Ray of the run's own if ``auto`` is only a framework's default and there is no cluster to join."""
+    address = ("environment", "ray", "address")
+    if loaded.config.environment.ray.address != "auto" or address not in loaded.silent:
+        return loaded
+    from rlctl.runtime.processes.ray_access import has_cluster
+
+    return loaded if has_cluster() else put(loaded, address, None)
+
+
 def prepare(loaded: Loaded, cluster: Cluster | None = None) -> Plan:
     """Plan a run for this machine, for a given cluster, or for the one that its config joins.
 

@@ -29,6 +29,14 @@ from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes.calls import StopRequested, WorkerFailed, WorkerLost
 from rlctl.runtime.processes.environment import copies_of_logs, import_plugins
+from rlctl.runtime.processes.ray_access import (
+    address_to_join,
+    join,
+    listening,
+    make_session_private,
+    make_token_private,
+    private_folder,
+)
 from rlctl.runtime.processes.ray_health import RayLost, ray_of_this_process, watched
 from rlctl.runtime.processes.vitals import controller
 from rlctl.runtime.profiling.ray_timeline import ray_timeline
@@ -315,8 +323,11 @@ def _ray(
         "configure_logging": False,
         **settings.init_args,
     }
-    arguments["address"] = settings.address or "local"
-    if settings.address is None:
+    address = address_to_join(settings.address) if settings.address else None
+    arguments["address"] = address or "local"
+    if address is None:
+        make_token_private()
+        arguments.setdefault("_temp_dir", str(private_folder() / "ray"))
         for name, value in OWN_RAY.items():
             os.environ.setdefault(name, value)
         arguments |= {"include_dashboard": False, "num_cpus": settings.num_cpus or _cpus_needed(plan)}
@@ -331,9 +342,14 @@ def _ray(
                     raise
                 tell(f"Ray did not come up in the time that it gives itself, and is started again: {error}")
                 _init(arguments, stop)
+        except RunError:
+            raise
         except Exception as error:  # Ray raises that class itself where its node does not come up in time
-            what = f"the Ray cluster at {settings.address} cannot be used" if settings.address else "Ray does not start"
-            raise RunError(f"{what}: {error}", hint="see environment.ray") from error
+            raise RunError(
+                f"Ray does not start: {error}", hint="logs/ray.log of the run folder has what Ray said"
+            ) from error
+        if address is None:
+            make_session_private()
         try:
             with watched(ray_of_this_process(), stop, gone):
                 yield
@@ -348,8 +364,12 @@ def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
 
     before = _children()
     try:
-        with stop.interrupted_by(1), _in_groups_of_their_own():
-            ray.init(**arguments)
+        alone = arguments["address"] == "local"
+        with stop.interrupted_by(1), _in_groups_of_their_own(), listening(loopback=alone):
+            if alone:
+                ray.init(**arguments)
+            else:
+                join(**arguments)
     except BaseException as error:
         new = _children() - before  # before Ray ends some of them, whose children would be nobody's
         ray.shutdown()

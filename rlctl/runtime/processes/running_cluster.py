@@ -6,7 +6,8 @@ import logging
 from typing import Literal
 
 from rlctl import packages
-from rlctl.errors import MissingDependency, RunError
+from rlctl.errors import MissingDependency
+from rlctl.runtime.processes.ray_access import address_to_join, join
 
 
 def device_of(address: str) -> Literal["cuda", "cpu"]:
@@ -24,9 +25,7 @@ def device_of(address: str) -> Literal["cuda", "cpu"]:
         ) from error
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
+        join(address_to_join(address), log_to_driver=False, logging_level="error", configure_logging=False)
         return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
-    except (ConnectionError, TimeoutError, OSError, ValueError, RuntimeError) as error:
-        raise RunError(f"the Ray cluster at {address} cannot be used: {error}", hint="see environment.ray") from error
     finally:
         ray.shutdown()

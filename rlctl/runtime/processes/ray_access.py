@@ -1,0 +1,221 @@
+"""Who can reach a Ray: private files and loopback ports of one that a run starts, the token and the address of one that it joins.
+
+Ray 2.60 asks for a token on every cluster that it starts while a token file exists, but for an explicit address it uses that
+file only if RAY_AUTH_MODE is set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rlctl.errors import RunError
+
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+ADDRESS = "RAY_ADDRESS"
+AUTO = "auto"
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's switch for addresses that other machines reach; without them its processes listen on the loopback interface only."""
+_RAYS = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\] ")
+"""How the lines of Ray's C++ code begin."""
+_UNREACHED = "check environment.ray.address, and that the cluster runs the same Ray and Python"
+_REFUSED = ("authentication", "unauthenticated", "unauthorized")
+
+
+def private_folder() -> Path:
+    """A folder that only this user can enter, short enough for sockets below it.
+
+    Raises:
+        RunError: another user has made it.
+    """
+    folder = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"rlctl-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise RunError(
+                f"{folder} belongs to another user; Ray's files would not be private", hint="set RAY_TMPDIR to a folder"
+            )
+        folder.chmod(0o700)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be made: {error.strerror}", hint="set RAY_TMPDIR to a folder") from error
+    return folder
+
+
+def make_token_private() -> None:
+    """Leave Ray's token file readable by its owner only; make it, because Ray would make it readable by everyone."""
+    if os.environ.get(TOKEN) or os.environ.get(MODE, "token").lower() != "token":
+        return
+    named = os.environ.get(TOKEN_PATH)
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    with suppress(OSError):  # of a home that cannot be written: Ray says so itself
+        if not named:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(file, "w") as stream:
+                    stream.write(secrets.token_hex(32))
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+
+
+def make_session_private() -> None:
+    """Let only this user into the folder of the Ray that this process has started, which Ray opens to everyone."""
+    from ray._private.worker import _global_node as node
+
+    assert node is not None, "it was started"
+    with suppress(OSError):  # of a file system without modes
+        Path(node.get_session_dir_path()).chmod(0o700)
+
+
+@contextmanager
+def listening(*, loopback: bool) -> Iterator[None]:
+    """Within, a Ray that is started listens on the loopback interface only, or is reached at addresses of other machines."""
+    from ray._private import ray_constants
+
+    before, was = os.environ.get(_CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER
+    if loopback and before is None:
+        os.environ[_CLUSTERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = was
+        if before is None:
+            os.environ.pop(_CLUSTERS, None)
+
+
+def use_token() -> None:
+    """Use the token that there is, as Ray does for a cluster that it finds itself; a cluster without tokens ignores it."""
+    if MODE in os.environ or not _has_token():
+        return
+    os.environ[MODE] = "token"
+    import ray._raylet
+
+    ray._raylet.Config.initialize("")  # Ray may have read its settings before
+
+
+def _has_token() -> bool:
+    if os.environ.get(TOKEN):
+        return True
+    path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
+    return os.access(path, os.R_OK)
+
+
+def join(address: str, **arguments: Any) -> None:
+    """Join the cluster at an address, with the token that there is.
+
+    Raises:
+        RunError: it cannot be reached, or asks for another token.
+    """
+    import ray
+
+    use_token()
+    said: list[str] = []
+    try:
+        with _kept_stderr(said):
+            ray.init(address=address, **arguments)
+    except Exception as error:
+        what = f"the Ray cluster at {address} cannot be used"
+        raise (refused(what, error, "".join(said)) or RunError(f"{what}: {error}", hint=_UNREACHED)) from error
+
+
+@contextmanager
+def _kept_stderr(said: list[str]) -> Iterator[None]:
+    """Within, the lines of Ray's C++ code on stderr are kept: why a cluster refuses is only there, once a second for ten."""
+    sys.stderr.flush()
+    shown = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(shown, 2)
+            os.close(shown)
+            kept.seek(0)
+            lines = kept.read().decode(errors="replace").splitlines(keepends=True)
+            said += [line for line in lines if _RAYS.match(line)]
+            os.write(2, "".join(line for line in lines if not _RAYS.match(line)).encode())
+
+
+def refused(what: str, error: BaseException, said: str = "") -> RunError | None:
+    """What to do about a token that a cluster asks for; None for an error of another kind.
+
+    Args:
+        what: what is not possible.
+        error: of Ray.
+        said: what Ray has written to stderr meanwhile.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    text = f"{error} {said}".lower()
+    if "AuthenticationError" not in kinds and not any(word in text for word in _REFUSED):
+        return None
+    held = _described()
+    return RunError(
+        f"{what}: it asks for Ray's token, and {held}",
+        hint=f"set {TOKEN_PATH} to a file with the cluster's token; `ray get-auth-token` on its head prints the token",
+    )
+
+
+def _described() -> str:
+    if os.environ.get(MODE, "token").lower() != "token":
+        return f"{MODE} is {os.environ[MODE]}"
+    if os.environ.get(TOKEN):
+        return f"the one in {TOKEN} is another"
+    path = Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
+    return f"the one in {path} is another" if _has_token() else f"there is none: {path} cannot be read"
+
+
+def address_to_join(address: str) -> str:
+    """The cluster that an address means: ``auto`` is the one of RAY_ADDRESS, or that this user has started on this node.
+
+    Raises:
+        RunError: there is none, or there are several.
+    """
+    if address != AUTO:
+        return address
+    if named := os.environ.get(ADDRESS):
+        return named
+    found = clusters_of_this_node()
+    if len(found) == 1:
+        return found[0]
+    hint = (
+        "start one with `ray start --head`, name its address, or set environment.ray.address to null for a private Ray"
+    )
+    if not found:
+        raise RunError("environment.ray.address is auto, and you have no Ray cluster on this machine", hint=hint)
+    listed = ", ".join(found)
+    raise RunError(
+        f"environment.ray.address is auto, and you have {len(found)} Ray clusters on this machine: {listed}",
+        hint="name one with --address",
+    )
+
+
+def has_cluster() -> bool:
+    """Whether ``auto`` means a cluster."""
+    return bool(os.environ.get(ADDRESS)) or bool(clusters_of_this_node())
+
+
+def clusters_of_this_node() -> list[str]:
+    """Addresses of the Ray clusters that processes of this user on this machine belong to, without those of runs."""
+    import psutil
+
+    own = str(Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"rlctl-{os.getuid()}")
+    found: set[str] = set()
+    for process in psutil.process_iter(["name", "uids", "cmdline"]):
+        info: Mapping[str, Any] = process.info
+        if info["name"] != "raylet" or info["uids"] is None or info["uids"].real != os.getuid():
+            continue
+        options = dict(word.lstrip("-").partition("=")[::2] for word in info["cmdline"] or () if word.startswith("--"))
+        address = options.get("gcs-address") or options.get("gcs_address")
+        if address and not (options.get("session_dir") or options.get("session-dir") or "").startswith(own):
+            found.add(address)
+    return sorted(found)

@@ -1,0 +1,161 @@
+"""Who can reach a Ray: one that a run starts, one with a token, and what an auto address means."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlctl.config import Loaded, config_from
+from rlctl.config.load import Source
+from rlctl.errors import RunError
+from rlctl.runs import with_ray_that_is_there
+from rlctl.runtime.processes import ray_access
+
+OWN = """
+import os, sys
+from pathlib import Path
+from rlctl.runtime.launch import _init, OWN_RAY
+from rlctl.runtime.processes import ray_access
+from rlctl.runtime.stopping import StopSwitch
+import psutil
+os.environ.update(OWN_RAY)
+os.umask(0o022)
+ray_access.make_token_private()
+_init({"address": "local", "num_cpus": 1, "include_dashboard": False, "log_to_driver": False, "logging_level": "error",
+       "configure_logging": False, "_temp_dir": str(ray_access.private_folder() / "ray")}, StopSwitch(Path(sys.argv[1]), None, None))
+ray_access.make_session_private()
+import ray
+ray.get(ray.remote(lambda: 1).remote())
+me = psutil.Process()
+ports = [c.laddr.ip for p in [me, *me.children(recursive=True)] for c in p.net_connections("tcp") if c.status == "LISTEN"]
+session = Path(ray._private.worker._global_node.get_session_dir_path())
+print("PORTS", len(ports), sorted(set(ports)))
+print("MODES", *(oct(path.stat().st_mode & 0o777) for path in (session, session.parents[1], Path.home() / ".ray" / "auth_token")))
+print("FOUND", ray_access.clusters_of_this_node())
+ray.shutdown()
+"""
+JOIN = """
+import sys
+from rlctl.cluster.jobs import JobServer
+from rlctl.errors import RlctlError
+from rlctl.runtime.processes.running_cluster import device_of
+for address in sys.argv[1:]:
+    try:
+        print(address, "IS", JobServer(address).jobs() if "://" in address else device_of(address))
+    except RlctlError as error:
+        print(address, "REFUSES", str(error).replace("\\n", " "))
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RAY_ADDRESS", ray_access.MODE, ray_access.TOKEN, ray_access.TOKEN_PATH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/rlctl-test-{os.getpid()}")
+    return tmp_path
+
+
+def answer(program: str, *words: str) -> dict[str, str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "gcs_client" not in ran.stderr
+    return {line.split(" ")[0]: line for line in ran.stdout.splitlines() if line}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_files_are_private_before_ray_makes_them(home: Path) -> None:
+    ray_access.make_token_private()
+    token = home / ".ray" / "auth_token"
+    assert (mode(token), mode(token.parent)) == (0o600, 0o700)
+    assert len(token.read_text()) == 64
+    token.chmod(0o644)
+    before = token.read_text()
+    ray_access.make_token_private()
+    assert (mode(token), token.read_text()) == (0o600, before)
+    folder = ray_access.private_folder()
+    folder.chmod(0o777)
+    assert mode(ray_access.private_folder()) == 0o700
+    folder.rmdir()
+    folder.symlink_to(home)
+    with pytest.raises(RunError, match="another user"):
+        ray_access.private_folder()
+    folder.unlink()
+
+
+def test_what_an_auto_address_means(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(ray_access, "clusters_of_this_node", lambda: found)
+    written = Loaded(config_from({"environment": {"ray": {"address": "auto"}}}))
+    default = Loaded(written.config, {("environment", "ray", "address"): Source("dialect_default")})
+    with pytest.raises(RunError, match="no Ray cluster"):
+        ray_access.address_to_join("auto")
+    assert with_ray_that_is_there(default).config.environment.ray.address is None
+    assert with_ray_that_is_there(written).config.environment.ray.address == "auto"
+    found.append("10.0.0.1:6379")
+    assert ray_access.address_to_join("auto") == "10.0.0.1:6379"
+    assert with_ray_that_is_there(default).config.environment.ray.address == "auto"
+    found.append("10.0.0.1:6380")
+    with pytest.raises(RunError, match="2 Ray clusters on this machine"):
+        ray_access.address_to_join("auto")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:1")
+    assert ray_access.address_to_join("auto") == "10.0.0.2:1"
+    assert ray_access.address_to_join("10.0.0.3:1") == "10.0.0.3:1"
+
+
+@pytest.mark.ray
+def test_a_ray_that_a_run_starts_is_private(home: Path) -> None:
+    told = answer(OWN, str(home))
+    count, addresses = told["PORTS"].removeprefix("PORTS ").split(" ", 1)
+    assert int(count) >= 6
+    assert set(eval(addresses)) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert told["MODES"] == "MODES 0o700 0o700 0o600"
+    assert "127.0.0.1" not in told["FOUND"], "the Ray of a run is not one to join"
+
+
+@pytest.mark.ray
+def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = home / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("a" * 64)
+    start = "import os, ray, sys; c = ray.init(address='local', num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False); "
+    start += "print(c.address_info['gcs_address'], 'http://' + c.dashboard_url, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", start],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as cluster:
+        try:
+            assert cluster.stdout is not None
+            address, server = cluster.stdout.readline().split()
+            found = answer(JOIN, address, server)
+            assert found[address].endswith("IS cpu")
+            assert found[server].endswith("IS []")
+            token.write_text("b" * 64)
+            for why in ("is another", "there is none"):
+                refused = answer(JOIN, address, server)
+                for name in (address, server):
+                    assert (
+                        f"it asks for Ray's token, and {'the one in ' if why == 'is another' else ''}" in refused[name]
+                    )
+                    assert why in refused[name]
+                    assert ray_access.TOKEN_PATH in refused[name]
+                token.unlink(missing_ok=True)
+        finally:
+            assert cluster.stdin is not None
+            cluster.stdin.close()
+            cluster.wait(60)
