@@ -123,6 +123,8 @@ class Reader:
     written_as: dict[KeyPath, str] = field(default_factory=dict)
     """The interpolation that a canonical value was computed from, in the words of the dialect."""
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    implied: dict[KeyPath, Any] = field(default_factory=dict)
+    """Canonical values that follow from a key that says something else, with what was there before."""
     findings: list[Finding] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
@@ -257,6 +259,8 @@ class Reader:
             if problem:
                 continue
             taken[flow.to] = explicit
+            if flow.implied:
+                self.implied[flow.to] = find(self.tree, flow.to)
             put(self.tree, flow.to, flow.value)
             self._remember(flow, written, explicit)
 
@@ -494,6 +498,8 @@ class Reader:
         """
         at = Location(self.document.name)
         links: dict[KeyPath, str] = {}
+        if any(self.implied_in(parse_dotted(key)) for key in self.restored.get("rlctl", {})):
+            self._forget_implied()
         for dialect, keys in self.restored.items():
             for key, value in keys.items() if dialect != "rlctl" else ():
                 put(self.tree, ("extensions", dialect, key), value)
@@ -527,6 +533,21 @@ class Reader:
             at = Location(self.document.name)
             self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
             return loaded
+
+    def implied_in(self, target: KeyPath) -> bool:
+        """Whether a canonical place holds something that is only implied."""
+        return any(path[: len(target)] == target for path in self.implied)
+
+    def _forget_implied(self) -> None:
+        """Take back what a key implies: a reward and the prompt that goes with it, where another reward was kept."""
+        for path, before in self.implied.items():
+            self.sources.pop(path, None)
+            within = find(self.tree, path[:-1])
+            if not isinstance(before, Absent):
+                put(self.tree, path, before)
+            elif isinstance(within, dict):
+                within.pop(path[-1], None)
+        self.implied.clear()
 
     def _said(self, target: KeyPath) -> bool:
         """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""

@@ -115,6 +115,8 @@ class Flow:
     """Never written for the source's silence alone."""
     option: str = ""
     """For ``assumed``: the option that sets it."""
+    implied: bool = False
+    """Follows from a key that says something else, so that a value kept for the way back goes over it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ PLAIN: dict[str, Any] = {
     "algorithm": {"algorithm_type": "grpo", "repeat_times": 8},
     "model": {"model_path": "org/model", "max_prompt_tokens": 512, "max_response_tokens": 512, "max_model_len": 1024},
     "cluster": {"node_num": 1, "gpu_per_node": 8},
-    "buffer": {"batch_size": 32, "explorer_input": {"taskset": {"name": "t", "path": "data"}}},
+    "buffer": {
+        "batch_size": 32,
+        "explorer_input": {"taskset": {"name": "t", "path": "data"}, "default_workflow_type": "math_workflow"},
+    },
     "trainer": {"save_interval": 10},
 }
 
@@ -189,6 +192,7 @@ def test_a_misspelt_key_is_unknown_wherever_it_stands(key: str) -> None:
 def test_names_of_the_users_own_are_no_unknown_keys() -> None:
     taskset = "buffer.explorer_input.taskset"
     keys = {f"{taskset}.workflow_args.mine": 1, f"{taskset}.reward_fn_args.mine": 1, "explorer.env_vars.MINE": "1"}
+    keys[f"{taskset}.default_reward_fn_type"] = "mine"
     _, report = read_with("0.6", **keys)
     assert Bucket.UNKNOWN not in {entry.bucket for entry in report.accounting}
 

@@ -19,9 +19,10 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.trinity.batch import SUPERVISED
-from rlctl.adapters.trinity.data import tasksets
+from rlctl.adapters.trinity.batch import SUPERVISED, supervised
+from rlctl.adapters.trinity.data import masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
+from rlctl.adapters.trinity.workflows import task, tasksets
 from rlctl.adapters.values import Names, OrDefault, shaping_dropped
 from rlctl.documents.paths import KeyPath
 
@@ -164,7 +165,7 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
                 yield Flow((*to, field), DEFAULTS[key], ())
         yield Flow((), None, tuple((*args_key, key) for key in further), "mapped", "Trinity's default too")
         if name == "grpo":
-            yield from _read_filter(view, args, args_key)
+            yield Flow((), None, ((*args_key, "std_threshold"),))
         return
     yield Flow((*to, "name"), "other", keys)
     yield Flow((*to, "kind"), name, keys)
@@ -187,13 +188,27 @@ FURTHER = {"duplicate_experiences": False, "rank_penalty": None, "std_cal_level"
 DEFAULTS = {"gamma": 1.0, "lam": 1.0, "epsilon": 1e-6, "opmd_baseline": "mean", "tau": 1.0}
 
 
-def _read_filter(view: Reading, args: Mapping[str, Any], place: Any) -> Iterator[Flow]:
-    threshold = args.get("std_threshold")
-    if threshold is None:
-        yield Flow(view.to("algorithm.filters"), [], ((*place, "std_threshold"),))
-        return
-    found = {"name": "equal_groups", "metric": "reward", "refill": False, "threshold": threshold}
-    yield Flow(view.to("algorithm.filters"), [found], ((*place, "std_threshold"),))
+def _read_filters(view: Reading) -> Iterator[Flow]:
+    """Groups of equal reward that grpo leaves out, and responses that the workflow does not train on."""
+    args, place = view.get(f"{X}advantage_fn_args"), view.path(f"{X}advantage_fn_args")
+    args = args if isinstance(args, Mapping) else {}
+    name = view.get(f"{X}advantage_fn") or type_of(view).advantage
+    grouped = name == "grpo" and all(args[key] == usual for key, usual in FURTHER.items() if key in args)
+    threshold = args.get("std_threshold") if grouped else None
+    filters: list[dict[str, Any]] = []
+    used: list[KeyPath] = []
+    if threshold is not None:
+        filters.append({"name": "equal_groups", "metric": "reward", "refill": False, "threshold": threshold})
+        used.append((*place, "std_threshold"))
+    masking = (
+        [] if supervised(view) else [one for at in tasksets(view) if (one := task(view, at, evaluation=False)).masks]
+    )
+    if masking:
+        filters.append({"name": "overlong"})
+        used += masking[0].workflow_keys
+    note = "math_boxed_workflow does not train on responses that were cut at the limit" if masking else ""
+    if filters or grouped:
+        yield Flow(view.to("algorithm.filters"), filters, tuple(used), "derived" if masking else "mapped", note)
 
 
 def _write_advantage(view: Writing) -> Iterator[Out]:
@@ -275,8 +290,10 @@ def _threshold(view: Writing) -> float | None:
 
 def _write_filters(view: Writing) -> Iterator[Out]:
     filters, used = view.get("algorithm.filters"), (view.to("algorithm.filters"),)
+    masks = masked_by_workflow(view)
+    filters = [item for item in filters if not (masks and item["name"] == "overlong")]
     if not filters:
-        yield Flow((), None, used)
+        yield Flow((), None, used, "mapped", "math_boxed_workflow leaves them out" if masks else "")
         return
     plain = [
         item for item in filters if item["name"] == "equal_groups" and not item["refill"] and item["metric"] == "reward"
@@ -394,7 +411,7 @@ RULES: list[Rule] = [
             "algorithm.filters",
             *(f"algorithm.filters[].{name}" for name in ["metric", "refill", "threshold", "low", "high", "max_tokens"]),
         ),
-        lambda view: iter(()),
+        _read_filters,
         _write_filters,
     ),
     Dropped("algorithm.rollout_correction", "Trinity's trainer corrects nothing between rollout and training", None),

@@ -24,14 +24,24 @@ from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
 from rlctl.adapters.trinity.keys import answer_column, model_temperature
+from rlctl.adapters.trinity.rewards import THINK_PENALTY, nearest_function, rows_name_functions
+from rlctl.adapters.trinity.workflows import (
+    REWARDS,
+    E,
+    Spelling,
+    Task,
+    eval_tasksets,
+    one_turn,
+    scorings,
+    spelled,
+    task,
+    tasksets,
+)
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
-E = "buffer.explorer_input"
 FORMAT = {
     "prompt_key": ("prompt_key", "prompt"),
     "response_key": ("answer_key", "response"),
-    "system_prompt": ("system_prompt", None),
-    "system_prompt_key": ("system_prompt_key", None),
     "image_key": ("image_key", None),
     "video_key": ("video_key", None),
 }
@@ -41,8 +51,16 @@ def _whole(value: Any) -> Any:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _source(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
-    """One task set, with keys counted from it."""
+def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, evaluation: bool) -> Iterator[Flow]:
+    """One task set, with keys counted from it.
+
+    Args:
+        view: the text.
+        to: the canonical place.
+        this: what the task set means.
+        reward: the reward that scores it; empty where all task sets have one.
+        evaluation: whether it is of evaluation.
+    """
     for key, field in (("name", "name"), ("path", "path"), ("split", "split"), ("subset_name", "subset")):
         default = {"split": "train", "name": None, "subset_name": None, "path": ""}[key]
         value = view.get(key, default)
@@ -52,18 +70,45 @@ def _source(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator
     )
     for key, (field, default) in FORMAT.items():
         yield Flow((*to, field), view.get(f"format.{key}", default), (view.path(f"format.{key}"),), same=True)
-    yield Flow((*to, "source_key"), view.get("format.reward_fn_key", "") or None, (view.path("format.reward_fn_key"),))
-    workflow = view.get("default_workflow_type", None)
-    yield Flow(
-        (*to, "workflow"),
-        WORKFLOWS.get(workflow, workflow),
-        (view.path("default_workflow_type"),),
-        same=workflow not in WORKFLOWS,
-    )
-    if isinstance(view.get("workflow_args", None), Mapping):
-        yield Flow((*to, "workflow_args"), dict(view.get("workflow_args")), (view.path("workflow_args"),))
+    by_row = view.get("format.reward_fn_key", "")
+    yield Flow((*to, "source_key"), by_row or None, (view.path("format.reward_fn_key"),))
+    yield from _prompt(view, to, this)
+    yield from _workflow(view, to, this)
     yield from _sampling(view, to, evaluation=evaluation)
-    yield from _source_reward(view, to)
+    if reward and not by_row:
+        yield Flow((*to, "reward"), reward, this.reward_keys)
+
+
+def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
+    """The system prompt: what the task set says, or what its workflow implies."""
+    said, columns = (view.path("format.system_prompt"),), (view.path("format.system_prompt_key"),)
+    if this.prompt_keys:
+        note = f"{this.row.names[0] if this.row else 'the workflow'} has this system prompt"
+        yield Flow((*to, "system_prompt"), this.prompt, this.prompt_keys, "derived", note, implied=True)
+        if view.get("format.system_prompt", None):
+            yield Flow((), None, said, "dead", note)
+    else:
+        yield Flow((*to, "system_prompt"), this.prompt, said, same=this.prompt is not None)
+    yield Flow((*to, "system_prompt_key"), None, ())
+    yield Flow((), None, columns, "dead", "Trinity's workflows take format.system_prompt, and no column")
+
+
+def _workflow(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
+    """The workflow by its name, unless it is one question and one answer."""
+    own, args = (view.path("default_workflow_type"),), view.get("workflow_args", None)
+    if this.row is not None:
+        yield Flow((*to, "workflow"), None, own)
+        for key in args if isinstance(args, Mapping) else ():
+            used = ((*view.path("workflow_args"), key),)
+            known = key in this.row.takes
+            yield Flow(
+                (), None, used, "mapped" if known else "dead", "" if known else f"{this.row.names[0]} does not read it"
+            )
+        return
+    named = view.get("default_workflow_type", None) or (this.workflow if one_turn(this.workflow) else None)
+    yield Flow((*to, "workflow"), named, own, same=True)
+    if isinstance(args, Mapping):
+        yield Flow((*to, "workflow_args"), dict(args), (view.path("workflow_args"),))
 
 
 def _sampling(view: Reading, to: tuple[Any, ...], *, evaluation: bool) -> Iterator[Flow]:
@@ -113,42 +158,15 @@ def _model(view: Reading, name: str, default: Any) -> Any:
     return default if value is None else value
 
 
-def _source_reward(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
-    name = view.get("default_reward_fn_type", None)
-    used = (view.path("default_reward_fn_type"),)
-    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
-    args = view.get("reward_fn_args", None)
-    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
-    places = tuple((*view.path("reward_fn_args"), key) for key in rest)
-    if to[1] == "train" and to[-1] == 0:
-        return
-    if name:
-        yield Flow((*to, "reward"), name, used, same=True)
-    if rest:
-        yield Flow((*to, "reward_args"), rest, places)
-
-
-def tasksets(view: Reading) -> list[tuple[Any, ...]]:
-    """Where the training task sets stand: one ``taskset``, or a list of them."""
-    found: list[tuple[Any, ...]] = []
-    if isinstance(view.get(f"{E}.taskset"), Mapping):
-        found.append(view.path(f"{E}.taskset"))
-    several = view.get(f"{E}.tasksets")
-    if isinstance(several, list):
-        found += [
-            (*view.path(f"{E}.tasksets"), index) for index, item in enumerate(several) if isinstance(item, Mapping)
-        ]
-    return found
-
-
 def _read_train(view: Reading) -> Iterator[Flow]:
     if supervised(view) or (view.get("mode") == "train" and not tasksets(view)):
         yield from experiences.read(view)
         return
+    rewards = _reward_names(view)
     for index, place in enumerate(tasksets(view)):
         to = ("data", "train", index)
-        inside = view.inside(place, ())
-        yield from _source(inside, to, evaluation=False)
+        inside, this = view.inside(place, ()), task(view, place, evaluation=False)
+        yield from _source(inside, to, this, rewards.get(place, ""), evaluation=False)
         if index:
             continue
         yield from experiences.read_order(inside)
@@ -160,10 +178,18 @@ def _read_eval(view: Reading) -> Iterator[Flow]:
     several = view.get(f"{E}.eval_tasksets")
     if isinstance(several, list) and not several:
         yield Flow(("data", "eval"), [], (view.path(f"{E}.eval_tasksets"),))
-    for index, item in enumerate(several if isinstance(several, list) else []):
-        if isinstance(item, Mapping):
-            place = (*view.path(f"{E}.eval_tasksets"), index)
-            yield from _source(view.inside(place, ()), ("data", "eval", index), evaluation=True)
+    rewards = _reward_names(view)
+    for index, place in enumerate(eval_tasksets(view)):
+        this = task(view, place, evaluation=True)
+        yield from _source(
+            view.inside(place, ()), ("data", "eval", index), this, rewards.get(place, ""), evaluation=True
+        )
+
+
+def _reward_names(view: Reading) -> dict[Any, str]:
+    """The reward of each task set, where they have several."""
+    found = [] if supervised(view) else scorings(view)
+    return {place: one.name for one in found for place in one.places} if len(found) > 1 else {}
 
 
 # Writing
@@ -220,16 +246,81 @@ def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
     if source["sampling"] and (evaluation or not place[2]):
         whose = "the engines' own for evaluation" if evaluation else "the sampling of its first task set for all"
         yield Lost(used("sampling"), f"Trinity takes {whose}")
-    if source["workflow"]:
-        yield Flow((*root, "default_workflow_type"), source["workflow"], used("workflow"), same=True)
-    if source["workflow_args"]:
+    if source["workflow_args"] and (source["workflow"] or view.config.rollout.workflow):
         yield Flow((*root, "workflow_args"), source["workflow_args"], used("workflow_args"), same=True)
+    elif source["workflow_args"]:
+        yield Lost(used("workflow_args"), "Trinity's workflows of one question and one answer read no such arguments")
+    yield from _write_workflow(view, root, place, source)
     how: How = "mapped" if evaluation or place[2] else "derived"
     if source["reward"]:
-        yield Flow((*root, "default_reward_fn_type"), source["reward"], used("reward"), how, same=True)
+        name = function_scoring(view, source) or source["reward"]
+        yield Flow((*root, "default_reward_fn_type"), name, used("reward"), how, same=name == source["reward"])
+    taking = REWARDS.get(function_scoring(view, source) or source["reward"] or "math_reward")
     for key, value in source["reward_args"].items():
-        yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
+        if taking is not None and key not in (taking.takes or ()):
+            yield Lost(used("reward_args"), f"Trinity's reward function takes no {key}")
+        else:
+            yield Flow((*root, "reward_fn_args", key), value, used("reward_args"), how)
     yield from _lost_columns(view, place, source)
+
+
+def _write_workflow(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
+    """The workflow of a task set where it is not that of all, what it takes, and the system prompt that it leaves to say."""
+    own, used = (*root, "default_workflow_type"), ((*place, "workflow"),)
+    prompt, columns = ((*place, "system_prompt"),), ((*place, "system_prompt_key"),)
+    if source["system_prompt_key"]:
+        yield Lost(columns, "Trinity's workflows have one system prompt for all rows of a task set")
+    else:
+        yield Flow((), None, columns)
+    said, written = source["workflow"] or view.config.rollout.workflow, None
+    if said:
+        written = source["system_prompt"]
+        if source["workflow"]:
+            yield Flow(own, source["workflow"], used, same=True)
+    else:
+        spelling = spelling_of(view, source)
+        written = spelling.prompt
+        if spelling.workflow != spelling_of_all(view).workflow:
+            yield Flow(own, spelling.workflow, prompt, "derived", "it implies no other system prompt", always=True)
+        for key, value in spelling.args.items():
+            yield Flow((*root, "workflow_args", key), value, (("rewards",),), "derived", always=True)
+    if written is not None:
+        yield Flow(
+            (*root, "format", "system_prompt"), written, prompt, same=written == source["system_prompt"], always=True
+        )
+    else:
+        yield Flow((), None, prompt, "mapped", "implied by the workflow" if source["system_prompt"] else "")
+
+
+def function_scoring(view: Writing, source: Mapping[str, Any]) -> str:
+    """The reward function of Trinity's that scores a source; empty where the workflow's own does."""
+    rewards = view.get("rewards")
+    chosen = [reward for reward in rewards if reward["name"] == source["reward"]] if source["reward"] else rewards
+    return nearest_function(chosen[0], view.version) if len(chosen) == 1 else ""
+
+
+def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:
+    """How a source without a workflow of its own is written."""
+    rewards, name = view.get("rewards"), function_scoring(view, source)
+    chosen = [reward for reward in rewards if not source["reward"] or reward["name"] == source["reward"]]
+    penalty = chosen[0].get("args", {}).get(THINK_PENALTY, 0.0) if name == "math_boxed_reward" else 0.0
+    masks = any(item["name"] == "overlong" for item in view.get("algorithm.filters"))
+    return spelled(name, source["system_prompt"], penalty, masks, view.version)
+
+
+def masked_by_workflow(view: Writing) -> bool:
+    """Whether the workflow of every source leaves responses that were cut at the limit out of the loss."""
+    sources = view.get("data.train")
+    if view.config.rollout.workflow or any(source["workflow"] for source in sources):
+        return False
+    return bool(sources) and all(spelling_of(view, source).masks for source in sources)
+
+
+def spelling_of_all(view: Writing) -> Spelling:
+    """How the first source is written, which decides the workflow of all that say no other."""
+    sources = [*view.get("data.train"), *view.get("data.eval")]
+    free = next((source for source in sources if not source["workflow"]), None)
+    return spelling_of(view, free) if free is not None else Spelling("math_workflow")
 
 
 def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
@@ -248,10 +339,12 @@ def _write_format(view: Writing, root: Any, place: tuple[Any, ...], source: Mapp
             yield Flow((*form, key), value, ((*place, field),), same=True)
         elif default is None:
             yield Flow((), None, ((*place, field),))
-    if source["source_key"] not in (None, "data_source"):
+    if source["source_key"] and rows_name_functions(view.get("rewards"), view.version):
         yield Flow((*form, "reward_fn_key"), source["source_key"], ((*place, "source_key"),), same=True)
-    else:
+    elif source["source_key"] in (None, "data_source"):
         yield Flow((), None, ((*place, "source_key"),), "mapped", "metrics are split by task set")
+    else:
+        yield Lost(((*place, "source_key"),), "Trinity splits metrics by task set, not by a column", idle=True)
 
 
 def _write_evaluation(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:
@@ -309,7 +402,6 @@ def _write_eval(view: Writing) -> Iterator[Out]:
         yield from _write_source(view, root, ("data", "eval", index), source)
 
 
-WORKFLOWS = {"math_workflow": None}
 TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("name", ""),
     ("storage_type", "file"),
@@ -333,6 +425,8 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("data_selector.kwargs", {}),
     ("data_selector.kwargs.**", ABSENT),
     ("format.reward_fn_key", ""),
+    ("format.system_prompt", None),
+    ("format.system_prompt_key", None),
     *((f"format.{key}", default) for key, (_, default) in FORMAT.items()),
 )
 

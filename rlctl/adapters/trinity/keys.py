@@ -37,6 +37,12 @@ def train_places(view: Writing) -> list[KeyPath]:
     return [(*view.path(f"{root}.tasksets"), index) for index in range(count)]
 
 
+def eval_places(view: Writing) -> list[KeyPath]:
+    """Where the task sets of evaluation are written."""
+    root = view.path("buffer.explorer_input.eval_tasksets")
+    return [(*root, index) for index in range(len(view.config.data.eval))]
+
+
 def answer_column(key: str | None) -> str:
     """The column of the answer: Trinity reads columns of the row itself, not what is inside them."""
     return (key or "ground_truth").rsplit(".", 1)[-1]

@@ -190,6 +190,18 @@ NOTES: tuple[Noted, ...] = (
         *(f"{TC}.actor_rollout_ref.ref.fsdp_config.{name}" for name in ("optimizer_offload",)),
     ),
     *dead("read by other engines only", f"{ROLL}.use_v1"),
+    *unsupported(
+        "rlctl cannot begin a response with given text: remove it, or put it into the prompt",
+        "buffer.explorer_input.taskset.format.reply_prefix",
+        "buffer.explorer_input.tasksets.*.format.reply_prefix",
+        "buffer.explorer_input.eval_tasksets.*.format.reply_prefix",
+    ),
+    *unsupported(
+        "rlctl runs one workflow for all rows of a source: split the data by workflow",
+        "buffer.explorer_input.taskset.format.workflow_key",
+        "buffer.explorer_input.tasksets.*.format.workflow_key",
+        "buffer.explorer_input.eval_tasksets.*.format.workflow_key",
+    ),
     *carried(
         "how Trinity reads data",
         "*.*.*.format.**",

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rlctl.adapters.rules import Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Version, Writing
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.data import E, tasksets
-from rlctl.adapters.trinity.keys import train_places
+from rlctl.adapters.trinity.keys import eval_places, train_places
+from rlctl.adapters.trinity.workflows import REWARDS, E, Scoring, scores_of, scorings
 from rlctl.adapters.values import REWARD_FIELDS
+from rlctl.documents.paths import KeyPath
 
-FORMAT = r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$"
-REWARDS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "math_reward": ("math", {"method": "trinity"}),
-    "math_boxed_reward": ("boxed", {}),
-    "math_dapo_reward": ("dapo_math", {}),
-    "countdown_reward": ("countdown", {}),
-    "format_reward": ("format", {"pattern": FORMAT, "whole": False}),
-    "accuracy_reward": ("math", {"method": "open_r1"}),
-}
-"""Rewards that a rule stands for, and its arguments."""
-SCORES = {"format_reward": (0.1, -0.1)}
-"""Of right and wrong, where they are not 1 and 0."""
-ABOUT = {
-    "math_boxed_reward": "Trinity also leaves out units and reads number words before it compares: few scores differ",
-    "math_dapo_reward": "Trinity grades the last box as PRIME does, here the text after 'Answer:' as verl does: scores differ",
-}
 RULE_NAMES = {
     "math": "math_reward",
     "boxed": "math_boxed_reward",
@@ -34,46 +20,78 @@ RULE_NAMES = {
     "countdown": "countdown_reward",
 }
 NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward", "format": "format_reward"}
+THINK_PENALTY = "think_penalty"
+"""The argument of rule boxed that with_think of math_boxed_workflow is."""
 
 
 def _read_rewards(view: Reading) -> Iterator[Flow]:
     if supervised(view):
         return
-    places = tasksets(view)
-    inside = view.inside(places[0], ()) if places else None
-    own = inside.get("default_reward_fn_type", None) if inside else None
-    name = own or view.get(f"{E}.default_reward_fn_type")
-    used = tuple(
-        item
-        for item in (
-            inside.path("default_reward_fn_type") if inside else None,
-            view.path(f"{E}.default_reward_fn_type"),
-        )
-        if item
-    )
-    to = ("rewards", 0)
-    if not name:
+    found = scorings(view)
+    if not found:
+        named = view.get(f"{E}.default_reward_fn_type")
+        yield from _read_function(view, 0, named or None, (view.path(f"{E}.default_reward_fn_type"),))
+        return
+    by_row = [place for one in found for place in one.places if view.inside(place, ()).get("format.reward_fn_key", "")]
+    for index, one in enumerate(found):
+        implied = set(one.keys) == set(one.first.workflow_keys)
+        flows = _read_function(view, index, one.first.reward, one.keys, one.first.args)
+        yield from (replace(flow, implied=implied) for flow in flows)
+        yield from _read_args(view, index, one)
+        if len(found) > 1 or by_row:
+            yield Flow(("rewards", index, "name"), one.name, one.keys)
+        if by_row:
+            labels = [one.name, *(str(view.inside(place, ()).get("name", "") or "") for place in one.places)]
+            yield Flow(("rewards", index, "applies_to"), [label for label in labels if label], one.keys)
+    if by_row:
+        used = tuple((*place, "format", "reward_fn_key") for place in by_row)
+        taken = {one.name for one in found}
+        for index, name in enumerate((name for name in REWARDS if name not in taken), start=len(found)):
+            yield from _read_function(view, index, name, used)
+            yield Flow(("rewards", index, "name"), name, used)
+            yield Flow(("rewards", index, "applies_to"), [name], used, "derived", "rows name their reward function")
+
+
+def _read_function(
+    view: Reading, index: int, name: str | None, used: tuple[KeyPath, ...], given: Mapping[str, Any] | None = None
+) -> Iterator[Flow]:
+    """A reward function by its name; without one, the reward that rlctl picks by the data source. ``given`` goes over its own."""
+    to = ("rewards", index)
+    if name is None:
         yield Flow((*to, "type"), "rule", ())
         yield Flow((*to, "rule"), "auto", ())
-        return
-    if name in REWARDS:
-        rule, given = REWARDS[name]
+    elif name in REWARDS:
+        row, (right, wrong) = REWARDS[name], scores_of(name, view.version)
         yield Flow((*to, "type"), "rule", used)
-        yield Flow((*to, "rule"), rule, used, "derived" if name in ABOUT else "mapped", ABOUT.get(name, ""))
-        for key, value in given.items():
-            yield Flow((*to, "args", key), value, used)
-        for key, score in zip(("score_right", "score_wrong"), SCORES.get(name, ()), strict=False):
-            yield Flow((*to, key), score, used)
+        yield Flow((*to, "rule"), row.rule, used, "derived" if row.differs else "mapped", row.differs)
+        for key, value in row.args.items():
+            if key not in (given or {}):
+                yield Flow((*to, "args", key), value, used)
+        if (right, wrong) != (1.0, 0.0):
+            yield Flow((*to, "score_right"), right, used)
+            yield Flow((*to, "score_wrong"), wrong, used)
     else:
         yield Flow((*to, "type"), "external", used)
         yield Flow((*to, "kind"), name, used, same=True)
-    if inside is None:
-        return
-    overlong = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
-    args = inside.get("reward_fn_args", None)
-    rest = {key: item for key, item in args.items() if key not in overlong} if isinstance(args, Mapping) else {}
-    for key, value in rest.items():
-        yield Flow((*to, "args", key), value, ((*inside.path("reward_fn_args"), key),))
+
+
+def _read_args(view: Reading, index: int, one: Scoring) -> Iterator[Flow]:
+    row, to = REWARDS.get(one.first.reward or ""), ("rewards", index, "args")
+    for key, value in one.first.args.items():
+        used = tuple((*place, "reward_fn_args", key) for place in one.places)
+        if row is not None and row.takes is None:
+            yield Flow((), None, used, "dead", f"{one.first.reward} takes any argument and uses none")
+        elif row is not None and key not in (row.takes or ()):
+            known = ", ".join(sorted(row.takes or ())) or "none"
+            raise BadValueError(f"is {value!r}; the arguments of {one.first.reward} are: {known}", key=used[0])
+        else:
+            overrides = row is not None and key in row.args
+            yield Flow((*to, key), value, used, "derived" if overrides else "mapped", same=not overrides)
+    if one.first.think_penalty:
+        used = tuple(
+            (*place, "workflow_args", key) for place in one.places for key in ("with_think", "format_score_coef")
+        )
+        yield Flow((*to, THINK_PENALTY), one.first.think_penalty, used)
 
 
 def _write_rewards(view: Writing) -> Iterator[Out]:
@@ -81,42 +99,56 @@ def _write_rewards(view: Writing) -> Iterator[Out]:
     if view.config.algorithm.objective.choice in ("sft", "dpo"):
         yield Flow((), None, (("rewards",), *(("rewards", index) for index in range(len(rewards)))))
         return
+    by_row = rows_name_functions(rewards, view.version)
+    if by_row:
+        target = view.path(f"{E}.default_reward_fn_type")
+        yield Flow(
+            target, function_of(rewards[0], view.version), (("rewards", 0, "type"), ("rewards", 0, "rule")), always=True
+        )
+    named = {source["reward"] for key in ("data.train", "data.eval") for source in view.get(key)}
     for index, reward in enumerate(rewards):
         place = ("rewards", index)
-        if len(rewards) > 1:
+        if len(rewards) == 1:
+            yield from _write_reward(view, place, reward)
+        elif by_row or (reward["name"] in named and function_of(reward, view.version)):
+            note = f"{function_of(reward, view.version)}, which its task sets name"
+            used = tuple((*place, name) for name in ("type", "rule", "kind", "args", "score_right", "score_wrong"))
+            yield Flow((), None, used, "mapped", note)
+            applies = None if by_row else reward["applies_to"]
+            yield from _plain_reward(place, {**reward, "applies_to": applies, "score_right": 1.0, "score_wrong": 0.0})
+        else:
             hint = "name one in default_reward_fn_type of each, or call them all in a reward function of your own"
             yield Lost(tuple((*place, name) for name in reward), f"Trinity takes one reward for a task set: {hint}")
-        else:
-            yield from _write_reward(view, place, reward)
+
+
+AUTO = (
+    "Trinity does not pick a reward by each row's data source: math_workflow scores every row with math_reward. "
+    "Name a reward function in default_reward_fn_type"
+)
 
 
 def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
     kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
     used = ((*place, "type"), (*place, "rule"))
+    name = function_of(reward, view.version)
     if kind == "rule" and reward["rule"] == "auto":
-        note = "Trinity's workflow scores with its own math reward, verl by the data source"
-        yield Flow((), None, used, "mapped", note)
-        if reward["args"]:
-            yield Lost(((*place, "args"),), "Trinity's own math reward takes no arguments")
+        yield Lost((*used, (*place, "args")), AUTO)
         yield from _plain_reward(place, reward)
         return
-    elif kind == "rule" and _exact(reward):
-        name = _exact(reward)
-        own = tuple((*place, "args", key) for key in REWARDS[name][1])
-        own += tuple((*place, key) for key in ("score_right", "score_wrong") if name in SCORES)
-        yield Flow(target, name, (*used, *own), always=True)
-        rest = {key: value for key, value in reward["args"].items() if key not in REWARDS[name][1]}
+    if kind == "rule" and (name or nearest_function(reward, view.version)):
+        if not name:
+            name = nearest_function(reward, view.version)
+        row = REWARDS[name]
+        own = tuple((*place, "args", key) for key in row.args if key in reward["args"])
+        yield Flow(target, name, (*used, *own), "derived" if row.differs else "mapped", row.differs, always=True)
+        if reward["rule"] != row.rule:
+            wanted = f"Trinity has no rule {reward['rule']}; {name} is the nearest, and parses answers its own way"
+            yield Lost(used, wanted)
+        yield from _write_scores(place, reward, scores_of(name, view.version), name)
+        rest = {key: value for key, value in reward["args"].items() if row.args.get(key) != value}
         reward = {**reward, "args": rest, "score_right": 1.0, "score_wrong": 0.0}
-    elif kind == "rule" and reward["rule"] in RULE_NAMES:
-        yield Flow(target, RULE_NAMES[reward["rule"]], used, always=True)
-    elif kind == "rule" and reward["rule"] in NEAREST:
-        yield Flow(target, NEAREST[reward["rule"]], used, always=True)
-        yield Lost(
-            used,
-            f"Trinity has no rule {reward['rule']}; {NEAREST[reward['rule']]} is the nearest, and parses answers its own way",
-        )
-    elif kind == "external" and is_trinitys(reward["kind"]):
-        yield Flow(target, reward["kind"], ((*place, "type"), (*place, "kind")), same=False, always=True)
+    elif name:
+        yield Flow(target, name, ((*place, "type"), (*place, "kind")), same=False, always=True)
     else:
         what = {
             "external": f"the reward {reward.get('kind')}",
@@ -130,32 +162,62 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         )
         yield Lost(tuple((*place, name) for name in reward), f"{what} has no form in Trinity. {hint}")
         return
-    yield from _write_args(view, place, reward)
+    yield from _write_args(view, place, reward, name)
     yield from _plain_reward(place, reward)
 
 
-def _exact(reward: Mapping[str, Any]) -> str:
-    """The reward of Trinity's that computes what a rule does; nothing where there is none."""
-    for name, (rule, own) in REWARDS.items():
-        same = rule == reward["rule"] and own.items() <= reward["args"].items() and (own or rule == "countdown")
-        if same and SCORES.get(name, (1.0, 0.0)) == (reward["score_right"], reward["score_wrong"]):
+def function_of(reward: Mapping[str, Any], version: Version) -> str:
+    """The reward function of Trinity's that computes what a canonical reward does; empty where there is none."""
+    if reward["type"] == "external":
+        return str(reward["kind"]) if is_trinitys(reward["kind"]) else ""
+    if reward["type"] != "rule":
+        return ""
+    for name, row in REWARDS.items():
+        own = {key: item for key, item in row.args.items() if key not in (row.takes or ())}
+        same = row.rule == reward["rule"] and own.items() <= reward["args"].items()
+        scored = (reward["score_right"], reward["score_wrong"]) == scores_of(name, version)
+        if same and scored:
             return name
     return ""
 
 
-ARGUMENTS = {"math_boxed_reward": None, "math_dapo_reward": ()}
-"""What a reward of Trinity's takes: None is any arguments, the overlong penalty is told elsewhere; the others take none."""
+def _write_scores(
+    place: tuple[Any, ...], reward: Mapping[str, Any], scores: tuple[float, float], name: str
+) -> Iterator[Out]:
+    used, asked = ((*place, "score_right"), (*place, "score_wrong")), (reward["score_right"], reward["score_wrong"])
+    if asked == scores:
+        yield Flow((), None, used)
+    else:
+        shown = [f"{right:g} and {wrong:g}" for right, wrong in (scores, asked)]
+        yield Lost(used, f"Trinity's {name} scores right and wrong answers {shown[0]}, not {shown[1]}")
 
 
-def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
-    name = RULE_NAMES.get(reward.get("rule", ""), NEAREST.get(reward.get("rule", ""), ""))
-    if reward["args"] and reward["type"] == "rule" and ARGUMENTS.get(name, ()) is not None:
-        given = ", ".join(f"{key} {value}" for key, value in reward["args"].items())
-        yield Lost(((*place, "args"),), f"Trinity's {name} finds and compares answers its own way, not with {given}")
-        return
-    for root in train_places(view):
-        for key, value in reward["args"].items():
-            yield Flow((*root, "reward_fn_args", key), value, ((*place, "args"),), always=True)
+def rows_name_functions(rewards: Sequence[Mapping[str, Any]], version: Version) -> bool:
+    """Whether each reward is a function of Trinity's for rows that name it, as ``format.reward_fn_key`` reads them."""
+    names = [(function_of(reward, version), reward["applies_to"] or ()) for reward in rewards]
+    return len(names) > 1 and all(name and name in labels for name, labels in names)
+
+
+def nearest_function(reward: Mapping[str, Any], version: Version) -> str:
+    """The reward function that is written for a canonical reward; empty where the workflow's own stays."""
+    rule = str(reward.get("rule", ""))
+    return function_of(reward, version) or RULE_NAMES.get(rule, "") or NEAREST.get(rule, "")
+
+
+def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any], name: str) -> Iterator[Out]:
+    row = REWARDS.get(name)
+    takes = frozenset(reward["args"]) if row is None else row.takes or frozenset()
+    for key, value in reward["args"].items():
+        used = ((*place, "args", key), (*place, "args"))
+        if key == THINK_PENALTY and name == "math_boxed_reward":
+            yield Flow((), None, used, "mapped", "with_think and format_score_coef of math_boxed_workflow")
+        elif key not in takes:
+            yield Lost(used, f"Trinity's {name} finds and compares answers its own way, not with {key} {value}")
+        else:
+            for root in [*train_places(view), *eval_places(view)]:
+                yield Flow((*root, "reward_fn_args", key), value, used, always=True)
+    if not reward["args"]:
+        yield Flow((), None, ((*place, "args"),))
 
 
 def is_trinitys(kind: str) -> bool:

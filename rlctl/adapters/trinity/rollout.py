@@ -23,9 +23,9 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import seconds
+from rlctl.adapters.trinity.data import spelling_of_all
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.trinity.model import nothing
-from rlctl.adapters.values import Partly
+from rlctl.adapters.trinity.workflows import one_turn
 from rlctl.documents.paths import KeyPath
 
 PLAYED = {
@@ -47,7 +47,26 @@ def _write_workflow(view: Writing) -> Iterator[Out]:
         yield from _write_environments(view, key)
     elif own is not None or not config.data.train or not all(source.workflow for source in config.data.train):
         note = "" if own else "one question, one answer"
-        yield Flow(key, own or "math_workflow", used, "mapped" if own else "derived", note, always=True)
+        name = own or spelling_of_all(view).workflow
+        yield Flow(key, name, used, "mapped" if own else "derived", note, always=True)
+
+
+def _read_workflow(view: Reading) -> Iterator[Flow]:
+    """The default workflows: null for one question and one answer, whatever it implies; evaluation follows training."""
+    key, own = "buffer.explorer_input.default_workflow_type", "buffer.explorer_input.default_eval_workflow_type"
+    named, evaluation = view.get(key), view.get(own)
+    kept = None if one_turn(named) else named
+    yield Flow(view.to("rollout.workflow"), kept, (view.path(key),), same=kept is not None)
+    plain = kept is None and one_turn(evaluation) is not None
+    yield Flow(view.to("rollout.evaluation_workflow"), None if plain else evaluation, (view.path(own),), same=not plain)
+
+
+def _write_evaluation_workflow(view: Writing) -> Iterator[Out]:
+    named, used = view.get("rollout.evaluation_workflow"), (view.to("rollout.evaluation_workflow"),)
+    if named:
+        yield Flow(view.path("buffer.explorer_input.default_eval_workflow_type"), named, used, same=True)
+    else:
+        yield Flow((), None, used)
 
 
 def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
@@ -163,15 +182,17 @@ EXPLORER: list[Rule] = [
     ),
     seconds("explorer.runner_state_report_interval", "rollout.report_every", 0),
     Tree("explorer.env_vars", "rollout.environment"),
-    Key(
-        "buffer.explorer_input.default_workflow_type",
-        "rollout.workflow",
-        None,
-        Partly({"math_workflow": None}),
-        write_when=lambda view: False,
+    Code(
+        "workflow",
+        (
+            K("buffer.explorer_input.default_workflow_type", None),
+            K("buffer.explorer_input.default_eval_workflow_type", None),
+        ),
+        ("rollout.workflow", "rollout.evaluation_workflow"),
+        _read_workflow,
+        lambda view: (*_write_workflow(view), *_write_evaluation_workflow(view)),
+        "one question, one answer is null; what a workflow implies is in the rewards and the sources",
     ),
-    Code("workflow", (), (), nothing, lambda view: _write_workflow(view), "one question, one answer is math_workflow"),
-    Key("buffer.explorer_input.default_eval_workflow_type", "rollout.evaluation_workflow", None),
     Dropped("rollout.workflow_args", "Trinity's arguments belong to task sets"),
     Code(
         "auxiliary models",

@@ -81,8 +81,8 @@ def _last_box(text: str) -> str | None:
     return None
 
 
-def by_trinity(call: Call) -> Outcome:
-    """See the table above."""
+def by_trinity(call: Call, pattern: str = TRINITY_FORMAT) -> Outcome:
+    """See the table above; ``pattern`` is the format."""
     from math_verify import parse, verify
 
     def read(text: str) -> Any:
@@ -90,7 +90,7 @@ def by_trinity(call: Call) -> Outcome:
         return parse(found[1] if found else text)
 
     right = bool(verify(read(call.response), read(str(call.answer))))
-    formatted = re.match(TRINITY_FORMAT, call.response, re.DOTALL | re.MULTILINE) is not None
+    formatted = re.match(pattern, call.response, re.DOTALL | re.MULTILINE) is not None
     form = TRINITY_FORMAT_SCORE if formatted else -TRINITY_FORMAT_SCORE
     return Outcome(right + form, right, {"accuracy": float(right), "format_score": form})
 
@@ -119,12 +119,21 @@ METHODS: dict[str, Callable[[Call], bool | Outcome]] = {
 }
 
 
-def math(call: Call, *, method: str = "verl") -> bool | Outcome:
+def math(call: Call, *, method: str = "verl", pattern: str | None = None) -> bool | Outcome:
     """The response's answer equals the answer mathematically, as math-verify decides.
 
+    Args:
+        call: the response.
+        method: whose way of reading answers; see the table above.
+        pattern: the format that method trinity rewards, as a regular expression; None is Trinity's own.
+
     Raises:
-        RunError: there is no such method.
+        RunError: there is no such method, or it takes no pattern.
     """
+    if pattern is not None:
+        if method != "trinity":
+            raise RunError(f"rule math takes a pattern with method trinity only, not with {method}")
+        return by_trinity(call, pattern)
     if method not in METHODS:
         raise RunError(f"rule math has no method {method!r}; its methods are {', '.join(METHODS)}")
     return METHODS[method](call)

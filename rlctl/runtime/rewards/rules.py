@@ -101,10 +101,23 @@ def _gsm8k_says(response: str) -> str | None:
     return found[-1].replace(",", "") if found else None
 
 
-def boxed(call: Call) -> bool:
-    r"""The last ``\boxed{...}`` is the answer, in one of the spellings that MATH takes for equal; see ``boxed.py``."""
+def boxed(call: Call, *, think_penalty: float = 0.0) -> bool | Outcome:
+    r"""The last ``\boxed{...}`` is the answer, in one of the spellings that MATH takes for equal; see ``boxed.py``.
+
+    Args:
+        call: the response.
+        think_penalty: taken off a response that does not hold ``<think>`` and ``</think>`` once each, in this order.
+
+    Source of the penalty: trinity/common/rewards/math_reward.py (MathBoxedRewardFn with ``with_think``).
+    """
     found = latex.last_boxed(call.response)
-    return found is not None and latex.equal_latex(found, str(call.answer))
+    right = found is not None and latex.equal_latex(found, str(call.answer))
+    if not think_penalty:
+        return right
+    before, opened, after = call.response.partition("<think>")
+    thinks = bool(opened) and "</think>" not in before and after.count("</think>") == 1 and "<think>" not in after
+    form = 0.0 if thinks else -think_penalty
+    return Outcome(right + form, right, {"accuracy": float(right), "format_score": form})
 
 
 def _boxed_says(response: str) -> str | None:

@@ -339,3 +339,34 @@ def test_what_a_response_answers_is_told_for_majorities(rule: str, response: str
     scored = RuleScorer(rule).load().one
     assert scored is not None
     assert scored(Call("s", response, "4")).vote == vote
+
+
+@pytest.mark.parametrize(
+    ("response", "score"),
+    [
+        (r"<think>so</think>\boxed{7}", 1.0),
+        (r"\boxed{7}", 0.9),
+        (r"<think>so</think>\boxed{8}", 0.0),
+        (r"\boxed{8}", -0.1),
+        (r"</think>so<think>\boxed{7}", 0.9),
+        (r"<think>a</think><think>b</think>\boxed{7}", 0.9),
+        (r"<think>a</think>b</think>\boxed{7}", 0.9),
+    ],
+)
+def test_a_box_without_thinking_costs_the_penalty_as_in_trinitys_math_boxed_workflow(
+    response: str, score: float
+) -> None:
+    found = RULES["boxed"].function(Call("", response, "7"), think_penalty=0.1)
+    assert isinstance(found, Outcome)
+    assert found.score == pytest.approx(score)
+    assert found.correct is (score > 0.5)
+
+
+def test_the_format_that_trinity_rewards_can_be_another() -> None:
+    pytest.importorskip("math_verify")
+    found = [
+        RULES["math"].function(Call("", said, "7"), method="trinity", pattern="^A").score for said in ("A: 7", "7")
+    ]
+    assert found == pytest.approx([1.1, 0.9])
+    with pytest.raises(RunError, match="method trinity only"):
+        RULES["math"].function(Call("", "7", "7"), method="verl", pattern="^A")
