@@ -18,6 +18,7 @@ from rlctl.adapters.rules import (
     Key,
     Out,
     Reading,
+    Same,
     Writing,
 )
 from rlctl.config.fields import Interval
@@ -122,6 +123,29 @@ class Off:
 
     def write(self, value: Any, view: Writing) -> Any:
         return self.sentinel if value is None else value
+
+
+NEVER_CLIPS = 1.0e9
+"""A bound that nothing reaches, where a dialect has no word for none."""
+
+
+class NoClip(Same):
+    """A bound of gradients that never acts stands for none; 0 would leave nothing of any gradient, so it is no off."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value == 0:
+            raise BadValueError("is 0, which clips every gradient to nothing; expected a number above 0")
+        return None if isinstance(value, (int, float)) and value >= NEVER_CLIPS else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return NEVER_CLIPS if value is None else value
+
+
+class Unclipped(NoClip):
+    """As a gradient's bound, but 0 is one too: values stay where they were."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if value == 0 else super().read(value, view)
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,11 @@ def _of(hint: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
     if hint is bool:
         return st.booleans()
     if hint is int:
-        low = int(info.range.at_least or 1) if info.range else 1
+        low = int(info.range.at_least) if info.range and info.range.at_least is not None else 1
         high = int(info.range.at_most) if info.range and info.range.at_most is not None else low + 60
-        return st.integers(max(low, 1), high)
+        return st.one_of(st.just(max(low, 0)), st.integers(max(low, 1), high))
     if hint is float:
-        return st.sampled_from([0.125, 0.25, 0.75, 0.375])
+        return st.sampled_from([item for item in (0.125, 0.25, 0.75, 0.375, 0.0, 2.4) if _in_range(item, info)])
     if hint is str:
         return st.sampled_from(["alpha", "beta/gamma", "some_name"])
     if hint is Interval:
@@ -97,6 +97,16 @@ def _of(hint: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
     if origin is dict or hint is dict:
         return st.just({"key": "value"})
     return st.just({"key": "value"})
+
+
+def _in_range(value: float, info: FieldInfo) -> bool:
+    limits = info.range
+    if limits is None:
+        return value > 0
+    low = limits.at_least is None or value >= limits.at_least
+    return (
+        low and (limits.above is None or value > limits.above) and (limits.at_most is None or value <= limits.at_most)
+    )
 
 
 def leaves() -> list[Key]:

@@ -237,25 +237,34 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
         )
 
 
-def steps_of(view: Writing, value: Any, *, explore: bool = False) -> int | None:
-    """An interval in trainer steps, or in explore steps; None where it never happens."""
+def steps_of(view: Writing, value: Any, *, explore: bool = False) -> Fraction | None:
+    """An interval in trainer steps, or in explore steps, not rounded; None where it never happens."""
     if value is None:
         return None
-    epochs = view.config.batch.ppo_epochs
     if isinstance(value, Mapping) and value.get("optimizer_steps") is not None:
-        return max(1, round(int(value["optimizer_steps"]) / epochs))
+        return Fraction(int(value["optimizer_steps"]), view.config.batch.ppo_epochs)
     interval = Interval(steps=value) if isinstance(value, int) else Interval(**value)
     steps = arithmetic.interval_in_steps(interval, view.config, rows(view.options))
-    return None if steps is None else max(1, round(steps * factor(view, explore=explore)))
+    return None if steps is None else Fraction(steps) * Fraction(factor(view, explore=explore))
 
 
-def _scaled(view: Writing, canonical: str, key: str, value: int, *, explore: bool = False) -> Flow:
-    each = factor(view, explore=explore)
-    plain = view.get(canonical)
+def _scaled(view: Writing, canonical: str, key: str, exact: Fraction, *, explore: bool = False) -> Iterator[Out]:
+    each, used = factor(view, explore=explore), (view.to(canonical),)
+    plain, value = view.get(canonical), whole_steps(exact)
     note = f"{plain} steps x {each} a step" if each != 1 else ""
-    return Flow(
-        view.path(key), value, (view.to(canonical),), "derived" if each != 1 else "mapped", note, same=plain == value
-    )
+    yield Flow(view.path(key), value, used, "derived" if each != 1 else "mapped", note, same=plain == value)
+    yield from _rounded(exact, value, used)
+
+
+def whole_steps(exact: Fraction) -> int:
+    """The nearest number of steps, at least 1."""
+    return max(1, math.floor(exact + Fraction(1, 2)))
+
+
+def _rounded(exact: Fraction, value: int, used: tuple[KeyPath, ...]) -> Iterator[Lost]:
+    """That a number of steps is none in Trinity; nothing where it is."""
+    if exact != value:
+        yield Lost(used, f"Trinity counts whole steps: {float(exact):g} became {value}")
 
 
 def _read_save(view: Reading) -> Iterator[Flow]:
@@ -267,7 +276,7 @@ def _write_save(view: Writing) -> Iterator[Out]:
     steps = steps_of(view, value)
     used = (view.to("checkpoint.every"),)
     if steps is not None:
-        yield _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
+        yield from _scaled(view, "checkpoint.every", "trainer.save_interval", steps)
     elif isinstance(value, Mapping):
         yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.algorithm.objective.choice in SUPERVISED:
@@ -292,7 +301,7 @@ def _write_eval(view: Writing) -> Iterator[Out]:
         return
     steps = steps_of(view, value, explore=True)
     if steps is not None:
-        yield _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
+        yield from _scaled(view, "schedule.evaluate_every", "explorer.eval_interval", steps, explore=True)
     elif isinstance(value, Mapping):
         yield Lost(used, "an interval in epochs needs the number of training rows: state dataset_rows")
     elif view.config.data.eval:
@@ -351,7 +360,7 @@ def _write_total(view: Writing) -> Iterator[Out]:
     schedule, each = view.config.schedule, factor(view)
     steps = schedule.total_steps
     used: tuple[KeyPath, ...] = (view.to("schedule.total_steps"),)
-    trainer = None if steps is None else max(1, round(steps * each))
+    trainer = None if steps is None else whole_steps(Fraction(steps) * Fraction(each))
     note = f"{steps} steps x {each}" if each != 1 else ""
     if schedule.total_optimizer_steps is not None:
         limit = -(-schedule.total_optimizer_steps // view.config.batch.ppo_epochs)
@@ -376,6 +385,10 @@ def _write_total(view: Writing) -> Iterator[Out]:
         )
         yield Flow((), None, used)
         return
+    if schedule.total_optimizer_steps is None and steps is not None:
+        yield from _rounded(Fraction(steps) * Fraction(each), trainer, used)
+    elif schedule.total_optimizer_steps is not None and trainer == limit:
+        yield from _rounded(Fraction(schedule.total_optimizer_steps, view.config.batch.ppo_epochs), trainer, used[-1:])
     how: How = "derived" if each != 1 or schedule.total_optimizer_steps is not None else "mapped"
     if schedule.total_epochs is not None and view.config.algorithm.preset is not None:
         yield Flow(view.path("buffer.total_epochs"), schedule.total_epochs, epochs, same=True, always=True)
@@ -425,21 +438,20 @@ def _read_critic_warmup(view: Reading) -> Iterator[Flow]:
             steps,
             (view.path(key),),
             "derived" if value else "mapped",
-            f"({value} - 1) / {each:g}, counted from 1" if value else "",
+            f"({value} - 1) / {each:g} = {(value - 1) / each:g}, counted from 1, rounded up" if value else "",
         )
 
 
 def _write_critic_warmup(view: Writing) -> Iterator[Out]:
     steps, each = view.config.schedule.critic_warmup_steps, factor(view)
     key = "trainer.critic_warmup" if view.version >= (0, 6) else "trainer.trainer_config.trainer.critic_warmup"
-    note = f"{steps} steps x {each} + 1, counted from 1" if steps else ""
-    yield Flow(
-        view.path(key),
-        round(steps * each) + 1 if steps else 0,
+    note, used = (
+        f"{steps} steps x {each} + 1, counted from 1" if steps else "",
         (view.to("schedule.critic_warmup_steps"),),
-        "derived" if steps else "mapped",
-        note,
     )
+    whole = whole_steps(Fraction(steps) * Fraction(each)) if steps else 0
+    yield Flow(view.path(key), whole + 1 if steps else 0, used, "derived" if steps else "mapped", note)
+    yield from _rounded(Fraction(steps) * Fraction(each), whole, used)
 
 
 # Synchronisation
@@ -487,8 +499,8 @@ def seconds(key: str, to: str, default: int) -> Code:
             note = "Trinity always has a limit: a week stands for none"
             yield Flow(view.path(key), NO_LIMIT_SECONDS, (view.to(to),), "derived", note)
         elif isinstance(value, float) and not value.is_integer():
-            note = f"{value:g} seconds; Trinity counts whole ones"
-            yield Flow(view.path(key), math.ceil(value), (view.to(to),), "derived", note)
+            yield Flow(view.path(key), math.ceil(value), (view.to(to),))
+            yield Lost((view.to(to),), f"Trinity counts whole seconds: {value:g} became {math.ceil(value)}")
         elif not isinstance(value, Absent):
             yield Flow(view.path(key), int(value), (view.to(to),), same=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
@@ -33,7 +32,6 @@ from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.micro import other_micro
 from rlctl.adapters.trinity.train import (
     ADAM,
-    NoClip,
     read_warmup,
     role_engine,
     role_strategy,
@@ -44,9 +42,11 @@ from rlctl.adapters.trinity.train import (
 from rlctl.adapters.values import (
     AGGREGATIONS,
     Listed,
+    NoClip,
     NullReads,
     Off,
     Partly,
+    Unclipped,
     offload,
 )
 from rlctl.adapters.weight_decay import norms_and_biases
@@ -181,14 +181,6 @@ def settled(key: str, to: str, policy: str | None) -> Code:
     return Code(key.rpartition(".")[2], plain.keys, (to,), read, write)
 
 
-class Unclipped(NoClip):
-    """As a gradient's bound, but 0 is one too: values stay where they were."""
-
-    def read(self, value: Any, view: Reading) -> Any:
-        return value if value == 0 else super().read(value, view)
-
-
-NEVER = Unclipped()
 CRITIC: list[Rule] = [
     Code("critic", (), ("critic",), _read_critic, _write_critic, "advantage ppo"),
     Code(
@@ -230,7 +222,7 @@ CRITIC: list[Rule] = [
         By({"0.5": 0.0, "0.6": 0.01}),
         NullReads(0.0),
     ),
-    Key(f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", By({"0.5": 0.0, "0.6": 0.5}), NEVER),
+    Key(f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", By({"0.5": 0.0, "0.6": 0.5}), Unclipped()),
     Key(f"{CRITIC_C}.loss_agg_mode", "critic.value_loss.aggregation", "token-mean", AGGREGATIONS),
     Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", ABSENT),
     Key(f"{CRITIC_C}.shuffle", "critic.shuffle", By({"0.5": False, "0.6": True})),

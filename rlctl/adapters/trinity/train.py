@@ -10,7 +10,6 @@ from rlctl.adapters.rules import (
     ABSENT,
     SAME,
     Absent,
-    BadValueError,
     By,
     Code,
     Converter,
@@ -23,7 +22,6 @@ from rlctl.adapters.rules import (
     Out,
     Reading,
     Rule,
-    Same,
     Tree,
     Version,
     When,
@@ -38,6 +36,7 @@ from rlctl.adapters.values import (
     LONG_DTYPES,
     Listed,
     Names,
+    NoClip,
     Off,
     Partly,
     offload,
@@ -108,21 +107,6 @@ def _write_offload(view: Writing) -> Iterator[Out]:
     used = (view.to("train.engine.offload"),)
     yield Flow(view.path(f"{root}.param_offload"), word in ("parameters", "both"), used)
     yield Flow(view.path(f"{root}.optimizer_offload"), word in ("optimizer", "both"), used)
-
-
-NEVER_CLIPS = 1.0e9
-
-
-class NoClip(Same):
-    """A bound that never acts stands for none; 0 would leave nothing of any gradient, so it is no off."""
-
-    def read(self, value: Any, view: Reading) -> Any:
-        if value == 0:
-            raise BadValueError("is 0, which clips every gradient to nothing; expected a number above 0")
-        return None if isinstance(value, (int, float)) and value >= NEVER_CLIPS else value
-
-    def write(self, value: Any, view: Writing) -> Any:
-        return NEVER_CLIPS if value is None else value
 
 
 def _clip_keys(version: Version, megatron: bool) -> tuple[str, ...]:

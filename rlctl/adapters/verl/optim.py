@@ -23,7 +23,7 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import Listed, Names, NullReads, Off, Partly
+from rlctl.adapters.values import Listed, Names, NoClip, NullReads, Off, Partly
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
 from rlctl.adapters.verl.warmup import Ticks, run_ticks, warmup
 from rlctl.adapters.weight_decay import norms_and_biases
@@ -140,27 +140,38 @@ def _owner(role: Role) -> str:
 
 
 def gradient_clip(key: str, role: Role, since: str, old: str) -> Rule:
-    """The bound of gradients: FSDP's workers read the role's ``grad_clip`` until 0.7, all others that of ``optim``."""
+    """The bound of gradients: FSDP's workers read the role's ``grad_clip`` until 0.7, all others that of ``optim``.
+
+    Megatron takes 0 for no bound. All other engines clip to it, so that 0 would leave nothing of any gradient.
+    """
     to = f"{_owner(role)}.optimizer.max_grad_norm"
-    if not old:
-        return Key(key, to, 1.0, Off(0.0), since=since, also=(K(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6"),))
-    off = Off(0.0)
+    other = K(old, 1.0) if old else K(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6")
 
     def read(view: Reading) -> Iterator[Flow]:
-        live, unread = (old, key) if is_old_fsdp(view, role.kind(view) in FSDP_KINDS) else (key, old)
-        yield Flow(view.to(to), off.read(view.get(live, 1.0), view), (view.path(live),), same=view.get(live) != 0)
+        if old:
+            live, unread = (old, key) if is_old_fsdp(view, role.kind(view) in FSDP_KINDS) else (key, old)
+        else:
+            live, unread = (
+                (other.name, key) if view.written(other.name) and not view.written(key) else (key, other.name)
+            )
+        value = view.get(live, 1.0)
+        kept = Off(0.0).read(value, view) if role.kind(view) == "megatron" else converted(NoClip(), value, view, live)
+        yield Flow(view.to(to), kept, (view.path(live),), same=kept == value)
         yield Flow((), None, (view.path(unread),), "dead", f"verl's engine reads {live} instead")
 
     def write(view: Writing) -> Iterator[Out]:
         value = view.get(to)
         if isinstance(value, Absent):
             return
-        live = old if is_old_fsdp(view, view.get(f"{role.to}.name") == "fsdp2") else key
-        yield Flow(view.path(live), off.write(value, view), (view.to(to),), same=value is not None)
+        engine, used = view.get(f"{role.to}.name"), (view.to(to),)
+        live = old if old and is_old_fsdp(view, engine == "fsdp2") else key
+        kept = (Off(0.0) if engine == "megatron" else NoClip()).write(value, view)
+        note = "verl has no word for no bound, and 0 would leave nothing of any gradient: this bound never acts"
+        note = note if value is None and engine != "megatron" else ""
+        yield Flow(view.path(live), kept, used, "derived" if note else "mapped", note, same=value is not None)
 
-    return Code(
-        f"gradient clip of {role.to}", (K(key, 1.0), K(old, 1.0)), (to,), read, write, "optim.clip_grad, or grad_clip"
-    )
+    keys = (K(key, 1.0, since if not old else ""), other)
+    return Code(f"gradient clip of {role.to}", keys, (to,), read, write, "optim.clip_grad, or grad_clip")
 
 
 def _read_fsdp_shape(prefix: str, to: str) -> Any:

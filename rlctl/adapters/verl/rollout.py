@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    BadValueError,
     By,
     Chosen,
     Code,
@@ -80,6 +82,10 @@ def _write_args(view: Writing) -> Iterator[Out]:
 # Which devices do what, and how far rollout may run ahead
 
 
+DEFAULT_SPAN = 8
+SPAN = "verl counts the weight versions that a response spans, its own included: one more than its staleness"
+
+
 def _read_placement(view: Reading) -> Iterator[Flow]:
     if asynchronous.is_beside(view):
         yield from asynchronous.read_sync(view)
@@ -109,12 +115,12 @@ def _read_placement(view: Reading) -> Iterator[Flow]:
     yield Flow(
         view.to("sync.ahead"), float(ahead or 0), (view.path(f"trainer.v1.{warm}.num_warmup_batches"),) if warm else ()
     )
-    threshold = view.get("trainer.v1.sampler.max_off_policy_threshold") if warm else 0
-    yield Flow(
-        view.to("sync.max_staleness"),
-        threshold or 0,
-        (view.path("trainer.v1.sampler.max_off_policy_threshold"),) if warm else (),
-    )
+    span = view.get("trainer.v1.sampler.max_off_policy_threshold", DEFAULT_SPAN) if warm else 1
+    place = view.path("trainer.v1.sampler.max_off_policy_threshold")
+    if isinstance(span, int) and span < 1:
+        raise BadValueError(f"is {span}; expected at least 1, which is a response of the newest weights", key=place)
+    kept = span - 1 if isinstance(span, int) else span
+    yield Flow(view.to("sync.max_staleness"), kept, (place,) if warm else (), "derived" if warm else "mapped", SPAN)
 
 
 def _read_devices(view: Reading) -> Iterator[Flow]:
@@ -187,9 +193,16 @@ def _write_split(view: Writing) -> Iterator[Out]:
 def _pace(view: Writing, mode: str) -> Iterator[Out]:
     """How far rollout may run ahead."""
     sync, warm = view.config.sync, f"trainer.v1.{mode}.num_warmup_batches"
-    yield Flow(view.path(warm), max(1, round(sync.ahead)), (view.to("sync.ahead"),))
-    threshold = "trainer.v1.sampler.max_off_policy_threshold"
-    yield Flow(view.path(threshold), sync.max_staleness or 8, (view.to("sync.max_staleness"),))
+    used, whole = (view.to("sync.ahead"),), max(1, math.floor(sync.ahead + 0.5))
+    yield Flow(view.path(warm), whole, used)
+    if whole != sync.ahead:
+        yield Lost(used, f"verl runs ahead by whole steps, at least 1: {sync.ahead:g} became {whole}")
+    threshold, kept = view.path("trainer.v1.sampler.max_off_policy_threshold"), (view.to("sync.max_staleness"),)
+    if sync.max_staleness is not None:
+        yield Flow(threshold, sync.max_staleness + 1, kept, "derived", SPAN)
+    else:
+        note = "null is what the schedule makes of it, which this bound leaves alone"
+        yield Flow(threshold, max(DEFAULT_SPAN, whole + 1), kept, "derived", note)
 
 
 def _write_sync(view: Writing) -> Iterator[Out]:

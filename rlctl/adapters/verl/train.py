@@ -26,7 +26,7 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Off, Partly
+from rlctl.adapters.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Partly, Unclipped
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.parts import (
     DTYPES_LONG,
@@ -371,7 +371,7 @@ CRITIC: list[Rule] = [
     Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
     Key(f"{C}.shuffle", f"{C}.shuffle", Like(f"{A}.shuffle")),
     Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT, since="0.7"),
-    Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Off(0.0)),
+    Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Unclipped()),
     Key(f"{C}.loss_agg_mode", f"{C}.value_loss.aggregation", Like(f"{A}.loss_agg_mode"), AGGREGATIONS, since="0.4"),
     Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
     micro(
