@@ -42,6 +42,9 @@ def slurm(
     grace: Annotated[
         int, typer.Option(min=60, metavar="SECONDS", help="Time to end a step and save before the job's time is over.")
     ] = 600,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory of each node, as [b]512G[/b]; [b]0[/b] is all that it has.")
+    ] = "0",
     options: Annotated[
         list[str], typer.Option("--sbatch", metavar="OPTION", help="Further option of sbatch; may be repeated.")
     ] = [],  # noqa: B006
@@ -97,6 +100,7 @@ def slurm(
             path=str(Path(sys.executable).parent),
             seconds=seconds,
             grace=grace,
+            memory=memory,
             options=options,
             setup=setup,
             authenticate=auth,
@@ -124,6 +128,23 @@ def kuberay(
         typer.Option("--secret", metavar="NAME", help="Secret whose entries become variables; may be repeated."),
     ] = [],  # noqa: B006
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of a worker pod, as [b]512Gi[/b].")] = None,
+    selector: Annotated[
+        list[str],
+        typer.Option("--node-selector", metavar="KEY=VALUE", help="Label of the workers' nodes. Repeatable."),
+    ] = [],  # noqa: B006
+    tolerations: Annotated[
+        list[str],
+        typer.Option("--toleration", metavar="KEY[=VALUE][:EFFECT]", help="Taint that all pods tolerate. Repeatable."),
+    ] = [],  # noqa: B006
+    pull_secrets: Annotated[
+        list[str], typer.Option("--pull-secret", metavar="NAME", help="Secret that pulls the image. Repeatable.")
+    ] = [],  # noqa: B006
+    service_account: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Service account of all pods.", show_default=False)
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Kueue's local queue for the run.", show_default=False)
+    ] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a run that did not finish goes on, on new pods.")] = 0,
     namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of Kubernetes.")] = None,
     auth: Annotated[bool, typer.Option("--auth/--no-auth", help="Whether Ray asks for a token (KubeRay 1.5).")] = False,
@@ -138,7 +159,7 @@ def kuberay(
 
     [cyan]rlctl cluster kuberay run.yaml --image registry/rlctl:0.1 --volume shared:/shared -o run.k8s.yaml[/cyan]
     """
-    from rlctl.cluster.kuberay import HOME, Manifest, manifest
+    from rlctl.cluster.kuberay import HOME, Manifest, manifest, toleration
     from rlctl.cluster.machines import machines_of
     from rlctl.cluster.package import pack
 
@@ -159,8 +180,15 @@ def kuberay(
             namespace=namespace,
             authenticate=auth,
             ray_version=_ray_version(),
+            node_selector=arguments.pairs(selector, "--node-selector"),
+            tolerations=[toleration(text) for text in tolerations],
+            pull_secrets=pull_secrets,
+            service_account=service_account,
+            queue=queue,
         )
     )
+    if memory is None:
+        diagnostics.note("the worker pods have no memory limit; --memory SIZE sets one, and Ray's object store by it")
     for place in package.places:
         diagnostics.note(f"the pods need {place}")
     if package.variables:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,7 +24,12 @@ LONGEST_NAME = 47
 """Characters of a RayJob's name; KubeRay adds its own to it."""
 LARGEST_CONFIG_MAP = 1_000_000
 """Bytes that Kubernetes stores in one, with some room for its own."""
+WORKER = "ray-worker"
 HEAD_CPUS, HEAD_MEMORY = 4, "16Gi"
+SUBMITTER = {"cpu": "500m", "memory": "200Mi"}
+"""What the pod asks for that submits the job, as KubeRay's own."""
+QUEUE = "kueue.x-k8s.io/queue-name"
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 KEPT_SECONDS = 600
 """How long the pods stay after the run, for whoever wants to look into them."""
 
@@ -51,6 +56,33 @@ class Manifest:
     authenticate: bool = False
     """Whether Ray asks for a token, which KubeRay makes; from KubeRay 1.5."""
     ray_version: str | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes that worker pods go to."""
+    tolerations: Sequence[Mapping[str, str]] = ()
+    """Taints that all pods tolerate; see ``toleration``."""
+    pull_secrets: Sequence[str] = ()
+    """Secrets with which the image is pulled."""
+    service_account: str | None = None
+    queue: str | None = None
+    """The local queue of Kueue that admits the run."""
+
+
+def toleration(text: str) -> dict[str, str]:
+    """A toleration written as ``KEY``, ``KEY=VALUE`` or either with ``:EFFECT``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    pair, colon, effect = text.partition(":")
+    key, equals, value = pair.partition("=")
+    if not key or (colon and effect not in EFFECTS):
+        raise UsageError(f"--toleration {text!r} is not KEY[=VALUE][:EFFECT]", hint=f"EFFECT is {', '.join(EFFECTS)}")
+    return {
+        "key": key,
+        "operator": "Equal" if equals else "Exists",
+        **({"value": value} if equals else {}),
+        **({"effect": effect} if effect else {}),
+    }
 
 
 def manifest(given: Manifest) -> str:
@@ -69,7 +101,13 @@ def manifest(given: Manifest) -> str:
     metadata: dict[str, Any] = {"name": name, **({"namespace": given.namespace} if given.namespace else {})}
     texts, items = _texts(given.package)
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts}
-    job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata, "spec": _spec(given, name, items)}
+    labels = {"labels": {QUEUE: given.queue}} if given.queue else {}
+    job = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {**metadata, **labels},
+        "spec": _spec(given, name, items),
+    }
     return f"{write_yaml(config)}---\n{write_yaml(job)}"
 
 
@@ -116,7 +154,7 @@ def _spec(given: Manifest, name: str, items: list[dict[str, str]]) -> dict[str, 
                 "minReplicas": given.machines.nodes,
                 "maxReplicas": given.machines.nodes,
                 "rayStartParams": {"num-cpus": str(given.machines.worker_cpus)},
-                "template": _pod("ray-worker", given, name, items, _of_worker(given)),
+                "template": _pod(WORKER, given, name, items, _of_worker(given)),
             }
         ],
     }
@@ -125,7 +163,30 @@ def _spec(given: Manifest, name: str, items: list[dict[str, str]]) -> dict[str, 
         "backoffLimit": given.retries,
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": KEPT_SECONDS,
+        **_submitter(given),
         "rayClusterSpec": cluster,
+    }
+
+
+def _submitter(given: Manifest) -> dict[str, Any]:
+    """The pod that submits the job, if it needs what KubeRay's own does not have."""
+    needs = _scheduling(given)
+    if not needs:
+        return {}
+    container = {
+        "name": "ray-job-submitter",
+        "image": given.image,
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": dict(SUBMITTER)},
+    }
+    return {"submitterPodTemplate": {"spec": {"containers": [container], "restartPolicy": "Never", **needs}}}
+
+
+def _scheduling(given: Manifest) -> dict[str, Any]:
+    """What every pod needs to be admitted and to pull its image."""
+    return {
+        **({"imagePullSecrets": [{"name": name} for name in given.pull_secrets]} if given.pull_secrets else {}),
+        **({"serviceAccountName": given.service_account} if given.service_account else {}),
+        **({"tolerations": [dict(item) for item in given.tolerations]} if given.tolerations else {}),
     }
 
 
@@ -168,5 +229,7 @@ def _pod(
                 }
             ],
             "volumes": volumes,
+            **_scheduling(given),
+            **({"nodeSelector": dict(given.node_selector)} if given.node_selector and container == WORKER else {}),
         }
     }

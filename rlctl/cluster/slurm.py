@@ -2,6 +2,9 @@
 
 Before its time is over Slurm signals the script, which asks the run to save and end after its step, and puts the job back into
 the queue; the run then goes on from that checkpoint. Nothing is requeued that finished, failed or was stopped by hand.
+
+The script starts the head and the workers itself. `ray symmetric-run` of Ray 2.60 would do it in one line, but exits with 0 if
+Ray does not start, refuses a node on which another Ray is running, and at its end stops all of them (`ray stop`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class Batch:
     """How long the run may take in one job; None is as long as the partition lets it."""
     grace: int = 600
     """Seconds that the run has to end its step and save."""
+    memory: str = "0"
+    """Of each node; 0 is all of it. Without it Slurm gives a job a default by its cores, which is too little for most models."""
     options: Sequence[str] = ()
     """Further options of sbatch, as ``--partition=gpu``."""
     setup: Sequence[str] = ()
@@ -50,6 +55,7 @@ def script(batch: Batch) -> str:
         f"--nodes={machines.nodes}",
         "--ntasks-per-node=1",
         f"--cpus-per-task={machines.cpus_per_node}",
+        f"--mem={batch.memory}",
         *([f"--gpus-per-node={machines.gpus_per_node}"] if machines.gpus_per_node else []),
         *([f"--time={duration(batch.seconds + batch.grace)}"] if batch.seconds is not None else []),
         f"--signal=B:USR1@{batch.grace}",
@@ -96,7 +102,7 @@ export PATH={path}:"$PATH"
 cd {directory} || exit 1
 {setup}
 run={folder}
-head=$(hostname)                       # Slurm runs this script on the first node of the job
+head=${{SLURMD_NODENAME:-$(hostname)}}   # Slurm runs this script on the first node of the job, by the name that Slurm has for it
 ip=${{RLCTL_HEAD_IP:-$(hostname -I | cut -d ' ' -f 1)}}
 export RAY_ADDRESS="$ip:$((20000 + SLURM_JOB_ID % 10000))"
 others=$((SLURM_JOB_NUM_NODES - 1))

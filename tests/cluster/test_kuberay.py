@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from rlctl.cluster.kuberay import HOME, Manifest, manifest, name_of
+from rlctl.cluster.kuberay import HOME, Manifest, manifest, name_of, toleration
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.package import Package, pack
 from rlctl.config import Loaded, config_from, load
@@ -31,7 +31,9 @@ def several(item: Any) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-METADATA = record("name", name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?$"}, namespace=TEXT)
+METADATA = record(
+    "name", name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?$"}, namespace=TEXT, labels=TEXTS
+)
 CONTAINER = record(
     "name image",
     name=TEXT,
@@ -47,7 +49,19 @@ VOLUME = record(
     emptyDir=record("", medium=TEXT),
     persistentVolumeClaim=record("claimName", claimName=TEXT),
 )
-POD = record("", spec=record("containers", containers=several(CONTAINER), volumes=several(VOLUME)))
+POD = record(
+    "",
+    spec=record(
+        "containers",
+        containers=several(CONTAINER),
+        volumes=several(VOLUME),
+        imagePullSecrets=several(record("name", name=TEXT)),
+        serviceAccountName=TEXT,
+        nodeSelector=TEXTS,
+        tolerations=several(record("", key=TEXT, operator={"enum": ["Equal", "Exists"]}, value=TEXT, effect=TEXT)),
+        restartPolicy={"enum": ["Always", "OnFailure", "Never"]},
+    ),
+)
 WORKERS = record(
     "groupName minReplicas maxReplicas template",
     groupName=TEXT,
@@ -75,6 +89,7 @@ JOB = record(
         backoffLimit=NUMBER,
         shutdownAfterJobFinishes=YES,
         ttlSecondsAfterFinished=NUMBER,
+        submitterPodTemplate=POD,
         rayClusterSpec=CLUSTER,
     ),
 )
@@ -111,6 +126,15 @@ def documents(text: str) -> tuple[Any, Any]:
     return config, job
 
 
+SCHEDULED: dict[str, Any] = {
+    "node_selector": {"pool": "h100"},
+    "tolerations": [toleration("nvidia.com/gpu"), toleration("team=rl:NoSchedule")],
+    "pull_secrets": ["registry"],
+    "service_account": "trainer",
+    "queue": "research",
+}
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -118,8 +142,9 @@ def documents(text: str) -> tuple[Any, Any]:
         {"authenticate": True, "namespace": "rl", "ray_version": "2.60.0", "retries": 3},
         {"secrets": ["wandb", "hf"], "memory": "512Gi", "volumes": [("claim", "/shared"), ("models", "/models")]},
         {"machines": Machines(1, "cpu", 4, 4)},
+        SCHEDULED,
     ],
-    ids=["plain", "auth", "secrets", "cpu"],
+    ids=["plain", "auth", "secrets", "cpu", "scheduled"],
 )
 def test_it_is_valid(given: Manifest, more: dict[str, Any]) -> None:
     config, job = documents(manifest(Manifest(**{**vars(given), **more})))
@@ -139,6 +164,27 @@ def test_a_node_of_the_plan_is_a_worker_pod(given: Manifest) -> None:
     assert workers["rayStartParams"] == {"num-cpus": "16"}
     assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
     assert job["metadata"]["name"] == "my-run"
+
+
+def test_pods_go_where_they_may_and_can_pull_their_image(given: Manifest) -> None:
+    _, job = documents(manifest(Manifest(**{**vars(given), **SCHEDULED})))
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "research"}
+    cluster = job["spec"]["rayClusterSpec"]
+    head, worker = cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]
+    submitter = job["spec"]["submitterPodTemplate"]["spec"]
+    for pod in (head, worker, submitter):
+        assert pod["imagePullSecrets"] == [{"name": "registry"}]
+        assert pod["serviceAccountName"] == "trainer"
+        assert pod["tolerations"] == [
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+            {"key": "team", "operator": "Equal", "value": "rl", "effect": "NoSchedule"},
+        ]
+    assert worker["nodeSelector"] == {"pool": "h100"}
+    assert "nodeSelector" not in head
+    assert submitter["restartPolicy"] == "Never"
+    for wrong in ("", "=x", "key:Never"):
+        with pytest.raises(UsageError, match="--toleration"):
+            toleration(wrong)
 
 
 def test_config_and_code_are_where_the_run_looks_for_them(given: Manifest) -> None:

@@ -66,7 +66,12 @@ class Started:
         path = tmp_path / "run.sbatch"
         path.write_text(script(batch))
         self.run, self.calls = Path(batch.folder), tmp_path / "calls"
-        slurm = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "3", "SLURM_CPUS_PER_TASK": "18"}
+        slurm = {
+            "SLURM_JOB_ID": "12345",
+            "SLURM_JOB_NUM_NODES": "3",
+            "SLURM_CPUS_PER_TASK": "18",
+            "SLURMD_NODENAME": "gpu-7",
+        }
         self.process = subprocess.Popen(
             ["bash", str(path)],
             env={**os.environ, **slurm, "CALLS": str(self.calls), "RUN": batch.folder, "RLCTL_HEAD_IP": "10.0.0.1"},
@@ -90,7 +95,14 @@ class Started:
 def test_it_asks_for_what_the_plan_needs(batch: Batch) -> None:
     asked = [line.removeprefix("#SBATCH ") for line in script(batch).splitlines() if line.startswith("#SBATCH ")]
     assert asked == [
-        *("--job-name=my_run", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=18", "--gpus-per-node=8"),
+        *(
+            "--job-name=my_run",
+            "--nodes=3",
+            "--ntasks-per-node=1",
+            "--cpus-per-task=18",
+            "--mem=0",
+            "--gpus-per-node=8",
+        ),
         *("--time=01:10:00", "--signal=B:USR1@600", "--requeue", "--open-mode=append", "--partition=gpu"),
     ]
     on_cpu = script(replace(batch, machines=Machines(1, "cpu", 4, 4), seconds=None))
@@ -121,7 +133,8 @@ def test_ray_is_on_every_node_and_the_run_on_it(batch: Batch, tmp_path: Path) ->
     assert others == "ray start --address=10.0.0.1:22345 --num-cpus=16 --num-gpus=8 --block"
     steps = job.called("srun")
     assert [re.findall(r"--nodes=(\d)", step) for step in steps] == [["1"], ["2"]]
-    assert f"--exclude={os.uname().nodename}" in steps[1]
+    assert "--nodelist=gpu-7 " in steps[0]
+    assert "--exclude=gpu-7 " in steps[1]
     assert job.called("rlctl") == [f"rlctl {' '.join(batch.launch[1:])}"]
     assert job.called("scontrol") == []
     token = job.run / "ray-token"
