@@ -2,7 +2,8 @@
 
     Config ──make_plan──▶ Plan ──▶ plan.json ──▶ runtime.launch
 
-The only file it reads is the ``config.json`` of a model in a local folder, for estimates of memory and time.
+The only file it reads is the ``config.json`` of a model in a local folder, for estimates of memory and time; models known
+by hub name need none.
 A plan resolves every ``auto`` from the config, or from a cluster it is told of; never from the machine it is made on.
 """
 
@@ -20,7 +21,19 @@ from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.errors import PlanError
 from rlctl.megatron.limits import asked_of, limits
-from rlctl.memory import MemoryEstimate, MemoryPart, StepCost, cost_of, memory_of
+from rlctl.memory import (
+    Change,
+    Fit,
+    MemoryEstimate,
+    MemoryPart,
+    PhaseEstimate,
+    StepCost,
+    cost_of,
+    fit_of,
+    known_gpu,
+    memory_of,
+)
+from rlctl.models import read_shape, why_unknown
 from rlctl.support import generating, not_used
 from rlctl.ways import way_of
 
@@ -112,7 +125,9 @@ class StagePlan:
     not_used: tuple[str, ...] = ()
     """Keys that are set and not used, with the reason; no number hangs on them."""
     memory: tuple[MemoryEstimate, ...] = ()
-    """Of each role on one of its devices; empty where the size of the model is not known."""
+    """Of each role on one of its devices, at its peak; empty if the size of the model is not known."""
+    fit: Fit | None = None
+    """Whether each phase fits; None if the memory of a device or the size of the model is not known."""
     cost: StepCost | None = None
     """Of one step; None where the size of the model is not known."""
 
@@ -162,9 +177,21 @@ def _stage_from(data: Mapping[str, Any]) -> StagePlan:
             "notes": tuple(data["notes"]),
             "not_used": tuple(data.get("not_used", ())),
             "memory": tuple(_memory_from(estimate) for estimate in data["memory"]),
+            "fit": None if data.get("fit") is None else _fit_from(data["fit"]),
             "cost": None if data["cost"] is None else StepCost(**data["cost"]),
         }
     )
+
+
+def _fit_from(data: Mapping[str, Any]) -> Fit:
+    phases = tuple(
+        PhaseEstimate(
+            each["phase"], tuple(each["devices"]), tuple(MemoryPart(**part) for part in each["parts"]), each["lacking"]
+        )
+        for each in data["phases"]
+    )
+    changes = tuple(Change(tuple(each["key"]), each["before"], each["after"]) for each in data["changes"])
+    return Fit(data["gib"], phases, changes)
 
 
 def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
@@ -254,6 +281,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
     if arithmetic.writes_responses(config) and config.data.eval:
         notes.append("held-out prompts are not answered: the run only explores")
+    if read_shape(config.model.path) is None:
+        notes.append(f"memory is not estimated: {why_unknown(config.model.path)}")
     drains = arithmetic.drains_buffer(config)
     return StagePlan(
         name=stage.name,
@@ -270,8 +299,18 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes=tuple(notes),
         not_used=tuple(not_used(stage.config, device)),
         memory=memory_of(config, device=device),
+        fit=_fit(config, device, cluster),
         cost=cost_of(config, cluster=cluster),
     )
+
+
+def _fit(config: Config, device: Device, cluster: Cluster | None) -> Fit | None:
+    """Whether a stage fits the GPUs of a cluster whose memory is known."""
+    if cluster is None or device == "cpu":
+        return None
+    gpu = known_gpu(cluster.gpu)
+    gib = cluster.gib_per_device or (gpu.gib if gpu is not None else None)
+    return None if gib is None else fit_of(config, gib=gib, device=device)
 
 
 def _batch(config: Config) -> BatchPlan:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rlctl import arithmetic
+from rlctl.checks.hints import shown
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.train import TrainEngine
-from rlctl.documents.paths import KeyPath
+from rlctl.documents.paths import KeyPath, dotted
 from rlctl.errors import PlanError
-from rlctl.memory import MemoryEstimate, known_gpu, memory_of
+from rlctl.memory import fit_of, known_gpu
 from rlctl.support import generating
 
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
@@ -128,7 +129,7 @@ def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 
 
 def memory(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
-    """What each device holds fits into it, where the model is here and the devices are known."""
+    """Each phase of a step fits the devices, if their memory and the size of the model are known."""
     known = surroundings.cluster
     if known is None or known.device == "cpu" or config.placement.device == "cpu":
         return
@@ -136,37 +137,16 @@ def memory(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     gib = known.gib_per_device or (gpu.gib if gpu is not None else None)
     if gib is None:
         return
-    estimates = memory_of(config)
-    yield from _training_memory([role for role in estimates if role.role != "rollout"], gib)
-    yield from _rollout_memory(config, [role for role in estimates if role.role == "rollout"], gib)
-
-
-def _training_memory(estimates: list[MemoryEstimate], gib: float) -> Iterator[Problem]:
-    total = sum(estimate.gib for estimate in estimates)
-    if total > gib:
-        parts = ", ".join(
-            f"{estimate.role} {part.name} {part.gib:.1f}" for estimate in estimates for part in estimate.parts
-        )
-        yield Problem(
-            "memory",
-            ("train", "engine"),
-            f"training needs about {total:.0f} GiB on each device ({parts}); a device has {gib:g}",
-            "use more devices or smaller micro-batches, or train.memory.recompute_activations",
-        )
-
-
-def _rollout_memory(config: Config, estimates: list[MemoryEstimate], gib: float) -> Iterator[Problem]:
-    colocated = config.placement.layout == "colocated"
-    share = config.rollout.memory.gpu_fraction or (0.5 if colocated else 0.9)
-    for estimate in estimates:
-        if estimate.part("weights") > share * gib:
-            yield Problem(
-                "memory",
-                ("rollout", "parallel", "tensor"),
-                f"the engine's weights take {estimate.part('weights'):.1f} GiB on each device, and it may use "
-                f"{share:g} x {gib:g} = {share * gib:.1f}",
-                "raise rollout.parallel.tensor or rollout.memory.gpu_fraction",
-            )
+    fit = fit_of(config, gib=gib)
+    if fit is None or fit.fits:
+        return
+    key = ("rollout", "memory", "gpu_fraction") if fit.worst.phase == "rollout" else ("train", "engine")
+    if len(fit.changes) == 1:
+        [change] = fit.changes
+        yield Problem("memory", key, fit.problem, "{first}", ((change.key, change.after),))
+    else:
+        settings = " and ".join(f"{dotted(change.key)} to {shown(change.after)}" for change in fit.changes)
+        yield Problem("memory", key, fit.problem, f"set {settings}" if settings else "use more or larger GPUs")
 
 
 def role_variables(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rlctl.config import Loaded
-    from rlctl.memory import MemoryEstimate, StepCost
+    from rlctl.memory import Fit, MemoryEstimate, StepCost
     from rlctl.plan import BatchPlan, Cluster, Plan, SchedulePlan, StagePlan
     from rlctl.report import Finding
 
@@ -50,6 +51,9 @@ def plan(
     [bold]--cluster local[/bold]. What it shows is what `launch` executes; a saved plan that no longer fits is refused there.
     Exit code 1 says that runs do not honour something in it yet.
 
+    If the memory of a GPU is known ([bold]1x8:H100[/bold]), it shows what each phase needs on one device, and the nearest
+    settings that would fit. Rows of local Parquet, JSON and CSV files are counted, so that epochs become steps.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl plan run.yaml[/cyan]
@@ -57,17 +61,23 @@ def plan(
     [cyan]rlctl plan run.yaml --cluster 2x8:cuda:80GiB --rows 7473[/cyan]
 
     [cyan]rlctl plan run.yaml --cluster local -o plan.json[/cyan]
+
+    [cyan]rlctl plan run_qwen3_8b.sh --cluster 1x8:H100[/cyan]
     """
     from rlctl.advice import in_own_keys, in_own_words
     from rlctl.plan import make_plan
+    from rlctl.rows import count_rows
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     diagnostics.findings(report.findings)
     machines = arguments.cluster_of(cluster) if cluster else None
+    counted = count_rows(loaded.config) if rows is None else None
+    if counted is not None:
+        diagnostics.note(f"the training data has {counted} rows; overlong prompts that are dropped are counted too")
     with in_own_keys(loaded, report.dialect):
-        made = make_plan(loaded.config, cluster=machines, rows=rows)
+        made = make_plan(loaded.config, cluster=machines, rows=rows or counted)
     refused = refusals(loaded, machines)
     if out is not None and not refused:
         output.file(out, output.as_json(made.as_data()) + "\n", force=force)
@@ -75,7 +85,7 @@ def plan(
     if json:
         output.data(made.as_data())
     elif out is None:
-        output.show(*rendered(made))
+        output.show(*rendered(made, partial(suggestions, loaded=loaded, source=report.dialect)))
     if refused:
         diagnostics.findings(in_own_words(refused, loaded, report.dialect))
         diagnostics.note(
@@ -93,16 +103,33 @@ def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
     return [finding for finding in found if finding.code == "not-supported"]
 
 
-def rendered(made: Plan) -> list[RenderableType]:
-    """A plan for a person."""
+def suggestions(fit: Fit, *, loaded: Loaded, source: str) -> list[str]:
+    """The changes that would make a stage fit, in the keys of the file that was read."""
+    from rlctl.advice import in_own_words
+    from rlctl.checks.hints import in_canonical_words
+    from rlctl.report import Finding, Level
+
+    lines = []
+    for change in fit.changes:
+        fixes = ((change.key, change.after),)
+        hint = in_canonical_words("{first}", fixes)
+        finding = Finding("memory", Level.NOTE, "", hint=hint, fixes=fixes, template="{first}", candidates=fixes)
+        [own] = in_own_words([finding], loaded, source)
+        is_own = source.partition("@")[0] in ("", "rlctl")
+        lines.append((own.advice or hint) + (f" (is {change.before})" if is_own else ""))
+    return lines
+
+
+def rendered(made: Plan, suggest: Callable[[Fit], list[str]] = lambda fit: []) -> list[RenderableType]:
+    """A plan for a person; ``suggest`` says the changes that would make a stage fit."""
     devices = "GPUs" if made.device == "cuda" else "CPU workers"
     parts: list[RenderableType] = [f"[bold]{_escaped(made.run)}[/]  {made.nodes} x {made.devices_per_node} {devices}"]
     for stage in made.stages:
-        parts += ["", *_stage(stage)]
+        parts += ["", *_stage(stage, suggest)]
     return parts
 
 
-def _stage(stage: StagePlan) -> list[RenderableType]:
+def _stage(stage: StagePlan, suggest: Callable[[Fit], list[str]]) -> list[RenderableType]:
     origin = ", goes on from the weights before" if stage.continues else ""
     parts: list[RenderableType] = [f"[bold]stage {_escaped(stage.name)}[/]: {stage.objective}{origin}", _roles(stage)]
     parts += [
@@ -110,7 +137,10 @@ def _stage(stage: StagePlan) -> list[RenderableType]:
         for index, line in enumerate(batch_lines(stage.batch))
     ]
     parts.append(f"  schedule  {schedule_line(stage.schedule)}")
-    parts += [f"  {'memory' if not index else '':<8}  {line}" for index, line in enumerate(memory_lines(stage.memory))]
+    lines = (
+        memory_lines(stage.memory) if stage.fit is None else [*fit_lines(stage.fit), *map(_then, suggest(stage.fit))]
+    )
+    parts += [f"  {'memory' if not index else '':<8}  {line}" for index, line in enumerate(lines)]
     if stage.cost is not None:
         parts.append(f"  cost      {cost_line(stage.cost)}")
     parts += [f"  note      {_escaped(note)}" for note in stage.notes]
@@ -155,10 +185,29 @@ def schedule_line(schedule: SchedulePlan) -> str:
     return f"{total}; {evaluate}; {save}"
 
 
+def fit_lines(fit: Fit) -> list[str]:
+    """What each phase needs on one device, of what, and whether it fits."""
+    several = len({phase.devices for phase in fit.phases}) > 1
+    lines = []
+    for phase in fit.phases:
+        where = f" on {ranges(phase.devices)}" if several else ""
+        parts = sorted((part for part in phase.parts if part.gib >= 0.05), key=lambda part: -part.gib)
+        told = ", ".join(f"{part.name} {part.gib:.1f}" for part in parts)
+        lines.append(f"{phase.phase}{where}: {phase.gib:.0f} of {fit.gib:g} GiB: {told}")
+    if fit.fits:
+        return lines
+    remedy = "to make it fit:" if fit.changes else "no change of its settings that rlctl tried would make it fit"
+    return [*lines, f"[bold]does not fit[/]: {fit.problem}; {remedy}"]
+
+
+def _then(line: str) -> str:
+    return f"  {_escaped(line)}"
+
+
 def memory_lines(estimates: Sequence[MemoryEstimate]) -> list[str]:
     """What each role needs on one of its devices, and of what."""
     if not estimates:
-        return ["not estimated: the model is in no local folder, or of an unknown family"]
+        return ["not estimated: the size of the model is not known"]
     return [
         f"{estimate.role} {estimate.gib:.1f} GiB a device: "
         + ", ".join(f"{part.name} {part.gib:.1f}" for part in estimate.parts if part.gib >= 0.05)

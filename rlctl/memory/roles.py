@@ -102,6 +102,25 @@ def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> Memo
     return _estimate(role, [*states, *_parts(moment)])
 
 
+def policy_forward(config: Config) -> MemoryEstimate | None:
+    """The policy in a pass without gradient, for old log-probs; None if its size is not known."""
+    shape, train = read_shape(config.model.path), config.train
+    if shape is None:
+        return None
+    states = states_of(config, train, shape)
+    if isinstance(train.engine, Fsdp2) and train.engine.offload not in ("optimizer", "both"):
+        kept = [(name, states[name]) for name in ("parameters", "optimizer")]
+    elif isinstance(train.engine, Megatron):
+        kept = list(states.items())
+    else:
+        kept = [("parameters", states["parameters"])]
+    if isinstance(train.engine, Megatron):
+        return _estimate("policy", kept)
+    micro = config.batch.log_prob_micro or config.batch.micro
+    moment = peak(forward_moments(pass_of(config, train, shape, micro, trained=False)))
+    return _estimate("policy", [*kept, *_parts(moment)])
+
+
 def _parts(moment: Moment) -> list[tuple[str, float]]:
     return [("gathered", moment.gathered), ("activations", moment.activations), ("logits", moment.logits)]
 
@@ -269,6 +288,16 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
         / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
     )
     return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
+
+
+def cache_of_one(config: Config, device: Device) -> float:
+    """GiB of the KV cache of one sequence on one device of a rollout engine."""
+    shape = read_shape(config.model.path)
+    if shape is None:
+        return 0.0
+    parallel = config.rollout.parallel
+    values = shape.cache_values(context_tokens(config)) / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
+    return rollout_bytes(config, device) * values / GIB
 
 
 def cache_shards(shape: ModelShape, tensor: int) -> int:

@@ -349,9 +349,7 @@ ZH: dict[str, str] = {
     "node {number}": "节点 {number}",
     "    {gib:.1f} GiB a device: {parts}": "    每个设备 {gib:.1f} GiB：{parts}",
     "a device here has {gib:.0f} GiB": "这里每个设备有 {gib:.0f} GiB",
-    "memory is not estimated: the model is in no local folder, or of an unknown family": (
-        "没有估算显存：模型不在本地目录，或属于未知的模型系列"
-    ),
+    "memory is not estimated: the size of the model is not known": "未估计显存：不知道模型的大小",
     "Next dialect": "下一种方言",
     "Next comparison": "下一种对比",
     "what differs from the file": "与文件的差别",

@@ -115,7 +115,7 @@ def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
             parts = ", ".join(f"{part.name} {part.gib:.1f}" for part in needs[role.role].parts if part.gib >= 0.05)
             yield say("    {gib:.1f} GiB a device: {parts}").format(gib=needs[role.role].gib, parts=parts)
     if not needs:
-        yield say("memory is not estimated: the model is in no local folder, or of an unknown family")
+        yield say("memory is not estimated: the size of the model is not known")
     elif room is not None:
         yield say("a device here has {gib:.0f} GiB").format(gib=room)
 
