@@ -99,6 +99,8 @@ class Finding:
     """The hint where a file cannot express the fixes in a few keys."""
     meant: str = field(default="", compare=False)
     """The known key that an unknown one is a near miss of."""
+    added: bool = field(default=False, compare=False)
+    """Of an unknown key: whether it is added on purpose, as Hydra's ``+key`` does."""
     option: str = ""
     """The command-line option that resolves it, with its value, as ``--assume dataset_rows=N``; other front ends have their own
     way."""

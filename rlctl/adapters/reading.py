@@ -436,10 +436,11 @@ class Reader:
                 near = self._nearest.suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
                 hint = f"did you mean '{near}'?" if near else ""
                 entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), hint or entry.note)
-                meant = "" if self._is_added(leaf) else self._nearest.misspelled(leaf)
+                added = self._is_added(leaf)
+                meant = "" if added else self._nearest.misspelled(leaf)
                 message = f"{self.dialect} has no key '{entry.key}'"
                 self.findings.append(
-                    Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant)
+                    Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant, added=added)
                 )
             self.entries.append(entry)
 

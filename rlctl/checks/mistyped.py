@@ -32,7 +32,7 @@ def refuse_unused(findings: Iterable[Finding], allowed: Collection[str]) -> None
     Raises:
         UsageError: no finding is of an unknown key of that name.
     """
-    unknown = [finding.key for finding in findings if finding.code in ("unknown-key", "mistyped-key")]
+    unknown = [finding.key for finding in findings if finding.code in ("unknown-key", "mistyped-key", "runner-refuses")]
     for key in allowed:
         if key not in unknown:
             listed = f"the unknown keys are {', '.join(unknown)}" if unknown else "it has no unknown keys"

@@ -134,6 +134,10 @@ CODES: Mapping[str, Code] = {
         "A key that is written is not used here: it changes speed, memory or what is kept beside the numbers, or has nothing to "
         "act on in this config.",
     ),
+    "runner-refuses": Code(
+        _E, "The framework that --runner names refuses the config; the message says where in its source."
+    ),
+    "runner-release": Code(_N, "The file is of another release than the one whose requirements are checked."),
     "not-supported": Code(_E, "The runtime does not do this; the message says what is missing."),
 }
 """Every code, in the order of the page."""

@@ -135,7 +135,7 @@ def _defined(code: _Code, name: str, key: KeyPath, what: str) -> Iterator[Proble
     known = [found for found, node in names.items() if isinstance(node, kinds)]
     listed = f"it has {', '.join(known)}" if known else f"it has no {what}"
     message = f"{code.path} has no {what} '{name}'; {listed}"
-    yield Problem("code-name", key, message, nearest(name, known) or f"set {dotted(key)}")
+    yield Problem("code-name", key, message, nearest(name, known) or f"set {dotted(key)} to one of them")
 
 
 def _signature(

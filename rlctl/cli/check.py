@@ -175,15 +175,20 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
         report.add("unreadable", Level.ERROR, error.message, at=error.at or Location(file), hint=error.hint)
         return Checked(file, report)
     report.findings = with_mistyped_keys(report.findings, question.allow_unknown)
+    if question.runner is not Runner.RLCTL:
+        from rlctl.runners import findings_of, with_unknown_keys
+
+        report.findings = with_unknown_keys(question.runner, report.findings, question.allow_unknown)
+        report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments)))
     if loaded is not None:
-        report.extend(loaded.as_written(_of_config(loaded, report.dialect, question)))
+        report.extend(loaded.as_written(_of_config(loaded, report, question)))
     elif not report.errors:
         report.add("unreadable", Level.ERROR, "nothing could be read", at=Location(file))
     report.findings = [_elsewhere(finding) for finding in report.findings]
     return Checked(file, report)
 
 
-def _of_config(loaded: Loaded, source: str, question: Question) -> list[Finding]:
+def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
     """What the rules find, in the words of the file."""
     from rlctl.advice import in_own_words
     from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS
@@ -198,7 +203,11 @@ def _of_config(loaded: Loaded, source: str, question: Question) -> list[Finding]
         silent=loaded.silent,
         more=rules,
     )
-    return in_own_words(found, loaded, source)
+    if question.runner is not Runner.RLCTL:
+        from rlctl.runners import for_runner
+
+        found = for_runner(found)
+    return in_own_words(found, loaded, report.dialect)
 
 
 def _elsewhere(finding: Finding) -> Finding:

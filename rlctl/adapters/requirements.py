@@ -1,0 +1,99 @@
+"""What a framework's own checks refuse: rows of a table, each a condition on its keys, and where the framework tests it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlctl.adapters.reading import TextView
+from rlctl.adapters.rules import ABSENT, Absent
+
+_NAMED = re.compile(r"\{([\w.]+)\}")
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values in effect of one file, by the framework's keys: what is written over the framework's defaults."""
+
+    view: TextView
+    defaults: Mapping[str, Any]
+    """Defaults of keys that no rule of the dialect's table reads."""
+
+    def __getitem__(self, key: str) -> Any:
+        """A value; None for a key without a default.
+
+        Raises:
+            TypeError: the value is an expression that cannot be resolved here.
+        """
+        value = self.view.get(key, ABSENT)
+        value = self.defaults.get(key) if isinstance(value, Absent) else value
+        if isinstance(value, str) and "${" in value:
+            raise TypeError(f"{key} is not resolved")
+        return value
+
+    def number(self, key: str, default: int = 1) -> int:
+        """An integer; ``default`` for null."""
+        value = self[key]
+        return default if value is None else int(value)
+
+    def written(self, key: str) -> bool:
+        return self.view.written(key)
+
+    def below(self, key: str) -> Values:
+        """The same, with keys counted from a mapping."""
+        return replace(self, view=self.view.inside(key, ""), defaults={})
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that a framework refuses before, or while, it starts."""
+
+    key: str
+    """The key that the message is about."""
+    refused: Callable[[Values], object]
+    """Whether the framework refuses the values. A condition that cannot be computed here, for a value that is not known or no
+    number, refuses nothing."""
+    message: str
+    """What is wrong; ``{key}`` stands for the value of a key."""
+    source: str
+    """The framework's file and function."""
+    hint: str = ""
+
+    def worded(self, values: Values) -> str:
+        """The message with its values."""
+        return _NAMED.sub(lambda match: _shown(values[match[1]]), self.message)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What one release of a framework refuses."""
+
+    release: str
+    """The release whose source was read."""
+    rows: tuple[Requirement, ...]
+    defaults: Mapping[str, Any]
+    kinds: tuple[str, ...] = ()
+    """The kinds of file that they are for; empty for all."""
+    strict: Callable[[str], bool] = lambda key: True
+    """Whether the framework refuses an unknown key, by the key; it ignores the others."""
+
+
+def broken(requirements: Requirements, view: TextView, kind: str) -> Iterator[tuple[Requirement, str]]:
+    """The requirements that a file breaks, each with its message."""
+    if requirements.kinds and kind not in requirements.kinds:
+        return
+    values = Values(view, requirements.defaults)
+    for row in requirements.rows:
+        try:
+            if row.refused(values):
+                yield row, row.worded(values)
+        except (TypeError, ValueError, ZeroDivisionError, KeyError, AttributeError):
+            continue
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)

@@ -1,0 +1,229 @@
+"""What ROLL refuses before it starts, and in its pipelines, read from its source of August 2026."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl.adapters.requirements import Requirement, Requirements, Values
+from rlctl.adapters.roll.devices import parse_devices
+
+ROLES = (
+    "actor_train",
+    "actor_infer",
+    "reference",
+    "critic",
+    "student_train",
+    "student_infer",
+    "sft_train",
+    "student",
+    "teacher",
+)
+STRATEGIES = (
+    *("hf_infer", "vllm", "sglang", "megatron_infer", "megatron_train", "mock_infer", "fsdp2_infer", "fsdp2_train"),
+)
+CONFIGS = "roll/configs/base_config.py, BaseConfig.__post_init__"
+WORKER = "roll/configs/worker_config.py, WorkerConfig.__post_init__"
+AGENTIC = "roll/pipeline/agentic/agentic_config.py, AgenticConfig.__post_init__"
+
+
+def _devices(values: Values, role: str) -> int:
+    """How many devices a role has.
+
+    Raises:
+        TypeError: its mapping is not known.
+    """
+    mapping = values[f"{role}.device_mapping"]
+    return len(parse_devices(mapping) if isinstance(mapping, str) else mapping)
+
+
+def _strategy(values: Values, role: str) -> str:
+    return str(values[f"{role}.strategy_args.strategy_name"] or "")
+
+
+def _setting(values: Values, role: str, name: str) -> int:
+    return values.number(f"{role}.strategy_args.strategy_config.{name}")
+
+
+def _model_parallel(values: Values, role: str) -> int:
+    return (
+        _setting(values, role, "tensor_model_parallel_size")
+        * _setting(values, role, "pipeline_model_parallel_size")
+        * _setting(values, role, "context_parallel_size")
+    )
+
+
+def _each(values: Values, role: str) -> int:
+    """Devices of one worker: an engine of vLLM has several."""
+    if _strategy(values, role) == "vllm":
+        return _setting(values, role, "tensor_parallel_size") * _setting(values, role, "pipeline_parallel_size")
+    return values.number(f"{role}.num_gpus_per_worker") if _strategy(values, role) in ("hf_infer", "sglang") else 1
+
+
+def _of_role(role: str) -> Iterator[Requirement]:
+    yield Requirement(
+        f"{role}.device_mapping",
+        lambda v: v.written(f"{role}.device_mapping") and _devices(v, role) % _each(v, role),
+        f"{role}.device_mapping does not divide by the devices of one worker",
+        WORKER,
+        f"change {role}.device_mapping, or the parallel sizes of {role}.strategy_args.strategy_config",
+    )
+    yield Requirement(
+        f"{role}.strategy_args.strategy_name",
+        lambda v: v.written(f"{role}.strategy_args.strategy_name") and _strategy(v, role) not in STRATEGIES,
+        f"{role}.strategy_args.strategy_name is {{{role}.strategy_args.strategy_name}}; expected one of {', '.join(STRATEGIES)}",
+        "roll/distributed/strategy/factory.py, create_strategy",
+        "set one of them",
+    )
+    yield Requirement(
+        f"{role}.router_replay.mode",
+        lambda v: v[f"{role}.router_replay.mode"] == "R2",
+        f"{role}.router_replay.mode is R2, which ROLL does not support",
+        WORKER,
+        "set it to R3 or disabled",
+    )
+
+
+def _agentic(values: Values, manager: str) -> int:
+    """Environments of a manager."""
+    return values.number(f"{manager}.num_env_groups", 128) * values.number(f"{manager}.group_size")
+
+
+def _is_agentic(values: Values) -> bool:
+    return values.written("train_env_manager") or values.written("custom_envs")
+
+
+ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "response_length",
+        lambda v: not v["response_length"] and not v["sequence_length"],
+        "neither response_length nor sequence_length is set",
+        CONFIGS,
+        "set response_length",
+    ),
+    Requirement(
+        "val_sequence_length",
+        lambda v: v.written("val_prompt_length") is not v.written("val_sequence_length"),
+        "only one of val_prompt_length and val_sequence_length is set",
+        CONFIGS,
+        "set both, or none",
+    ),
+    Requirement(
+        "actor_infer.generating_args",
+        lambda v: v.written("actor_infer") and not _is_agentic(v) and not v.written("actor_infer.generating_args"),
+        "actor_infer.generating_args is not set, and the RLVR pipeline writes to it",
+        "roll/pipeline/rlvr/rlvr_config.py, RLVRConfig.__post_init__",
+        "set actor_infer.generating_args.temperature",
+    ),
+    Requirement(
+        "profiler_memory",
+        lambda v: v["profiler_timeline"] and v["profiler_memory"],
+        "profiler_timeline and profiler_memory are both on",
+        CONFIGS,
+        "keep one of them",
+    ),
+    Requirement(
+        "rollout_batch_size",
+        lambda v: (
+            "megatron" in _strategy(v, "actor_train")
+            and _devices(v, "actor_train") % _model_parallel(v, "actor_train") == 0
+            and v["rollout_batch_size"] % (_devices(v, "actor_train") // _model_parallel(v, "actor_train"))
+        ),
+        "rollout_batch_size ({rollout_batch_size}) does not divide by the data-parallel size of actor_train",
+        f"{CONFIGS}, validate_megatron_batch_size",
+        "change rollout_batch_size, or the parallel sizes of actor_train",
+    ),
+    Requirement(
+        "actor_train.device_mapping",
+        lambda v: (
+            "megatron" in _strategy(v, "actor_train") and _devices(v, "actor_train") % _model_parallel(v, "actor_train")
+        ),
+        "the devices of actor_train do not divide by tensor x pipeline x context parallel sizes",
+        "roll/utils/config_utils.py, calculate_megatron_dp_size",
+        "change actor_train.device_mapping, or the parallel sizes",
+    ),
+    Requirement(
+        "actor_infer.strategy_args.strategy_name",
+        lambda v: v.written("actor_infer.strategy_args") and _strategy(v, "actor_infer") not in ("vllm", "sglang"),
+        "actor_infer.strategy_args.strategy_name is {actor_infer.strategy_args.strategy_name}; expected vllm or sglang",
+        CONFIGS,
+        "set it to vllm or sglang",
+    ),
+    Requirement(
+        "generate_opt_level",
+        lambda v: v["async_generation_ratio"] > 0 and v["generate_opt_level"] != 1,
+        "async_generation_ratio ({async_generation_ratio}) needs generate_opt_level 1, and it is {generate_opt_level}",
+        "roll/configs/base_config.py, PPOConfig.__post_init__",
+        "set generate_opt_level to 1",
+    ),
+    Requirement(
+        "use_opd",
+        lambda v: v["is_pure_opd"] and v["use_opd"],
+        "is_pure_opd and use_opd are both true",
+        "roll/configs/base_config.py, PPOConfig._handle_opd_mapping",
+        "keep one of them",
+    ),
+    Requirement(
+        "actor_train.use_sequence_packing",
+        lambda v: (
+            v.written("chosen_key") and (v["actor_train.use_sequence_packing"] or v["reference.use_sequence_packing"])
+        ),
+        "use_sequence_packing is on, which ROLL's DPO pipeline does not support",
+        "roll/pipeline/dpo/dpo_config.py, DPOConfig.__post_init__",
+        "set actor_train.use_sequence_packing and reference.use_sequence_packing to false",
+    ),
+    *(
+        Requirement(
+            batch,
+            lambda v, manager=manager, batch=batch: (
+                _is_agentic(v)  # type: ignore[misc]
+                and v.number(batch, 128) > 0
+                and v.number(batch, 128) % v.number(f"{manager}.group_size")
+            ),
+            f"{batch} ({{{batch}}}) does not divide by {manager}.group_size ({{{manager}.group_size}})",
+            AGENTIC,
+            f"change {batch}, or {manager}.group_size",
+        )
+        for manager, batch in (("train_env_manager", "rollout_batch_size"), ("val_env_manager", "val_batch_size"))
+    ),
+    Requirement(
+        "val_batch_size",
+        lambda v: (
+            _is_agentic(v)
+            and v.number("val_batch_size", 128) > 0
+            and v.number("val_batch_size", 128) % _agentic(v, "val_env_manager")
+        ),
+        "val_batch_size ({val_batch_size}) does not divide by the environments of val_env_manager",
+        AGENTIC,
+        "change val_batch_size, or num_env_groups or group_size of val_env_manager",
+    ),
+    *(
+        Requirement(
+            f"{manager}.num_groups_partition",
+            lambda v, manager=manager: (
+                _is_agentic(v)  # type: ignore[misc]
+                and sum(v[f"{manager}.num_groups_partition"]) != v.number(f"{manager}.num_env_groups", 128)
+            ),
+            f"{manager}.num_groups_partition ({{{manager}.num_groups_partition}}) does not sum to {manager}.num_env_groups",
+            "roll/pipeline/agentic/agentic_config.py, AgenticConfig.make_env_configs",
+            "change one of the two",
+        )
+        for manager in ("train_env_manager", "val_env_manager")
+    ),
+    Requirement(
+        "train_env_manager.max_traj_per_env",
+        lambda v: (
+            _is_agentic(v)
+            and not v["async_generation_ratio"]
+            and v.number("train_env_manager.max_traj_per_env", -1) >= 0
+            and v.number("train_env_manager.max_traj_per_env", -1)
+            < -(-v.number("rollout_batch_size", 128) // _agentic(v, "train_env_manager"))
+        ),
+        "train_env_manager.max_traj_per_env ({train_env_manager.max_traj_per_env}) is too small for rollout_batch_size",
+        AGENTIC,
+        "set it to -1",
+    ),
+    *(row for role in ROLES for row in _of_role(role)),
+)
+
+
+REQUIREMENTS = Requirements("2026.8", ROWS, {"generate_opt_level": 1}, strict=lambda key: False)

@@ -1,0 +1,321 @@
+"""What Trinity-RFT refuses before it starts, read from the source of release 0.6.0."""
+
+from __future__ import annotations
+
+from rlctl.adapters.requirements import Requirement, Requirements, Values
+
+MODES = ("explore", "train", "both", "bench", "serve", "colocate")
+ALGORITHMS = (
+    *(
+        "cpt",
+        "sft",
+        "ppo",
+        "grpo",
+        "dapo",
+        "reinforceplusplus",
+        "rloo",
+        "opmd",
+        "asymre",
+        "dpo",
+        "topr",
+        "cispo",
+        "gspo",
+    ),
+    *(
+        "sapo",
+        "mix",
+        "mix_chord",
+        "raft",
+        "sppo",
+        "rec",
+        "multi_step_grpo",
+        "gigpo",
+        "on_policy_distill",
+        "jsd",
+        "grpo_verl",
+    ),
+)
+MONITORS = ("tensorboard", "wandb", "mlflow", "swanlab")
+CONCURRENCY = ("sequential", "asynchronous", "multi-threading")
+OFFLINE = ("sft", "dpo", "cpt")
+PARALLEL = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size")
+ENGINE = "explorer.rollout_model"
+VALIDATOR = "trinity/common/config_validator.py, "
+
+
+def _own_devices(values: Values) -> bool:
+    """Whether rollout engines have devices of the cluster, which is described."""
+    outside = values[f"{ENGINE}.engine_type"] in ("external", "tinker")
+    known = values.number("cluster.node_num", 0) and values.number("cluster.gpu_per_node", 0)
+    return (
+        bool(known) and not outside and not values["model.tinker.enable"] and not values["model.external_model.enable"]
+    )
+
+
+def _cluster(values: Values) -> int:
+    return values.number("cluster.node_num", 0) * values.number("cluster.gpu_per_node", 0)
+
+
+def _engine_devices(values: Values) -> int:
+    product = 1
+    for name in PARALLEL:
+        product *= values.number(f"{ENGINE}.{name}")
+    return product
+
+
+def _explorer_devices(values: Values) -> int:
+    """Devices of rollout engines and auxiliary models."""
+    found = 0 if values["mode"] == "train" else _engine_devices(values) * values.number(f"{ENGINE}.engine_num")
+    for model in (values["explorer.auxiliary_models"] or []) if values["mode"] != "train" else []:
+        size = model.get("engine_num", 1)
+        for name in PARALLEL:
+            size *= model.get(name, 1)
+        found += size
+    return found
+
+
+def _trainer_devices(values: Values) -> int:
+    return _cluster(values) - _explorer_devices(values)
+
+
+def _has_source(values: Values) -> bool:
+    written = values["buffer.explorer_input.taskset"] or values["buffer.explorer_input.tasksets"]
+    return bool(written) or bool(values["buffer.explorer_input.taskset.path"])
+
+
+ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "mode",
+        lambda v: v["mode"] not in MODES,
+        f"mode is {{mode}}; expected one of {', '.join(MODES)}",
+        f"{VALIDATOR}GlobalConfigValidator",
+        "set one of them",
+    ),
+    Requirement(
+        "algorithm.algorithm_type",
+        lambda v: v["algorithm.algorithm_type"] not in ALGORITHMS,
+        "algorithm.algorithm_type is {algorithm.algorithm_type}, which Trinity does not register; a plug-in may",
+        f"{VALIDATOR}AlgorithmConfigValidator",
+        f"set one of {', '.join(ALGORITHMS)}",
+    ),
+    Requirement(
+        "mode",
+        lambda v: v["algorithm.algorithm_type"] in OFFLINE and v["mode"] in ("both", "explore"),
+        "algorithm.algorithm_type {algorithm.algorithm_type} has no mode {mode}",
+        "trinity/algorithm/algorithm.py, check_config",
+        "set mode to train",
+    ),
+    Requirement(
+        "buffer.trainer_input.experience_buffer.path",
+        lambda v: (
+            v["algorithm.algorithm_type"] in OFFLINE
+            and v["mode"] == "train"
+            and not v["buffer.trainer_input.experience_buffer.path"]
+        ),
+        "algorithm.algorithm_type {algorithm.algorithm_type} needs buffer.trainer_input.experience_buffer.path",
+        "trinity/algorithm/algorithm.py, check_config",
+        "set it to the training data",
+    ),
+    Requirement(
+        "buffer.train_batch_size",
+        lambda v: (
+            not v["buffer.train_batch_size"]
+            and (v["mode"] == "train" or v["algorithm.algorithm_type"] in ("sft", "dpo"))
+        ),
+        "buffer.train_batch_size is not set, which mode train, sft and dpo need",
+        f"{VALIDATOR}BufferConfigValidator",
+        "set buffer.train_batch_size",
+    ),
+    Requirement(
+        "model.max_model_len",
+        lambda v: (
+            v["model.max_model_len"] is None and None in (v["model.max_prompt_tokens"], v["model.max_response_tokens"])
+        ),
+        "model.max_model_len is not set, and cannot be computed: it needs max_prompt_tokens and max_response_tokens",
+        f"{VALIDATOR}ModelConfigValidator._check_model_len",
+        "set model.max_model_len",
+    ),
+    Requirement(
+        "model.max_model_len",
+        lambda v: v["model.max_prompt_tokens"] + v["model.max_response_tokens"] > v["model.max_model_len"],
+        "model.max_prompt_tokens + model.max_response_tokens ({model.max_prompt_tokens} + {model.max_response_tokens}) is more "
+        "than model.max_model_len ({model.max_model_len})",
+        f"{VALIDATOR}ModelConfigValidator._check_model_len",
+        "raise model.max_model_len, or lower one of the two",
+    ),
+    *(
+        Requirement(
+            f"{ENGINE}.{name}",
+            lambda v, name=name: v[f"{ENGINE}.engine_type"] not in ("external", "tinker") and v[f"{ENGINE}.{name}"] < 1,  # type: ignore[misc]
+            f"{ENGINE}.{name} is {{{ENGINE}.{name}}}; expected at least 1",
+            f"{VALIDATOR}ExplorerConfigValidator._validate_inference_parallel_config",
+            "set it to 1",
+        )
+        for name in PARALLEL
+    ),
+    Requirement(
+        f"{ENGINE}.tensor_parallel_size",
+        lambda v: (
+            _own_devices(v)
+            and _engine_devices(v) > v["cluster.gpu_per_node"]
+            and _engine_devices(v) % v["cluster.gpu_per_node"]
+        ),
+        "a rollout engine over several nodes needs a multiple of cluster.gpu_per_node ({cluster.gpu_per_node}) GPUs",
+        f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
+        f"change {ENGINE}.tensor_parallel_size",
+    ),
+    Requirement(
+        "cluster.gpu_per_node",
+        lambda v: _own_devices(v) and v["mode"] in ("explore", "bench", "serve") and _explorer_devices(v) > _cluster(v),
+        "the explorer needs more GPUs than the cluster has ({cluster.node_num} x {cluster.gpu_per_node})",
+        f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
+        f"lower {ENGINE}.engine_num",
+    ),
+    Requirement(
+        "cluster.gpu_per_node",
+        lambda v: _own_devices(v) and v["mode"] in ("both", "train") and _trainer_devices(v) < 1,
+        "the explorer takes all {cluster.node_num} x {cluster.gpu_per_node} GPUs: none are left for the trainer",
+        f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
+        f"lower {ENGINE}.engine_num, or add GPUs",
+    ),
+    Requirement(
+        f"{ENGINE}.engine_num",
+        lambda v: (
+            _own_devices(v)
+            and v["mode"] in ("both", "train")
+            and _trainer_devices(v) > v["cluster.gpu_per_node"]
+            and _trainer_devices(v) % v["cluster.gpu_per_node"]
+        ),
+        "the GPUs that the explorer leaves for the trainer are no whole number of nodes of {cluster.gpu_per_node} GPUs",
+        f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
+        f"change {ENGINE}.engine_num",
+    ),
+    Requirement(
+        "cluster.gpu_per_node",
+        lambda v: _own_devices(v) and v["mode"] == "colocate" and _cluster(v) != 1,
+        "mode colocate is for one GPU, and the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
+        f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
+        "set mode to both",
+    ),
+    Requirement(
+        f"{ENGINE}.engine_num",
+        lambda v: (
+            _own_devices(v)
+            and v["mode"] == "colocate"
+            and (
+                v.number(f"{ENGINE}.engine_num") != 1 or _engine_devices(v) != 1 or bool(v["explorer.auxiliary_models"])
+            )
+        ),
+        "mode colocate takes one rollout engine of one GPU, and no auxiliary models",
+        f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
+        "set mode to both",
+    ),
+    Requirement(
+        "explorer.over_rollout.ratio",
+        lambda v: v["explorer.over_rollout.ratio"] >= 1.0,
+        "explorer.over_rollout.ratio is {explorer.over_rollout.ratio}; expected less than 1",
+        f"{VALIDATOR}ExplorerConfigValidator",
+        "set it below 1",
+    ),
+    Requirement(
+        "synchronizer.sync_style",
+        lambda v: (
+            (v["explorer.over_rollout.ratio"] > 0 or v["explorer.over_rollout.return_partial_tasks"])
+            and v["synchronizer.sync_style"] == "fixed"
+        ),
+        "explorer.over_rollout does not work with synchronizer.sync_style fixed",
+        f"{VALIDATOR}ExplorerConfigValidator",
+        "set synchronizer.sync_style to explorer_driven or trainer_driven",
+    ),
+    Requirement(
+        "explorer.concurrent_mode",
+        lambda v: v["explorer.concurrent_mode"] not in (None, *CONCURRENCY),
+        f"explorer.concurrent_mode is {{explorer.concurrent_mode}}; expected one of {', '.join(CONCURRENCY)}",
+        f"{VALIDATOR}ExplorerConfigValidator",
+        "set one of them",
+    ),
+    Requirement(
+        "model.lora_configs",
+        lambda v: not v["model.tinker.enable"] and len(v["model.lora_configs"] or []) > 1,
+        "model.lora_configs has several adapters, and Trinity takes one",
+        f"{VALIDATOR}ExplorerConfigValidator._validate_lora",
+        "keep one",
+    ),
+    Requirement(
+        "synchronizer.sync_interval",
+        lambda v: v["synchronizer.sync_interval"] <= 0,
+        "synchronizer.sync_interval is {synchronizer.sync_interval}; expected at least 1",
+        f"{VALIDATOR}SynchronizerConfigValidator",
+        "set it to 1",
+    ),
+    Requirement(
+        "monitor.monitor_type",
+        lambda v: v["monitor.monitor_type"] not in MONITORS,
+        f"monitor.monitor_type is {{monitor.monitor_type}}; expected one of {', '.join(MONITORS)}",
+        f"{VALIDATOR}MonitorConfigValidator",
+        "set one of them",
+    ),
+    Requirement(
+        "buffer.explorer_input.taskset",
+        lambda v: bool(v["buffer.explorer_input.taskset.path"]) and bool(v["buffer.explorer_input.tasksets"]),
+        "buffer.explorer_input has both taskset and tasksets",
+        f"{VALIDATOR}BufferConfigValidator._check_explorer_input",
+        "keep one of them",
+    ),
+    Requirement(
+        "buffer.explorer_input.taskset.path",
+        lambda v: v["mode"] in ("both", "explore", "colocate") and not _has_source(v),
+        "buffer.explorer_input names no taskset",
+        f"{VALIDATOR}BufferConfigValidator._check_explorer_input",
+        "set buffer.explorer_input.taskset.path",
+    ),
+    Requirement(
+        "buffer.explorer_input.taskset.path",
+        lambda v: (
+            v["mode"] in ("both", "explore", "colocate", "bench")
+            and v.written("buffer.explorer_input.taskset")
+            and not v["buffer.explorer_input.taskset.path"]
+        ),
+        "buffer.explorer_input.taskset has no path",
+        f"{VALIDATOR}BufferConfigValidator._fill_taskset_config",
+        "set buffer.explorer_input.taskset.path",
+    ),
+    Requirement(
+        "model.external_model.enable",
+        lambda v: v["model.external_model.enable"] and v["mode"] != "bench",
+        "model.external_model is for mode bench only, and mode is {mode}",
+        f"{VALIDATOR}ModelConfigValidator._check_external_model",
+        "set mode to bench",
+    ),
+    Requirement(
+        "trainer.save_hf_checkpoint",
+        lambda v: (
+            v["mode"] in ("train", "both", "colocate")
+            and v["trainer.trainer_type"] == "verl"
+            and v["trainer.save_hf_checkpoint"] not in ("last", "always", "never")
+        ),
+        "trainer.save_hf_checkpoint is {trainer.save_hf_checkpoint}; expected last, always or never",
+        f"{VALIDATOR}TrainerConfigValidator",
+        "set one of them",
+    ),
+    Requirement(
+        "trainer.trainer_type",
+        lambda v: v["mode"] in ("train", "both", "colocate") and v["trainer.trainer_type"] not in ("verl", "tinker"),
+        "trainer.trainer_type is {trainer.trainer_type}; expected verl or tinker",
+        f"{VALIDATOR}TrainerConfigValidator",
+        "set it to verl",
+    ),
+)
+
+
+def _is_checked(key: str) -> bool:
+    """Whether Trinity's own schema holds a key: what is below these is free."""
+    return not key.startswith(("trainer.trainer_config.", "data_processor.", "service."))
+
+
+REQUIREMENTS = Requirements(
+    "0.6.0",
+    ROWS,
+    {"explorer.concurrent_mode": "sequential", "explorer.over_rollout.return_partial_tasks": False},
+    strict=_is_checked,
+)

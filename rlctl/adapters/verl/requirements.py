@@ -1,0 +1,350 @@
+"""What verl refuses before it starts, and in its workers, read from the source of release 0.9.1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rlctl.adapters.requirements import Requirement, Requirements, Values
+
+ACTOR, ROLLOUT, REF, CRITIC = (
+    "actor_rollout_ref.actor",
+    "actor_rollout_ref.rollout",
+    "actor_rollout_ref.ref",
+    "critic",
+)
+LOSS_AGGREGATIONS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
+DTYPES = ("bfloat16", "float16")
+LARGEST_LORA = 512
+
+
+def _gpus(values: Values) -> int:
+    return values.number("trainer.nnodes") * values.number("trainer.n_gpus_per_node")
+
+
+def _strategy(values: Values, role: str = ACTOR) -> str:
+    """What trains a role: its own strategy, or the one that ``model_engine`` chooses."""
+    chosen = {"dp": "fsdp"}.get(values["model_engine"], values["model_engine"])
+    return str(values[f"{role}.strategy"] if values.written(f"{role}.strategy") or chosen is None else chosen)
+
+
+def _static(role: str) -> Callable[[Values], bool]:
+    return lambda values: not values[f"{role}.use_dynamic_bsz"]
+
+
+def _model_parallel(values: Values) -> int:
+    sizes = (
+        values.number(f"{ACTOR}.megatron.{name}_parallel_size")
+        for name in ("tensor_model", "pipeline_model", "context")
+    )
+    product = 1
+    for size in sizes:
+        product *= size
+    return product
+
+
+def _sequence_parallel(values: Values, role: str) -> int:
+    return values.number(f"{role}.ulysses_sequence_parallel_size")
+
+
+def _smallest_batch(values: Values) -> int:
+    """The responses that a step's must divide by, without dynamic batches."""
+    if _strategy(values) != "megatron":
+        return _gpus(values)
+    replicas = _gpus(values) // _model_parallel(values)
+    return replicas * values.number(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
+
+
+def _replicas(values: Values) -> int:
+    """Data-parallel ranks of the actor."""
+    if _strategy(values) == "megatron":
+        return _gpus(values) // _model_parallel(values)
+    return _gpus(values) // _sequence_parallel(values, ACTOR)
+
+
+def _uses_critic(values: Values) -> bool:
+    enabled = values["critic.enable"]
+    return bool(values["algorithm.adv_estimator"] == "gae" if enabled is None else enabled)
+
+
+def _uses_reference(values: Values) -> bool:
+    return bool(values["algorithm.use_kl_in_reward"] or values[f"{ACTOR}.use_kl_loss"])
+
+
+def _in_turns(values: Values) -> bool:
+    """Whether the actor's devices generate too."""
+    return bool(values["trainer.v1.trainer_mode"] != "separate_async")
+
+
+def _engine_devices(values: Values) -> int:
+    return (
+        values.number(f"{ROLLOUT}.tensor_model_parallel_size")
+        * values.number(f"{ROLLOUT}.data_parallel_size")
+        * values.number(f"{ROLLOUT}.pipeline_model_parallel_size")
+    )
+
+
+def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) -> Iterator[Requirement]:
+    """The rules on a micro-batch that is given per GPU, or, as older releases had it, for all of them."""
+    old, new = f"{role}.{name}", f"{role}.{name}_per_gpu"
+    yield Requirement(
+        new,
+        lambda values: needed(values) and values[old] is None and values[new] is None,
+        f"neither {new} nor {old} is set, and dynamic batching is off",
+        source,
+        f"set {new}",
+    )
+    yield Requirement(
+        old,
+        lambda values: needed(values) and values[old] is not None and values[new] is not None,
+        f"{old} ({{{old}}}) and {new} ({{{new}}}) are both set",
+        source,
+        f"remove {old}",
+    )
+
+
+def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[Requirement]:
+    """The rules on a mini-batch in prompts."""
+    mini, micro = f"{role}.ppo_mini_batch_size", f"{role}.ppo_micro_batch_size"
+    yield Requirement(
+        mini,
+        lambda values: needed(values) and values["data.train_batch_size"] < values[mini],
+        f"data.train_batch_size ({{data.train_batch_size}}) is less than {mini} ({{{mini}}})",
+        source,
+        f"set {mini} to data.train_batch_size or less",
+    )
+    yield Requirement(
+        micro,
+        lambda values: needed(values) and values[micro] is not None and values[mini] % values[micro],
+        f"{mini} ({{{mini}}}) does not divide by {micro} ({{{micro}}})",
+        source,
+        f"set {role}.ppo_micro_batch_size_per_gpu instead",
+    )
+    yield Requirement(
+        micro,
+        lambda values: (
+            needed(values)
+            and values[micro] is not None
+            and _strategy(values, role) != "megatron"
+            and values[micro] * _sequence_parallel(values, role) < _gpus(values)
+        ),
+        f"{micro} ({{{micro}}}) times {role}.ulysses_sequence_parallel_size is less than the number of GPUs",
+        source,
+        f"set {role}.ppo_micro_batch_size_per_gpu instead",
+    )
+
+
+def _critic_static(values: Values) -> bool:
+    return _uses_critic(values) and not values["critic.use_dynamic_bsz"]
+
+
+def _reference_static(values: Values) -> bool:
+    return _uses_reference(values) and _static(ACTOR)(values)
+
+
+CONFIG, ACTOR_SOURCE, CRITIC_SOURCE, ROLLOUT_SOURCE, WORKERS, TRAINER = (
+    "verl/utils/config.py, validate_config",
+    "verl/workers/config/actor.py, ActorConfig",
+    "verl/workers/config/critic.py, CriticConfig",
+    "verl/workers/config/rollout.py, RolloutConfig",
+    "verl/workers/engine_workers.py",
+    "verl/trainer/ppo/v1/trainer_base.py",
+)
+
+ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        f"{ACTOR}.megatron.tensor_model_parallel_size",
+        lambda v: _static(ACTOR)(v) and _strategy(v) == "megatron" and _gpus(v) % _model_parallel(v),
+        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) do not divide by tensor x pipeline x context parallel sizes",
+        CONFIG,
+        "change the parallel sizes of actor_rollout_ref.actor.megatron, or trainer.n_gpus_per_node",
+    ),
+    Requirement(
+        "data.train_batch_size",
+        lambda v: _static(ACTOR)(v) and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _smallest_batch(v),
+        f"data.train_batch_size x {ROLLOUT}.n ({{data.train_batch_size}} x {{{ROLLOUT}.n}}) does not divide by the number of "
+        "GPUs, or with Megatron by its replicas times their micro-batch",
+        CONFIG,
+        f"change data.train_batch_size, or set {ACTOR}.use_dynamic_bsz to true",
+    ),
+    *_micro(ACTOR, "ppo_micro_batch_size", _static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
+    *_mini(ACTOR, _static(ACTOR), f"{ACTOR_SOURCE}.validate"),
+    *_micro(REF, "log_prob_micro_batch_size", _reference_static, CONFIG),
+    *_micro(ROLLOUT, "log_prob_micro_batch_size", _static(ACTOR), CONFIG),
+    *_micro(CRITIC, "ppo_micro_batch_size", _critic_static, f"{CRITIC_SOURCE}.__post_init__"),
+    *_mini(CRITIC, _critic_static, f"{CRITIC_SOURCE}.validate"),
+    Requirement(
+        f"{ACTOR}.loss_agg_mode",
+        lambda v: v[f"{ACTOR}.loss_agg_mode"] not in LOSS_AGGREGATIONS,
+        f"{ACTOR}.loss_agg_mode is {{{ACTOR}.loss_agg_mode}}; expected one of {', '.join(LOSS_AGGREGATIONS)}",
+        f"{ACTOR_SOURCE}.__post_init__",
+        "set one of them",
+    ),
+    Requirement(
+        f"{ACTOR}.ulysses_sequence_parallel_size",
+        lambda v: (
+            _strategy(v) in ("fsdp", "fsdp2")
+            and _sequence_parallel(v, ACTOR) > 1
+            and not v["actor_rollout_ref.model.use_remove_padding"]
+        ),
+        f"{ACTOR}.ulysses_sequence_parallel_size is {{{ACTOR}.ulysses_sequence_parallel_size}} without use_remove_padding",
+        "verl/workers/config/actor.py, FSDPActorConfig.validate",
+        "set actor_rollout_ref.model.use_remove_padding to true",
+    ),
+    Requirement(
+        f"{ROLLOUT}.temperature",
+        lambda v: v[f"{ROLLOUT}.val_kwargs.do_sample"] and v[f"{ROLLOUT}.temperature"] <= 0,
+        f"{ROLLOUT}.temperature is {{{ROLLOUT}.temperature}}, and validation samples",
+        CONFIG,
+        f"set {ROLLOUT}.temperature above 0, or {ROLLOUT}.val_kwargs.do_sample to false",
+    ),
+    Requirement(
+        "actor_rollout_ref.model.lora_rank",
+        lambda v: (
+            v[f"{ROLLOUT}.name"] == "vllm"
+            and not v["actor_rollout_ref.model.lora.merge"]
+            and max(v.number("actor_rollout_ref.model.lora_rank", 0), v.number("actor_rollout_ref.model.lora.rank", 0))
+            > LARGEST_LORA
+        ),
+        f"the rank of the adapter is above {LARGEST_LORA}, the largest that vLLM takes",
+        CONFIG,
+        f"set actor_rollout_ref.model.lora_rank to {LARGEST_LORA} or less",
+    ),
+    Requirement(
+        f"{ACTOR}.router_replay.mode",
+        lambda v: v[f"{ACTOR}.router_replay.mode"] not in (None, "disabled", "R2", "R3"),
+        f"{ACTOR}.router_replay.mode is {{{ACTOR}.router_replay.mode}}; expected disabled, R2 or R3",
+        "verl/workers/config/actor.py, RouterReplayConfig.__post_init__",
+        "set one of them",
+    ),
+    Requirement(
+        f"{ACTOR}.megatron.dtype",
+        lambda v: _strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
+        f"{ACTOR}.megatron.dtype is {{{ACTOR}.megatron.dtype}}; expected bfloat16 or float16",
+        "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
+        "set one of them",
+    ),
+    Requirement(
+        f"{ACTOR}.optim.lr_scheduler_type",
+        lambda v: (
+            _strategy(v) in ("fsdp", "fsdp2")
+            and v[f"{ACTOR}.optim.lr_scheduler_type"] not in (None, "constant", "cosine")
+        ),
+        f"{ACTOR}.optim.lr_scheduler_type is {{{ACTOR}.optim.lr_scheduler_type}}; FSDP takes constant or cosine",
+        "verl/workers/config/optimizer.py, FSDPOptimizerConfig.__post_init__",
+        "set one of them",
+    ),
+    Requirement(
+        f"{ROLLOUT}.name",
+        lambda v: v[f"{ROLLOUT}.name"] in (None, "???"),
+        f"{ROLLOUT}.name is not set, and verl has no default for it",
+        "verl/trainer/config/rollout/rollout.yaml",
+        f"set {ROLLOUT}.name to vllm or sglang",
+    ),
+    Requirement(
+        f"{ROLLOUT}.mode",
+        lambda v: v[f"{ROLLOUT}.mode"] == "sync",
+        f"{ROLLOUT}.mode is sync, which verl 0.9 no longer has",
+        f"{ROLLOUT_SOURCE}.__post_init__",
+        "remove it, or set it to async",
+    ),
+    Requirement(
+        f"{ROLLOUT}.expert_parallel_size",
+        lambda v: (
+            v[f"{ROLLOUT}.name"] != "trtllm"
+            and v.number(f"{ROLLOUT}.expert_parallel_size") > 1
+            and v.number(f"{ROLLOUT}.expert_parallel_size")
+            != v.number(f"{ROLLOUT}.tensor_model_parallel_size") * v.number(f"{ROLLOUT}.data_parallel_size")
+        ),
+        f"{ROLLOUT}.expert_parallel_size ({{{ROLLOUT}.expert_parallel_size}}) is not tensor x data parallel size",
+        f"{ROLLOUT_SOURCE}.__post_init__",
+        "set it to the product of the two, or to 1",
+    ),
+    Requirement(
+        f"{ROLLOUT}.pipeline_model_parallel_size",
+        lambda v: (
+            v.number(f"{ROLLOUT}.pipeline_model_parallel_size") > 1
+            and v[f"{ROLLOUT}.name"] in (None, "vllm", "sglang", "trtllm")
+        ),
+        f"{ROLLOUT}.pipeline_model_parallel_size is {{{ROLLOUT}.pipeline_model_parallel_size}}; no rollout engine supports it",
+        f"{ROLLOUT_SOURCE}.__post_init__",
+        "set it to 1",
+    ),
+    Requirement(
+        f"{ROLLOUT}.log_prob_use_dynamic_bsz",
+        lambda v: (
+            v.written(f"{ROLLOUT}.log_prob_use_dynamic_bsz")
+            and bool(v[f"{ROLLOUT}.log_prob_use_dynamic_bsz"]) is not bool(v[f"{ACTOR}.use_dynamic_bsz"])
+        ),
+        f"{ROLLOUT}.log_prob_use_dynamic_bsz is not {ACTOR}.use_dynamic_bsz",
+        f"{WORKERS}, ActorRolloutRefWorker.init_model",
+        f"remove it: it follows {ACTOR}.use_dynamic_bsz",
+    ),
+    Requirement(
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+        lambda v: (
+            _static(ACTOR)(v)
+            and v[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] is None
+            and v[f"{ACTOR}.ppo_micro_batch_size"] is not None
+        ),
+        f"{ACTOR}.ppo_micro_batch_size is set, and the workers read only {ACTOR}.ppo_micro_batch_size_per_gpu",
+        f"{WORKERS}, ActorRolloutRefWorker.init_model",
+        f"set {ACTOR}.ppo_micro_batch_size_per_gpu instead",
+    ),
+    Requirement(
+        f"{ACTOR}.ppo_mini_batch_size",
+        lambda v: v[f"{ACTOR}.ppo_mini_batch_size"] * v[f"{ROLLOUT}.n"] % _replicas(v),
+        f"a mini-batch of {{{ACTOR}.ppo_mini_batch_size}} prompts x {{{ROLLOUT}.n}} responses does not divide by the "
+        "data-parallel ranks",
+        f"{WORKERS}, TrainingWorker.train_mini_batch",
+        "change the mini-batch, the number of GPUs or the parallel sizes",
+    ),
+    Requirement(
+        f"{ROLLOUT}.tensor_model_parallel_size",
+        lambda v: _in_turns(v) and _gpus(v) % _engine_devices(v),
+        "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) do not divide by the devices of a rollout engine",
+        f"{WORKERS}, ActorRolloutRefWorker.init_model",
+        f"set {ROLLOUT}.tensor_model_parallel_size to a divisor of the number of GPUs",
+    ),
+    Requirement(
+        f"{ACTOR}.clip_ratio_c",
+        lambda v: v[f"{ACTOR}.policy_loss.loss_mode"] in (None, "vanilla") and v[f"{ACTOR}.clip_ratio_c"] <= 1.0,
+        f"{ACTOR}.clip_ratio_c is {{{ACTOR}.clip_ratio_c}}; expected more than 1",
+        "verl/trainer/ppo/core_algos.py, compute_policy_loss_vanilla",
+        "3.0 is usual",
+    ),
+    Requirement(
+        "algorithm.filter_groups.metric",
+        lambda v: v["algorithm.filter_groups.enable"] and not v["algorithm.filter_groups.metric"],
+        "algorithm.filter_groups.enable is true, and algorithm.filter_groups.metric is not set",
+        f"{TRAINER}, PPOTrainer._resolve_filter_groups_metric",
+        "set algorithm.filter_groups.metric, such as acc",
+    ),
+    Requirement(
+        "trainer.resume_from_path",
+        lambda v: (
+            v["trainer.resume_mode"] == "resume_path" and "global_step_" not in str(v["trainer.resume_from_path"])
+        ),
+        "trainer.resume_mode is resume_path, and trainer.resume_from_path ({trainer.resume_from_path}) names no global_step_N",
+        f"{TRAINER}, PPOTrainer._load_checkpoint",
+        "set trainer.resume_from_path to a folder global_step_N",
+    ),
+    Requirement(
+        "data.train_batch_size",
+        lambda v: (
+            not _in_turns(v)
+            and v["data.train_batch_size"]
+            != v.number("trainer.v1.separate_async.parameter_sync_step") * v[f"{ACTOR}.ppo_mini_batch_size"]
+        ),
+        f"data.train_batch_size ({{data.train_batch_size}}) is not parameter_sync_step x {ACTOR}.ppo_mini_batch_size "
+        f"({{trainer.v1.separate_async.parameter_sync_step}} x {{{ACTOR}.ppo_mini_batch_size}})",
+        "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
+        "change one of the three",
+    ),
+)
+
+REQUIREMENTS = Requirements(
+    "0.9.1",
+    ROWS,
+    {f"{ROLLOUT}.mode": "async", f"{ROLLOUT}.name": None, "trainer.v1.separate_async.parameter_sync_step": 1},
+    kinds=("ppo",),
+)

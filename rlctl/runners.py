@@ -1,0 +1,138 @@
+"""Whether another framework would accept a config: its requirements, applied to the file as it is or as rlctl would write it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from importlib import import_module
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.reading import TextView
+from rlctl.adapters.requirements import Requirements, broken
+from rlctl.adapters.rules import split, version_of
+from rlctl.adapters.tree import put
+from rlctl.config import Loaded
+from rlctl.documents import Document, KeyPath, parse_dotted, resolve
+from rlctl.errors import Location
+from rlctl.report import Finding, Level, Report
+from rlctl.translate import translate_loaded
+
+SHARED = frozenset(
+    {
+        *("path-missing", "hub-name", "no-model", "no-data", "model-positions", "literal-secret"),
+        *(
+            "greedy-training",
+            "group-of-one",
+            "kl-off",
+            "kl-without-pull",
+            "learning-rate",
+            "clip-range",
+            "sampling-cut",
+        ),
+        *("code-syntax", "code-name", "code-import", "data-unreadable", "data-empty", "data-column", "data-rows"),
+        *("data-overlong", "data-lengths", "cluster-too-small", "memory"),
+    }
+)
+"""Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
+
+
+def requirements_of(runner: str) -> Requirements:
+    """What a framework refuses."""
+    found: Requirements = import_module(f"rlctl.adapters.{runner}.requirements").REQUIREMENTS
+    return found
+
+
+def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:
+    """What a framework would refuse of a config.
+
+    Args:
+        runner: the framework's name.
+        loaded: the config; None if rlctl cannot read it, so that only a file of the framework's own is checked.
+        report: of reading it; its accounting holds every leaf of the file.
+        changed: whether canonical keys were changed after reading, which the file does not say.
+    """
+    requirements = requirements_of(runner)
+    name, _, release = report.dialect.partition("@")
+    own = name == runner and not changed
+    if not own and loaded is None:
+        return []
+    document, found = _as_read(report) if own or loaded is None else _as_written(runner, loaded, report)
+    if document is None:
+        return found
+    dialect = dialect_called(runner)
+    taken = dialect.take(document, version=release if own else dialect.newest)
+    table, version = dialect.tables[taken.kind], version_of(taken.version)
+    resolved = resolve(document, environment=os.environ, base=table.defaults_tree(version))
+    view = TextView(table, version, resolved.values, {})
+    for row, message in broken(requirements, view, taken.kind):
+        told = f"{message} ({runner} {requirements.release}: {row.source})"
+        found.append(Finding("runner-refuses", Level.ERROR, told, row.key, _place(document, split(row.key)), row.hint))
+    if own and _series(requirements.release) != taken.version:
+        told = (
+            f"the file is read as {report.dialect}, and checked as {runner} {requirements.release} checks its configs"
+        )
+        found.append(Finding("runner-release", Level.NOTE, told))
+    return found
+
+
+def for_runner(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of rlctl's checks that hold for another framework too."""
+    return [finding for finding in findings if finding.code in SHARED]
+
+
+def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:
+    """Findings of reading, with an error for each unknown key that the framework refuses, as Hydra's struct mode does.
+
+    Args:
+        runner: the framework's name.
+        findings: of reading the file.
+        allowed: unknown keys that stay warnings: those of a fork of the framework.
+    """
+    strict = requirements_of(runner).strict
+    return [
+        replace(finding, code="runner-refuses", level=Level.ERROR, message=f"{finding.message}, and refuses it")
+        if finding.code == "unknown-key" and not finding.added and finding.key not in allowed and strict(finding.key)
+        else finding
+        for finding in findings
+    ]
+
+
+def _series(release: str) -> str:
+    """``0.9`` of ``0.9.1``."""
+    return ".".join(release.split(".")[:2])
+
+
+def _as_read(report: Report) -> tuple[Document, list[Finding]]:
+    """The leaves of the file, with what overrides made of them."""
+    values: dict[str, object] = {}
+    marks: dict[KeyPath, Location] = {}
+    for entry in report.accounting:
+        path = parse_dotted(entry.key)
+        put(values, path, entry.value)
+        if entry.at is not None:
+            marks[path] = entry.at
+    return Document("config", values, marks), []
+
+
+def _as_written(runner: str, loaded: Loaded, report: Report) -> tuple[Document | None, list[Finding]]:
+    """What rlctl writes for the framework, at the places that the values come from."""
+    made = translate_loaded(loaded, replace(report, findings=[], accounting=[*report.accounting]), runner)
+    if made.text is None:
+        return None, made.report.errors
+    values: dict[str, object] = {}
+    for origin in made.report.origins:
+        put(values, parse_dotted(origin.key), origin.value)
+    marks = {parse_dotted(key): entry.at for entry in made.report.accounting if entry.at for key, _ in entry.targets}
+    return Document("config", values, marks), []
+
+
+def _place(document: Document, path: KeyPath) -> Location | None:
+    """Where a key, or the section that it would be in, was written."""
+    for length in range(len(path), 0, -1):
+        if (at := document.marks.get(path[:length])) is not None:
+            return at
+        inside = [at for mark, at in document.marks.items() if mark[:length] == path[:length]]
+        if length > 1 and inside:
+            return inside[0]
+    return None

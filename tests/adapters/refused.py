@@ -1,0 +1,191 @@
+"""Configs that a framework refuses, each with the key that it refuses it for: the tables are held to them, and the frameworks too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+A, R, F = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+
+VERL = {
+    "data.train_files": "/data/train.parquet",
+    "data.val_files": "/data/test.parquet",
+    "data.train_batch_size": 64,
+    f"{A}.ppo_mini_batch_size": 32,
+    f"{A}.ppo_micro_batch_size_per_gpu": 2,
+    f"{R}.log_prob_micro_batch_size_per_gpu": 2,
+    f"{F}.log_prob_micro_batch_size_per_gpu": 2,
+    f"{R}.name": "vllm",
+    f"{R}.tensor_model_parallel_size": 2,
+    f"{R}.n": 4,
+    "algorithm.adv_estimator": "grpo",
+    "actor_rollout_ref.model.path": "org/model",
+}
+MEGATRON = {"model_engine": "megatron"}
+CRITIC = {"algorithm.adv_estimator": "gae", "critic.ppo_micro_batch_size_per_gpu": 2, "critic.ppo_mini_batch_size": 32}
+
+VERL_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"data.train_batch_size": 33, f"{R}.n": 1}, "data.train_batch_size"),
+    ({"data.train_batch_size": 16}, f"{A}.ppo_mini_batch_size"),
+    ({f"{A}.ppo_micro_batch_size_per_gpu": None}, f"{A}.ppo_micro_batch_size_per_gpu"),
+    ({f"{A}.ppo_micro_batch_size": 16}, f"{A}.ppo_micro_batch_size"),
+    ({f"{R}.log_prob_micro_batch_size_per_gpu": None}, f"{R}.log_prob_micro_batch_size_per_gpu"),
+    ({f"{R}.log_prob_micro_batch_size": 16}, f"{R}.log_prob_micro_batch_size"),
+    (
+        {f"{A}.use_kl_loss": True, f"{F}.log_prob_micro_batch_size_per_gpu": None},
+        f"{F}.log_prob_micro_batch_size_per_gpu",
+    ),
+    ({f"{A}.use_kl_loss": True, f"{F}.log_prob_micro_batch_size": 16}, f"{F}.log_prob_micro_batch_size"),
+    ({f"{A}.loss_agg_mode": "mean"}, f"{A}.loss_agg_mode"),
+    (
+        {f"{A}.ulysses_sequence_parallel_size": 2, "actor_rollout_ref.model.use_remove_padding": False},
+        f"{A}.ulysses_sequence_parallel_size",
+    ),
+    ({f"{R}.val_kwargs.do_sample": True, f"{R}.temperature": 0}, f"{R}.temperature"),
+    ({f"{A}.optim.lr_scheduler_type": "linear"}, f"{A}.optim.lr_scheduler_type"),
+    ({**MEGATRON, f"{A}.megatron.tensor_model_parallel_size": 3}, f"{A}.megatron.tensor_model_parallel_size"),
+    ({**MEGATRON, f"{A}.megatron.dtype": "float32"}, f"{A}.megatron.dtype"),
+    ({**CRITIC, "critic.ppo_micro_batch_size_per_gpu": None}, "critic.ppo_micro_batch_size_per_gpu"),
+    ({**CRITIC, "critic.ppo_micro_batch_size": 16}, "critic.ppo_micro_batch_size"),
+    ({**CRITIC, "critic.ppo_mini_batch_size": 128}, "critic.ppo_mini_batch_size"),
+    ({"actor_rollout_ref.model.lora_rank": 1024}, "actor_rollout_ref.model.lora_rank"),
+]
+"""What verl's ``validate_config`` refuses."""
+VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({f"{R}.name": None}, f"{R}.name"),
+    ({f"{R}.mode": "sync"}, f"{R}.mode"),
+    ({f"{R}.expert_parallel_size": 4}, f"{R}.expert_parallel_size"),
+    (
+        {f"{R}.pipeline_model_parallel_size": 2, f"{R}.tensor_model_parallel_size": 1},
+        f"{R}.pipeline_model_parallel_size",
+    ),
+    ({f"{R}.log_prob_use_dynamic_bsz": True}, f"{R}.log_prob_use_dynamic_bsz"),
+    ({f"{A}.ppo_micro_batch_size_per_gpu": None, f"{A}.ppo_micro_batch_size": 16}, f"{A}.ppo_micro_batch_size_per_gpu"),
+    ({f"{A}.ppo_mini_batch_size": 3, f"{R}.n": 1}, f"{A}.ppo_mini_batch_size"),
+    ({f"{R}.tensor_model_parallel_size": 3}, f"{R}.tensor_model_parallel_size"),
+    ({f"{A}.clip_ratio_c": 0.9}, f"{A}.clip_ratio_c"),
+    (
+        {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": None},
+        "algorithm.filter_groups.metric",
+    ),
+    ({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/ckpt"}, "trainer.resume_from_path"),
+    ({"trainer.v1.trainer_mode": "separate_async"}, "data.train_batch_size"),
+]
+"""What its workers and trainer refuse."""
+
+TRINITY: dict[str, Any] = {
+    "project": "p",
+    "name": "n",
+    "mode": "both",
+    "checkpoint_root_dir": "/tmp/rlctl-upstream",
+    "algorithm.algorithm_type": "grpo",
+    "algorithm.repeat_times": 8,
+    "model.model_path": "org/model",
+    "model.max_prompt_tokens": 64,
+    "model.max_response_tokens": 64,
+    "cluster.node_num": 1,
+    "cluster.gpu_per_node": 8,
+    "explorer.rollout_model.engine_num": 2,
+    "buffer.batch_size": 8,
+    "buffer.explorer_input.taskset.path": "/data/tasks",
+    "buffer.explorer_input.taskset.format.prompt_key": "q",
+}
+TRINITY_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"mode": "all"}, "mode"),
+    ({"mode": "train"}, "buffer.train_batch_size"),
+    ({"algorithm.algorithm_type": "sft"}, "mode"),
+    (
+        {"algorithm.algorithm_type": "sft", "mode": "train", "buffer.train_batch_size": 8},
+        "buffer.trainer_input.experience_buffer.path",
+    ),
+    ({"model.max_response_tokens": None}, "model.max_model_len"),
+    ({"model.max_model_len": 100}, "model.max_model_len"),
+    ({"explorer.rollout_model.tensor_parallel_size": 0}, "explorer.rollout_model.tensor_parallel_size"),
+    ({"explorer.rollout_model.engine_num": 8}, "cluster.gpu_per_node"),
+    ({"cluster.node_num": 2}, "explorer.rollout_model.engine_num"),
+    ({"mode": "colocate"}, "cluster.gpu_per_node"),
+    ({"explorer.over_rollout.ratio": 0.5}, "synchronizer.sync_style"),
+    ({"explorer.over_rollout.ratio": 1.5, "synchronizer.sync_style": "explorer_driven"}, "explorer.over_rollout.ratio"),
+    ({"explorer.concurrent_mode": "parallel"}, "explorer.concurrent_mode"),
+    ({"synchronizer.sync_interval": 0}, "synchronizer.sync_interval"),
+    ({"monitor.monitor_type": "console"}, "monitor.monitor_type"),
+    ({"buffer.explorer_input.taskset.path": None}, "buffer.explorer_input.taskset.path"),
+    ({"trainer.save_hf_checkpoint": "sometimes"}, "trainer.save_hf_checkpoint"),
+    ({"trainer.trainer_type": "trl"}, "trainer.trainer_type"),
+]
+
+ROLL: dict[str, Any] = {
+    "exp_name": "n",
+    "num_gpus_per_node": 8,
+    "max_steps": 9,
+    "pretrain": "org/model",
+    "reward_pretrain": "org/model",
+    "prompt_length": 64,
+    "response_length": 64,
+    "rollout_batch_size": 64,
+    "actor_train.strategy_args.strategy_name": "megatron_train",
+    "actor_train.strategy_args.strategy_config.tensor_model_parallel_size": 2,
+    "actor_train.device_mapping": "list(range(0,8))",
+    "actor_infer.strategy_args.strategy_name": "vllm",
+    "actor_infer.strategy_args.strategy_config.tensor_parallel_size": 1,
+    "actor_infer.device_mapping": "list(range(0,8))",
+    "actor_infer.generating_args.temperature": 0.99,
+    "rewards.math.worker_cls": "roll.pipeline.rlvr.rewards.math_rule_reward_worker.MathRuleRewardWorker",
+    "rewards.math.tag_included": ["math"],
+    "rewards.math.model_args.model_name_or_path": "org/model",
+    "rewards.math.world_size": 2,
+}
+AGENTIC = {
+    "train_env_manager.num_env_groups": 8,
+    "train_env_manager.group_size": 4,
+    "train_env_manager.tags": ["SimpleSokoban"],
+    "train_env_manager.num_groups_partition": [8],
+    "val_env_manager.num_env_groups": 8,
+    "val_env_manager.group_size": 4,
+    "val_env_manager.tags": ["SimpleSokoban"],
+    "val_env_manager.num_groups_partition": [8],
+    "val_batch_size": 32,
+    "custom_envs.SimpleSokoban.env_type": "sokoban",
+}
+ROLL_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"response_length": None}, "response_length"),
+    ({"val_prompt_length": 64}, "val_sequence_length"),
+    ({"actor_infer.generating_args.temperature": ...}, "actor_infer.generating_args"),
+    ({"profiler_timeline": True, "profiler_memory": True}, "profiler_memory"),
+    ({"rollout_batch_size": 66}, "rollout_batch_size"),
+    (
+        {"actor_train.strategy_args.strategy_config.tensor_model_parallel_size": 3},
+        "actor_train.device_mapping",
+    ),
+    ({"actor_infer.strategy_args.strategy_name": "hf_infer"}, "actor_infer.strategy_args.strategy_name"),
+    ({"async_generation_ratio": 1, "generate_opt_level": 0}, "generate_opt_level"),
+    ({"actor_infer.strategy_args.strategy_config.tensor_parallel_size": 3}, "actor_infer.device_mapping"),
+    ({"actor_train.router_replay.mode": "R2"}, "actor_train.router_replay.mode"),
+    (
+        {**AGENTIC, "rollout_batch_size": 66, "actor_train.strategy_args.strategy_name": "fsdp2_train"},
+        "rollout_batch_size",
+    ),
+    ({**AGENTIC, "val_batch_size": 48}, "val_batch_size"),
+    ({**AGENTIC, "train_env_manager.num_groups_partition": [7]}, "train_env_manager.num_groups_partition"),
+    ({**AGENTIC, "train_env_manager.max_traj_per_env": 1}, "train_env_manager.max_traj_per_env"),
+]
+
+BASES = {"verl": VERL, "trinity": TRINITY, "roll": ROLL}
+REFUSED = {"verl": [*VERL_REFUSED, *VERL_REFUSED_LATER], "trinity": TRINITY_REFUSED, "roll": ROLL_REFUSED}
+
+
+def changed(dialect: str, change: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat values of a config; ``...`` takes a key out."""
+    return {key: value for key, value in {**BASES[dialect], **change}.items() if value is not ...}
+
+
+def tree(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as mappings."""
+    found: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parts, last = key.split(".")
+        inner = found
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return found
