@@ -40,7 +40,7 @@ class Progress:
         self.step = 0
         self.total_steps: int | None = None
         self.metrics: dict[str, Any] = {}
-        self.accuracy: dict[str, float] = {}
+        self.evaluated: dict[str, float] = {}
         self._step_seconds: list[float] = []
         self._display: Live | None = None
 
@@ -98,7 +98,7 @@ class Progress:
             if isinstance(seconds := self.metrics.get("time/step"), int | float):
                 self._step_seconds.append(seconds)
         elif kind == "evaluation":
-            self.accuracy = accuracies(event.get("metrics", {}))
+            self.evaluated = evaluated(event.get("metrics", {}))
 
     def seconds_left(self) -> float | None:
         """Time to the end of the stage at the pace of its last ten steps; None while unknown."""
@@ -122,7 +122,7 @@ class Progress:
             Text(f"{duration(left)} left" if left is not None else "", "cyan"),
             Text(self.phase, "dim"),
         )
-        below = [*headline(self.metrics), *(f"{name} accuracy {value:.3f}" for name, value in self.accuracy.items())]
+        below = [*headline(self.metrics), *(f"{name} {value:.3f}" for name, value in self.evaluated.items())]
         grid = Table.grid()
         grid.add_row(top)
         grid.add_row(Text("   ".join(below), "green"))
@@ -145,7 +145,7 @@ def event_line(event: Event, state: Progress) -> str:
         return (
             prefix
             + f"step {event.get('step', 0)}  "
-            + "  ".join(f"{name} accuracy {value:.3f}" for name, value in state.accuracy.items())
+            + "  ".join(f"{name} {value:.3f}" for name, value in state.evaluated.items())
         )
     if kind in ("checkpoint", "resumed"):
         word = "saved" if kind == "checkpoint" else "resumed"
@@ -172,10 +172,16 @@ def number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-def accuracies(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Accuracy by held-out source, of metrics called ``evaluation/<source>/accuracy``."""
-    parts = ((name.split("/"), value) for name, value in metrics.items())
-    return {"/".join(name[1:-1]): value for name, value in parts if name[0] == "evaluation" and name[-1] == "accuracy"}
+def evaluated(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """``gsm8k accuracy`` of each held-out source; its mean reward, ``gsm8k reward``, if no reward tells what is right."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in metrics.items():
+        group, _, rest = name.partition("/")
+        source, _, what = rest.rpartition("/")
+        if group == "evaluation" and source and what in ("accuracy", "reward"):
+            found.setdefault(source, {})[what] = value
+    chosen = {source: "accuracy" if "accuracy" in values else "reward" for source, values in found.items()}
+    return {f"{source} {what}": found[source][what] for source, what in chosen.items()}
 
 
 def duration(seconds: float) -> str:

@@ -30,23 +30,22 @@ def tell(result: RunResult) -> None:
 
 
 def table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Accuracy before and after each stage, its time by phase, and its tokens per second."""
+    """Evaluations before and after each stage, its time by phase, and its tokens per second."""
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("stage", "steps", "accuracy before -> after", "time", "tokens/s", "by phase"):
+    for title in ("stage", "steps", "evaluation before -> after", "time", "tokens/s", "by phase"):
         made.add_column(title, no_wrap=title != "by phase")
     for name, stage in stages.items():
-        made.add_row(name, str(stage.get("steps", "")), accuracy(stage), *times(stage))
+        made.add_row(name, str(stage.get("steps", "")), evaluation(stage), *times(stage))
     return made
 
 
-def accuracy(stage: Mapping[str, Any]) -> str:
-    """``gsm8k 0.12 -> 0.58``, by held-out source; a line each."""
-    evaluated = stage.get("evaluated", {})
-    first = progress.accuracies(evaluated.get("first", {}))
-    last = progress.accuracies(evaluated.get("last", {}))
+def evaluation(stage: Mapping[str, Any]) -> str:
+    """``gsm8k accuracy 0.120 -> 0.580``, by held-out source; a line each."""
+    found = stage.get("evaluated", {})
+    first, last = progress.evaluated(found.get("first", {})), progress.evaluated(found.get("last", {}))
     return (
         "\n".join(f"{name} {first.get(name, float('nan')):.3f} -> {value:.3f}" for name, value in last.items()) or "-"
     )

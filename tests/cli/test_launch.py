@@ -63,7 +63,7 @@ def test_the_exit_code_says_how_it_ended(
     assert (found["status"], found["folder"]) == (status, "runs/mine")
     assert found["stages"]["main"]["steps"] == 3
     assert "8 prompts x 4 responses = 32 responses a step" in shown.err
-    assert "gsm8k 0.100 -> 0.600" in shown.err
+    assert "gsm8k accuracy 0.100 -> 0.600" in shown.err
     assert ("rlctl runs resume" in shown.err) is (status != "finished")
     assert ("out of memory" in shown.err) is (status == "failed")
 

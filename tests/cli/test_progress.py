@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rlctl.cli import summary
 from rlctl.cli.progress import Progress, duration, number
 
 EVENTS: list[dict[str, Any]] = [
@@ -46,6 +47,17 @@ def test_nobody_knows_the_steps_of_a_run_that_ends_when_its_buffer_is_dry(capsys
         progress({"kind": "stage_started", "stage": "main", "step": 0, "total_steps": None})
         progress({"kind": "step", "stage": "main", "step": 1, "total_steps": None, "metrics": {"time/step": 2.0}})
     assert capsys.readouterr().err.splitlines() == ["main: until the buffer is dry", "main: step 1"]
+
+
+def test_a_reward_that_tells_no_right_answers_is_shown_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """A function that returns a float, as verl's usually do: there is no accuracy."""
+    first = {"evaluation/maths/hard/reward": 0.25, "evaluation/maths/hard/length_mean": 9.0, "evaluation/b/best@4": 1.0}
+    both = {"evaluation/code/reward": 0.5, "evaluation/code/accuracy": 0.75}
+    with Progress() as progress:
+        progress({"kind": "evaluation", "stage": "main", "step": 3, "metrics": first | both})
+    assert capsys.readouterr().err == "main: step 3  maths/hard reward 0.250  code accuracy 0.750\n"
+    stage = {"evaluated": {"first": {"evaluation/maths/reward": 0.25}, "last": {"evaluation/maths/reward": 0.5}}}
+    assert summary.evaluation(stage) == "maths reward 0.250 -> 0.500"
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def test_no_runs_are_no_error(rlctl: Any, tmp_path: Path) -> None:
 def test_a_run_shows_what_it_learned_and_where_its_time_went(rlctl: Any, folder: Path) -> None:
     shown = rlctl("runs", "show", "done", "--folder", str(folder))
     assert shown.code == 0
-    assert "gsm8k 0.250 -> 0.500" in shown.out
+    assert "gsm8k accuracy 0.250 -> 0.500" in shown.out
     assert "rollout 75%, train 25%" in shown.out
     assert "100" in shown.out
     found = json.loads(rlctl("runs", "show", str(folder / "done"), "--json").out)
