@@ -67,6 +67,13 @@ AllowUnknown = Annotated[
         help="Go on without this key, which the file's framework does not have and which looks mistyped; may be repeated.",
     ),
 ]
+AcceptChanges = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changes",
+        help="Continue from a checkpoint although the training data changed since; the run records what changed.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 

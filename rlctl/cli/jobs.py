@@ -208,7 +208,9 @@ def checkpoint(server: JobServer, name: str) -> None:
     diagnostics.note(f"{job.run} writes a checkpoint after its current step")
 
 
-def resume(server: JobServer, name: str, *, passed: Sequence[str], detach: bool, json: bool, quiet: bool) -> None:
+def resume(
+    server: JobServer, name: str, *, flags: Sequence[str], passed: Sequence[str], detach: bool, json: bool
+) -> None:
     """Go on with a run on the cluster, in a new job; a path is the run's folder there."""
     known = [job for job in server.jobs() if name.rstrip("/") in (job.run, job.folder, job.id)]
     if not known and not name.startswith("/"):
@@ -220,7 +222,7 @@ def resume(server: JobServer, name: str, *, passed: Sequence[str], detach: bool,
             hint=f"rlctl runs follow {name} --address {server.url}",
         )
     folder = known[0].folder if known else name.rstrip("/")
-    command = [*PYTHON, "rlctl", "runs", "resume", folder, "--address", "auto", *(["--quiet"] if quiet else [])]
+    command = [*PYTHON, "rlctl", "runs", "resume", folder, "--address", "auto", *flags]
     identity = server.submit(command, run=Path(folder).name, folder=folder, variables=passed_on(passed))
     diagnostics.note(f"submitted: job {identity} on {server.url}")
     watch(server, identity, detach=detach, json=json)

@@ -44,6 +44,7 @@ def launch(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run and of its folder.")] = None,
+    accept_changes: arguments.AcceptChanges = False,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="First answer the held-out prompts with the weights the run starts from.")
     ] = False,
@@ -106,7 +107,8 @@ def launch(
             strict=strict,
             allow_unknown=allow_unknown,
         )
-        flags = [flag for flag, wanted in (("--new", new), ("--baseline", baseline), ("--quiet", quiet)) if wanted]
+        given = {"--new": new, "--baseline": baseline, "--quiet": quiet, "--accept-changes": accept_changes}
+        flags = [flag for flag, wanted in given.items() if wanted]
         jobs.submit(loaded, where, flags=flags, passed=passed, plan_file=plan_file, detach=detach, json=json)
         return
     if detach or passed:
@@ -121,7 +123,7 @@ def launch(
         for line in compact(made):
             diagnostics.note(line)
     with progress.Progress(quiet=quiet, every=loaded.config.environment.log_every) as watch:
-        result = runs.start(loaded, plan=made, observer=watch, new=new)
+        result = runs.start(loaded, plan=made, observer=watch, new=new, accept_changes=accept_changes)
     if json:
         output.data(summary.as_data(result))
     summary.tell(result)

@@ -150,6 +150,9 @@ def event_line(event: Event, state: Progress) -> str:
     if kind in ("checkpoint", "resumed"):
         word = "saved" if kind == "checkpoint" else "resumed"
         return f"{prefix}{word} at step {event.get('step')}: {event.get('folder')}"
+    if kind == "changes_accepted":
+        listed = "".join(f"\n  {change}" for change in event.get("changes", ()))
+        return f"{prefix}continues from step {event.get('step')} with changed training data, as --accept-changes says:{listed}"
     if kind == "advisory":
         return f"{prefix}{event.get('message')}" + (f" ({event['hint']})" if event.get("hint") else "")
     return ""

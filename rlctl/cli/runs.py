@@ -78,10 +78,13 @@ def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> 
     view = RunView(info.folder).read_whole()
     stages, at = _stages(view), _now(view, now) if info.status == "running" else {}
     advice = view.advice(now if at else 0.0)
+    accepted = runs.accepted_changes(info)
     if json:
-        output.data(as_data(info) | {"stages": stages, "now": at, "advice": [asdict(item) for item in advice]})
+        found = {"stages": stages, "now": at, "advice": [asdict(item) for item in advice]}
+        output.data(as_data(info) | found | {"accepted_changes": accepted})
         return
-    output.show(*_description(info), *([_now_line(at)] if at else []), *([summary.table(stages)] if stages else []))
+    lines = [*_description(info), *_accepted_lines(accepted), *([_now_line(at)] if at else [])]
+    output.show(*lines, *([summary.table(stages)] if stages else []))
     for item in advice:
         diagnostics.note(f"{item.message}\n  {item.remedy}")
     for line in summary.next_steps(info.status, info.folder)[1:]:
@@ -201,6 +204,7 @@ def resume(
             metavar="STEP", help="Go on from the checkpoint of this step; later ones are set aside, not deleted."
         ),
     ] = None,
+    accept_changes: arguments.AcceptChanges = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Of a job: submit it, and do not follow it.")] = False,
     passed: Annotated[
         list[str],
@@ -211,7 +215,8 @@ def resume(
 ) -> None:
     """Go on with a run from its newest checkpoint, with the config and plan in its folder.
 
-    Relative paths of its config are from the folder that it was started in, wherever you are.
+    Relative paths of its config are from the folder that it was started in, wherever you are. If the training data changed
+    since the checkpoint, the run is refused; other changes of what it was made from are reported.
 
     [bold]Examples[/bold]
 
@@ -228,7 +233,8 @@ def resume(
         if step is not None:
             raise UsageError("--step is for a run that is no job", hint="resume it where its folder is")
         server = jobs.server_of(address)
-        jobs.resume(server, name, passed=passed, detach=detach, json=json, quiet=quiet)
+        flags = [flag for flag, wanted in (("--accept-changes", accept_changes), ("--quiet", quiet)) if wanted]
+        jobs.resume(server, name, flags=flags, passed=passed, detach=detach, json=json)
         return
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
@@ -239,7 +245,7 @@ def resume(
         diagnostics.note(f"{'in ' if is_there else ''}{info.directory}, {told}")
     every = runs.read_config(info.folder).environment.log_every
     with progress.Progress(quiet=quiet, every=every) as watch:
-        result = runs.resume(info, observer=watch, address=address, step=step)
+        result = runs.resume(info, observer=watch, address=address, step=step, accept_changes=accept_changes)
     if json:
         output.data(summary.as_data(result))
     summary.tell(result)
@@ -312,6 +318,17 @@ def _description(info: RunInfo) -> list[str]:
         f"  took     {progress.duration(info.seconds)}",
     ]
     return [*lines, f"  cause    {escape(info.cause)}"] if info.cause else lines
+
+
+def _accepted_lines(accepted: list[dict[str, Any]]) -> list[str]:
+    """The changes with which somebody had the run continue."""
+    from rich.markup import escape
+
+    return [
+        f"  changed  {escape(change)} (accepted at step {entry['step']} of {escape(entry['stage'])})"
+        for entry in accepted
+        for change in entry["changes"]
+    ]
 
 
 def _stages(view: RunView) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ from rlctl.runs.folder import folder_of, read_config, symbolic
 from rlctl.runs.launching import resume_apart
 from rlctl.runs.looking import (
     RunInfo,
+    accepted_changes,
     asked_of,
     checkpoint,
     events,
@@ -58,6 +59,7 @@ __all__ = [
     "Standing",
     "Status",
     "TryResult",
+    "accepted_changes",
     "asked_of",
     "checkpoint",
     "checkpoints",

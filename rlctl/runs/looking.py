@@ -193,6 +193,15 @@ def events(run: RunInfo, *, follow: bool = False, every: float = 0.5) -> Iterato
             time.sleep(every)
 
 
+def accepted_changes(run: RunInfo) -> list[dict[str, Any]]:
+    """When a run continued on changed training data, because somebody accepted that: ``stage``, ``step`` and ``changes``."""
+    return [
+        {"stage": str(event.get("stage", "main")), "step": event["step"], "changes": list(map(str, event["changes"]))}
+        for event in _read_events(run.folder / "events.jsonl")
+        if event.get("kind") == "changes_accepted" and isinstance(event.get("changes"), list) and "step" in event
+    ]
+
+
 def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
     """The whole lines after a position in bytes, and the position after them."""
     if not path.exists():

@@ -100,7 +100,9 @@ def _joined(config: Config, address: str) -> Cluster | None:
     return Cluster(placement.nodes, placement.devices_per_node, device_of(address))
 
 
-def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) -> RunResult:
+def start(
+    loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False, accept_changes: bool = False
+) -> RunResult:
     """Run in this process, in the foreground. An unfinished run of the same name and meaning is resumed.
 
     Args:
@@ -108,6 +110,7 @@ def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) 
         plan: what ``prepare`` made of it.
         observer: called with every event.
         new: start beside a run of the same name, under the next free name.
+        accept_changes: continue an unfinished run though its training data was changed.
 
     Raises:
         RunError: a run of that name is running, is over, or means something else.
@@ -120,10 +123,17 @@ def start(loaded: Loaded, *, plan: Plan, observer: Observer, new: bool = False) 
     with held(folder):
         _refuse_other(folder, loaded.config)
         write_folder(folder, loaded, plan)
-        return _run(folder, loaded.config, plan, observer)
+        return _run(folder, loaded.config, plan, observer, accept_changes)
 
 
-def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step: int | None = None) -> RunResult:
+def resume(
+    run: RunInfo,
+    *,
+    observer: Observer,
+    address: str | None = None,
+    step: int | None = None,
+    accept_changes: bool = False,
+) -> RunResult:
     """Go on with a run from a checkpoint, with the config and plan in its folder.
 
     Args:
@@ -131,6 +141,7 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step
         observer: called with every event.
         address: the Ray cluster to join; None is the one of its config.
         step: of the checkpoint; later ones are set aside. None is the newest.
+        accept_changes: continue though training data was changed since the checkpoint.
 
     Raises:
         RunError: it is running, or over, or has no such checkpoint.
@@ -153,7 +164,7 @@ def resume(run: RunInfo, *, observer: Observer, address: str | None = None, step
         require_packages(config, plan.device)
         if step is not None:
             go_back(config, folder, step)
-        return _run(folder, config, plan, observer)
+        return _run(folder, config, plan, observer, accept_changes)
 
 
 @contextmanager
@@ -263,7 +274,7 @@ def _own_buffer(config: Config, folder: Path) -> Buffer:
     return MemoryBuffer(**common)
 
 
-def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunResult:
+def _run(folder: Path, config: Config, plan: Plan, observer: Observer, accept_changes: bool) -> RunResult:
     from rlctl.runtime.launch import launch
 
     commands = _end_commands(config)
@@ -284,7 +295,7 @@ def _run(folder: Path, config: Config, plan: Plan, observer: Observer) -> RunRes
     status, cause = "failed", "the process ended before the run did"
     try:
         with seen_alive(folder):
-            outcome = launch(plan, config, folder, observer=observer)
+            outcome = launch(plan, config, folder, observer=observer, accept_changes=accept_changes)
         status, cause = outcome.status, outcome.cause
     finally:
         with suppress(OSError):  # on a full disk the run counts as interrupted, and the first cause is what is told

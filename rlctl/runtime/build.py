@@ -94,6 +94,8 @@ def make_run(given: Given, groups: Groups, trackers: Sequence[SafeTracker] = ())
         export_folder=given.place / "hf",
         meter=meter,
         old_is_current=old_is_current(config, given.plan),
+        inputs=given.materials.inputs,
+        accept_changes=given.accept_changes,
         sample_files=SampleFiles(given.folder, stage.name, events.advise) if config.rollout.log_responses else None,
     )
     return run

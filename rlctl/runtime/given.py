@@ -27,6 +27,8 @@ class Given:
     """Of the run."""
     events: Events
     stop: StopSwitch
+    accept_changes: bool = False
+    """Whether the stage goes on from a checkpoint though its training data was changed since."""
 
     @property
     def place(self) -> Path:

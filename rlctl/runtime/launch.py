@@ -24,7 +24,8 @@ from rlctl import packages
 from rlctl.config import Config, revealed
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
-from rlctl.runtime.checkpoints.checkpoint import place_of
+from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
+from rlctl.runtime.checkpoints.inputs import check_data, same_data
 from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes.calls import StopRequested, WorkerFailed, WorkerLost
@@ -65,8 +66,15 @@ class Outcome:
     """By stage: ``evaluated`` (first, last), ``seconds`` by phase, ``tokens``, ``steps``."""
 
 
-def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> Outcome:
+def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer, accept_changes: bool = False) -> Outcome:
     """Run a plan in its run folder, from its newest checkpoints where there are any.
+
+    Args:
+        plan: what is run.
+        config: that it was made of.
+        folder: of the run.
+        observer: called with every event.
+        accept_changes: continue though training data was changed since a checkpoint.
 
     Raises:
         RunError: the folder cannot be written.
@@ -81,14 +89,16 @@ def launch(plan: Plan, config: Config, folder: Path, *, observer: Observer) -> O
 
     try:
         with stop.on_signals(tell), controller(folder):
-            outcome = _attempt(plan, config, folder, events, stop, tell)
+            outcome = _attempt(plan, config, folder, events, stop, tell, accept_changes)
     finally:
         events.emit("run_ended", status=outcome.status, cause=outcome.cause, stages=outcome.stages)
         events.close()
     return outcome
 
 
-def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, tell: Tell) -> Outcome:
+def _attempt(
+    plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, tell: Tell, accept_changes: bool
+) -> Outcome:
     try:
         events.emit(
             "run_started",
@@ -100,13 +110,13 @@ def _attempt(plan: Plan, config: Config, folder: Path, events: Events, stop: Sto
         config = with_files_here(revealed(config), tell)
         with _variables(config.environment.variables):
             import_plugins(config.environment.plugins)
-            materials = _read_stages(plan, config, folder, events, stop)
+            materials = _read_stages(plan, config, folder, events, stop, accept_changes)
             with (
                 copies_of_logs(folder / "logs", config.environment.log_folder, plan.run),
                 _ray(config, plan, folder / "logs" / "ray.log", stop, tell, partial(_tell_end, events, tell)),
                 ray_timeline(config.profiling.ray_timeline, folder, tell),
             ):
-                return _run_stages(plan, config, folder, materials, events, stop)
+                return _run_stages(plan, config, folder, materials, events, stop, accept_changes)
     except (StopRequested, KeyboardInterrupt):
         return Outcome("stopped")
     except WorkerFailed as error:
@@ -133,7 +143,9 @@ def _tell_end(events: Events, tell: Tell, lost: RayLost) -> None:
     events.close()
 
 
-def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch) -> dict[str, Materials]:
+def _read_stages(
+    plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, accept_changes: bool
+) -> dict[str, Materials]:
     """What every stage works on, by name: a bad file of the last one ends the run before anything is trained."""
     from rlctl.runtime.materials import read_materials
 
@@ -143,11 +155,20 @@ def _read_stages(plan: Plan, config: Config, folder: Path, events: Events, stop:
             events.enter_stage(stage.name)
             with events.timed("read"), stop.interrupted_by(1):
                 materials[stage.name] = read_materials(stage, stage_plan, events)
+            newest = newest_here(place_of(stage, folder))
+            if newest is not None and stage.config.checkpoint.resume != "never":
+                check_data(newest, materials[stage.name].inputs, stage.config, accept=accept_changes)
     return materials
 
 
 def _run_stages(
-    plan: Plan, config: Config, folder: Path, materials: Mapping[str, Materials], events: Events, stop: StopSwitch
+    plan: Plan,
+    config: Config,
+    folder: Path,
+    materials: Mapping[str, Materials],
+    events: Events,
+    stop: StopSwitch,
+    accept_changes: bool,
 ) -> Outcome:
     from rlctl.runtime.given import Given
     from rlctl.runtime.processes.placement import reserve
@@ -175,7 +196,8 @@ def _run_stages(
                 events.enter_stage(stage.name)
                 feeds_next = index + 1 < len(stages) and stages[index + 1].continues
                 model = str(start_from) if stage.continues and start_from else stage.config.model.path
-                given = Given(stage, stage_plan, plan.device, materials[stage.name], folder, events, stop)
+                read = materials[stage.name]
+                given = Given(stage, stage_plan, plan.device, read, folder, events, stop, accept_changes)
                 done = _run_with_restarts(given, placement, model, restarts, feeds_next=feeds_next)
             if done is None:
                 return Outcome("stopped", stages=summaries)
@@ -198,7 +220,9 @@ def _run_with_restarts(
         except WorkerLost as error:
             restarts.allow(error, given.events)
             placement.restart()
-            given = replace(given, materials=read_materials(given.stage, given.plan, given.events))
+            again = read_materials(given.stage, given.plan, given.events)
+            same_data(given.materials.inputs, again.inputs, given.stage.config)
+            given = replace(given, materials=again, accept_changes=False)
 
 
 @dataclass

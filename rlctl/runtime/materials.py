@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from rlctl.errors import PlanError
 from rlctl.plan import StagePlan
 from rlctl.runtime.buffers.make import check_buffer
 from rlctl.runtime.checkpoints.checkpoint import check_contents
+from rlctl.runtime.checkpoints.inputs import Inputs, inputs_of
 from rlctl.runtime.data.experts import check_experts_last
 from rlctl.runtime.data.open import (
     PairStream,
@@ -56,6 +57,8 @@ class Materials:
     clock: Clock
     experts: SftStream | None = None
     """Of mix."""
+    inputs: Inputs = field(default_factory=dict)
+    """What the stage is made from: what its checkpoints keep of that."""
 
 
 def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
@@ -106,7 +109,7 @@ def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
             check_section(section_of(config), total_ticks=critic_ticks(config, clock))
     if experts is not None:
         check_experts_last(config, experts, clock.total_steps)
-    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts)
+    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
 
 
 def _check_engine(config: Config, engine: str) -> None:

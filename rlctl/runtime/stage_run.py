@@ -15,6 +15,7 @@ from rlctl.config import Config
 from rlctl.errors import RunError
 from rlctl.plan import StagePlan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
+from rlctl.runtime.checkpoints.inputs import REFUSED, Change, Inputs, accept, changes, check_data
 from rlctl.runtime.checkpoints.resume_path import taken_up, terms
 from rlctl.runtime.evaluation.evaluation import Evaluator
 from rlctl.runtime.experience.buffered import Filling
@@ -31,6 +32,16 @@ from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.types import Sample
 from rlctl.runtime.value_model import ValueModel
 
+SAME = {
+    "evaluation": "evaluations before and after cannot be compared; training is not affected",
+    "code": "rewards and batches before and after may differ; put the old code back to continue the same run",
+    "models": "trained weights come from the checkpoint; all other weights and tokenizers are the new ones",
+    "settings": "the run continues with the new value; put the old one back to continue the same run",
+    "packages": "results before and after may differ; install the old version to continue the same run",
+}
+"""What a change means for a run that is resumed, by kind."""
+OF_ANOTHER_RUN = ("data", "code", "models")
+"""What is compared with the run of ``checkpoint.resume_path``, besides its settings."""
 ENDLESS = 1_000_000_000
 """Steps of a stage that ends when its buffer is dry."""
 
@@ -118,6 +129,10 @@ class StageRun:
     """The last one after which a checkpoint was begun here."""
     sample_files: SampleFiles | None = None
     """None of a run that shows no responses."""
+    inputs: Inputs = field(default_factory=dict)
+    """What the stage is made from."""
+    accept_changes: bool = False
+    """Whether it goes on though its training data was changed since the checkpoint."""
 
     def start(self) -> None:
         """Take up the newest whole checkpoint where there is one; bring the engines to the policy's weights."""
@@ -134,6 +149,9 @@ class StageRun:
         saved = self._saved()
         if saved is None:
             return
+        own = saved.folder.parent == self.checkpoints.folder
+        if own:
+            self._compare_inputs(saved)
         if self.policy is not None:
             self.policy.load(saved.folder / "policy")
         if self.critic is not None:
@@ -147,8 +165,9 @@ class StageRun:
         self.progress = Progress(**saved.controller["progress"])
         self.saved_step = self.progress.step
         self.events.emit("resumed", step=self.progress.step, folder=str(saved.folder))
-        if saved.folder.parent != self.checkpoints.folder:
+        if not own:
             told = taken_up(self.config, saved.step, saved.controller.get("terms"))
+            told += "".join(f"\n  {each}" for each in self._changes(saved) if each.kind in OF_ANOTHER_RUN)
             hint = "train.learning_rate_schedule.restore_from_checkpoint=false takes the schedule of here; model.path begins anew"
             self.events.advise(told, hint)
         left = left_out(self.config.checkpoint.load_contents, saved.controller.get("contents", EVERYTHING))
@@ -158,6 +177,24 @@ class StageRun:
         if self.config.checkpoint.delete_after_load and not self.checkpoints.forget(saved):
             message = f"{saved.folder} has no whole copy of this run's elsewhere, and stays"
             self.events.advise(message, "see checkpoint.delete_after_load and checkpoint.remote")
+
+    def _changes(self, saved: Saved) -> list[Change]:
+        return changes(saved.controller.get("inputs", {}), self.inputs, self.config)
+
+    def _compare_inputs(self, saved: Saved) -> None:
+        """Say what is not as it was when the checkpoint was written.
+
+        Raises:
+            RunError: the training data is another, and nobody accepted that.
+        """
+        accepted = check_data(saved, self.inputs, self.config, accept=self.accept_changes)
+        if accepted:
+            accept(saved, self.inputs, accepted)
+            listed = [str(each) for each in accepted]
+            self.events.emit("changes_accepted", step=saved.step, changes=listed)
+        for change in self._changes(saved):
+            if change.kind != REFUSED:
+                self.events.advise(f"changed since the checkpoint of step {saved.step}: {change}", SAME[change.kind])
 
     def _saved(self) -> Saved | None:
         """The checkpoint to go on from, None to begin; the run's own come before ``checkpoint.resume_path``."""
@@ -311,6 +348,7 @@ class StageRun:
         with self.phase("save"):
             contents = {"contents": list(settings.save_contents)}
             controller = {"progress": vars(self.progress), "data": self.source.state(), "terms": terms(self.config)}
+            controller["inputs"] = self.inputs
             self.checkpoints.begin(step, controller | contents, self._write_engines)
             self.stop.checkpoint_begun()
             if not settings.asynchronous:

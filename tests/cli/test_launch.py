@@ -41,7 +41,7 @@ def ready_file(config_file: Path) -> Path:
 def ends(status: Any, seen: list[Plan]) -> Callable[..., RunResult]:
     """A run that ends at once: what is under test is what the command makes of its end."""
 
-    def start(loaded: Any, *, plan: Plan, observer: Callable[[dict[str, Any]], None], new: bool) -> RunResult:
+    def start(loaded: Any, *, plan: Plan, observer: Callable[[dict[str, Any]], None], **_: bool) -> RunResult:
         seen.append(plan)
         observer({"kind": "stage_started", "stage": "main", "step": 0, "total_steps": 3})
         cause = "out of memory" if status == "failed" else ""

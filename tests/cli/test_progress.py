@@ -60,6 +60,14 @@ def test_a_reward_that_tells_no_right_answers_is_shown_itself(capsys: pytest.Cap
     assert summary.evaluation(stage) == "maths reward 0.250 -> 0.500"
 
 
+def test_changes_that_are_accepted_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress({"kind": "changes_accepted", "stage": "main", "step": 3, "changes": ["a: changed", "b: is gone"]})
+    assert capsys.readouterr().err == (
+        "main: continues from step 3 with changed training data, as --accept-changes says:\n  a: changed\n  b: is gone\n"
+    )
+
+
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(quiet=True) as progress:
         for event in EVENTS:

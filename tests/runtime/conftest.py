@@ -134,9 +134,9 @@ def run_without_ray() -> Callable[..., Ran]:
     """Run a config with one worker of each role, all in this process."""
     from tests.runtime.local import launch_here
 
-    def start(config: Config) -> Ran:
+    def start(config: Config, **how: Any) -> Ran:
         events: list[dict[str, Any]] = []
-        return Ran(launch_here(config, events.append), events)
+        return Ran(launch_here(config, events.append, **how), events)
 
     return start
 

@@ -61,14 +61,21 @@ def run_here(
     return seen
 
 
-def launch_here(config: Config, observer: Observer = lambda event: None) -> runs.RunResult:
+def launch_here(config: Config, observer: Observer = lambda event: None, **how: Any) -> runs.RunResult:
     """Start a run, or go on with it, as ``rlctl launch`` does."""
     loaded = Loaded(dataclasses.replace(config, tracking=()))
+    with without_ray():
+        return runs.start(loaded, plan=runs.prepare(loaded), observer=observer, **how)
+
+
+@contextmanager
+def without_ray() -> Iterator[None]:
+    """Have runs work in this process, whoever starts them."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(launch, "_ray", lambda *_: nullcontext()))
         stack.enter_context(patch.object(placement, "reserve", lambda plan, **_: nullcontext(_Here(plan))))
         stack.enter_context(patch.object(build, "start_workers", _start_workers))
-        return runs.start(loaded, plan=runs.prepare(loaded), observer=observer)
+        yield
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,9 @@ class _Here:
     """What is asked of a placement."""
 
     plan: Plan
+
+    def restart(self) -> None:
+        """There is nothing that a lost worker leaves behind."""
 
     @contextmanager
     def stage(self, stage: Any, environment: Mapping[str, str], *_: Any) -> Iterator[dict[str, Any]]:

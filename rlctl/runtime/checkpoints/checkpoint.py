@@ -286,6 +286,12 @@ def read_checkpoint(folder: Path) -> Saved | None:
     return Saved(folder, int(controller["step"]), controller)
 
 
+def newest_here(place: Path) -> Saved | None:
+    """The newest checkpoint in a stage's folder that has all of its files, whose content is not read."""
+    folders = sorted(place.glob("step-*"), key=lambda folder: step_of(folder.name), reverse=True)
+    return next(filter(None, (read_checkpoint(folder) for folder in folders if step_of(folder.name) >= 0)), None)
+
+
 def _without_critic(folder: Path) -> None:
     """Remove the critic of a checkpoint, which stays whole without it: its manifest is the first to go without."""
     manifest = folder / MANIFEST

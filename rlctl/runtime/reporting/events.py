@@ -24,6 +24,7 @@ from rlctl.secrets import without_secrets
 Kind = Literal[
     "run_started",
     "resumed",
+    "changes_accepted",
     "stage_started",
     "phase",
     "phase_ended",
