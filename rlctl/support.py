@@ -630,6 +630,23 @@ IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
 }
 """Configs in which a key has nothing to act on, and why."""
 
+GPU_MEMORY = "it is about GPU memory, and has no effect on CPU"
+ON_CPU: Mapping[str, str] = dict.fromkeys(
+    (
+        *("rollout.memory.gpu_fraction", "rollout.memory.sleep", "rollout.memory.sleep_level"),
+        *(
+            f"{section}.engine<{engine}>.offload"
+            for section in ("train", "reference")
+            for engine in ("fsdp2", "megatron")
+        ),
+        *(f"{section}.engine<fsdp2>.cpu_offload_policy" for section in ("train", "reference")),
+        *(f"{section}.engine<megatron>.offload_gradients" for section in ("train", "reference")),
+        *("train.memory.offload_activations", "train.memory.empty_cache"),
+    ),
+    GPU_MEMORY,
+)
+"""Keys that nothing depends on where there is no GPU, and why."""
+
 OFF_WITHOUT: Mapping[str, str] = {
     "model.multi_token_prediction": "enable",
     "reference.model.multi_token_prediction": "enable",
@@ -674,6 +691,7 @@ def _of_critic(pattern: str) -> str | None:
 # The critic is trained by the policy's engine: what the runtime does with a key of ``train`` it does with the critic's.
 TABLE += tuple(replace(row, under=under) for row in TABLE if (under := _of_critic(row.under)))
 REFUSED_VALUES = {**REFUSED_VALUES, **{to: each for key, each in REFUSED_VALUES.items() if (to := _of_critic(key))}}
+ON_CPU = {**ON_CPU, **{to: each for key, each in ON_CPU.items() if (to := _of_critic(key))}}
 ONLY_VALUES = {**ONLY_VALUES, **{to: each for key, each in ONLY_VALUES.items() if (to := _of_critic(key))}}
 
 
@@ -769,9 +787,13 @@ def _judged(setting: Setting, engine: str, config: Config, device: str | None) -
     switch = OFF_WITHOUT.get(setting.pattern)
     if switch is not None and not setting.value.get(switch):
         return kept
+    if row.elsewhere is not None and engine not in row.engines:
+        return Status.REFUSED if engine in row.refused_on else row.elsewhere, row.reason
+    resolved = config.placement.device if config.placement.device != "auto" else device
+    if resolved == "cpu" and setting.pattern in ON_CPU:
+        return Status.NOTED, ON_CPU[setting.pattern]
     if row.elsewhere is not None:
-        other = Status.REFUSED if engine in row.refused_on else row.elsewhere
-        return kept if engine in row.engines else (other, row.reason)
+        return kept
     if setting.pattern == "sync.method":
         return Status.NOTED, way_of(config, engine, device).reason
     idle, why = IDLE.get(setting.pattern, (None, ""))

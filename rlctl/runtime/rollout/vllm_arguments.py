@@ -18,7 +18,7 @@ from rlctl.ways import way_of
 
 EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"
 CPU_CACHE_BYTES = 1 << 30
-"""Of the KV cache on a CPU, where no share of its memory is set."""
+"""Of the KV cache of an engine on a CPU; ``kv_cache_memory_bytes`` of ``rollout.engine.args`` sets another size."""
 FRACTION_COLOCATED, FRACTION_ALONE = 0.5, 0.9
 
 RESERVED: Mapping[str, str] = {
@@ -151,12 +151,11 @@ def _of_memory(config: Config, memory: EngineMemory, device: Device) -> dict[str
         "quantization": memory.quantization,
         "disable_log_stats": not memory.log_statistics,
     }
+    if device == "cpu":  # vLLM would take that share of the host's memory for each engine
+        return arguments | {"gpu_memory_utilization": None, "kv_cache_memory_bytes": CPU_CACHE_BYTES}
     if memory.gpu_fraction is None:
-        if device == "cpu":
-            arguments["kv_cache_memory_bytes"] = CPU_CACHE_BYTES
-        else:
-            shared = config.placement.layout == "colocated" and arithmetic.trains(config)
-            arguments["gpu_memory_utilization"] = FRACTION_COLOCATED if shared else FRACTION_ALONE
+        shared = config.placement.layout == "colocated" and arithmetic.trains(config)
+        arguments["gpu_memory_utilization"] = FRACTION_COLOCATED if shared else FRACTION_ALONE
     return arguments
 
 
