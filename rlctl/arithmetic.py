@@ -39,6 +39,15 @@ class Cluster:
     """Name of the GPU, as ``nvidia-smi`` or Ray gives it; the time of a step is estimated only for known ones."""
 
 
+FEWEST_WORKERS = 2
+"""A machine with one core runs two workers too: a split layout needs them."""
+
+
+def workers_on(cores: int) -> int:
+    """Worker processes that a machine without GPUs runs: one a core, and two at least."""
+    return max(cores, FEWEST_WORKERS)
+
+
 def responses_per_step(config: Config) -> int:
     """P * n for rl, and with the experts' for mix; P (one response, or pair, a row) where they come from the data set."""
     experts = expert_responses(config)

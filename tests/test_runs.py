@@ -241,7 +241,7 @@ def test_what_is_tried_writes_nothing_anywhere_else(tmp_path: Path, buffer: dict
         "environment": {"log_folder": "/shared/logs"},
         "tracking": [{"name": "tensorboard", "folder": "/shared/tensorboard"}],
     }
-    small = starting._small(config_from(whole), 2, tmp_path)
+    small = starting._small(config_from(whole), 2, 1, tmp_path)
     kept = json.dumps(to_plain(small))
     assert "/shared" not in kept.replace('"folder": "/shared/dump"', "")
     assert (small.run.skip.rollout, small.buffer.capacity) == ("off", 64)

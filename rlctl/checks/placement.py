@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rlctl import arithmetic
+from rlctl.arithmetic import Cluster
 from rlctl.checks.hints import shown
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
@@ -102,29 +103,54 @@ def roles(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
             )
 
 
+TOO_SMALL = "cluster-too-small"
+SMALLER = (
+    "try it with a small random model: rlctl try --tiny; or run it scaled down on CPU: rlctl launch --cpu, which shows the "
+    "changes and asks"
+)
+
+
 def cluster(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """The cluster has the devices."""
     known, placement = surroundings.cluster, config.placement
-    if known is None or placement.device == "cpu" or (placement.device == "auto" and known.device == "cpu"):
+    if known is None:
         return
-    if known.device == "cpu":
+    if placement.device == "cuda" and known.device == "cpu":
+        fix = ((("placement", "device"), "cpu"),)
         yield Problem(
-            "cluster-too-small",
-            ("placement", "device"),
-            "placement.device is cuda, and the cluster has no GPU",
-            "{fix}",
-            ((("placement", "device"), "cpu"),),
+            TOO_SMALL, ("placement", "device"), "placement.device is cuda, and the machine has no GPU", SMALLER, fix
         )
+    elif "cpu" in (placement.device, known.device):
+        yield from _cores(config, known)
     elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
         yield Problem(
-            "cluster-too-small",
+            TOO_SMALL,
             ("placement",),
             f"{placement.nodes} x {placement.devices_per_node} GPUs (nodes x devices_per_node) are asked for; "
             f"the cluster has {known.nodes} x {known.devices_per_node}",
-            "{fix}, or use a larger cluster",
+            f"{{fix}}, or use a larger cluster; {SMALLER}",
             ((("placement", "devices_per_node"), known.devices_per_node),)
             if placement.devices_per_node > known.devices_per_node
             else ((("placement", "nodes"), known.nodes),),
+        )
+
+
+def _cores(config: Config, known: Cluster) -> Iterator[Problem]:
+    """CPU workers are not more than the cores, or than those that the config lets Ray hand out."""
+    cores = known.devices_per_node * known.nodes if known.device == "cpu" else (known.cpus_per_node or 0) * known.nodes
+    asked, allowed = arithmetic.devices(config), max(arithmetic.workers_on(cores), config.environment.ray.num_cpus or 0)
+    if cores and asked > allowed:
+        whose = "GPUs or CPU workers" if config.placement.device == "auto" else "CPU workers"
+        has = f"no GPU and {cores} cores" if known.device == "cpu" else f"{cores} cores"
+        yield Problem(
+            TOO_SMALL,
+            ("placement", "devices_per_node"),
+            f"the config asks for {config.placement.nodes} x {config.placement.devices_per_node} devices "
+            f"(nodes x devices_per_node, {whose}); the machine has {has}",
+            f"{SMALLER}; environment.ray.num_cpus={asked} runs {asked} workers on the same cores",
+            ((("placement", "nodes"), 1),)
+            if config.placement.nodes > 1
+            else ((("placement", "devices_per_node"), allowed),),
         )
 
 

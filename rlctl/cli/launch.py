@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json as json_library
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, jobs, output, progress, summary
+from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, summary
 from rlctl.cli.plan import batch_lines, ranges, schedule_line
 from rlctl.errors import ExitCode, PlanError, UsageError
 
@@ -63,6 +63,11 @@ def launch(
         bool, typer.Option("--strict", help="Do not start where a check warns, such as of a key that is not used.")
     ] = False,
     allow_unknown: arguments.AllowUnknown = [],  # noqa: B006
+    cpu: Annotated[
+        bool,
+        typer.Option("--cpu", help="Scale the config down to this machine's CPU cores: show what changes, and ask."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --cpu, do not ask.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and the end.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -75,6 +80,9 @@ def launch(
     With [bold]--address http://HOST:8265[/bold] the run is a Ray Job: rlctl, the config and the code that it names go to the
     cluster, the controller runs there, and its output is shown here. Ctrl-C then ends what is shown, not the run.
 
+    A config for more GPUs or CPU cores than this machine has is refused: [cyan]--cpu[/cyan] scales it down, and
+    [cyan]rlctl try --tiny[/cyan] tries it with a small random model.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl launch run.yaml[/cyan]
@@ -82,6 +90,8 @@ def launch(
     [cyan]rlctl launch grpo.yaml data.train_batch_size=64 --name try-64[/cyan]
 
     [cyan]rlctl launch run.yaml --set schedule.total_steps=10 --json > result.json[/cyan]
+
+    [cyan]rlctl launch eight-gpus.yaml --cpu[/cyan]
 
     [cyan]rlctl launch run.yaml --address http://head:8265 --pass WANDB_API_KEY[/cyan]
     """
@@ -94,6 +104,10 @@ def launch(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
+    if cpu:
+        if address is not None:
+            raise UsageError("--cpu scales a config down to this machine, and --address names another one")
+        loaded = scaled.on_cpu(loaded, runs.local_cluster(), yes=yes)
     loaded = runs.with_ray_that_is_there(_changed(loaded, name, address))
     if trace_steps is not None:
         loaded = _traced(loaded, trace_steps)
@@ -114,7 +128,8 @@ def launch(
     if detach or passed:
         raise UsageError("--detach and --pass are for a job", hint="name a job server: --address http://HOST:8265")
     cluster = runs.local_cluster() if where is None else None
-    checked(loaded, report, cluster=cluster, strict=strict, allow_unknown=allow_unknown)
+    words = scaled.words_of(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
+    checked(loaded, report, cluster=cluster, strict=strict, allow_unknown=allow_unknown, words=words)
     if baseline:
         loaded = with_baseline(loaded)
     with in_own_keys(loaded, report.dialect):
@@ -167,10 +182,15 @@ def checked(
     codes_left_out: Collection[str] = (),
     strict: bool = False,
     allow_unknown: Collection[str] = (),
+    words: Sequence[str] = (),
 ) -> None:
-    """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise."""
+    """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise.
+
+    ``words`` are the command's arguments, for the commands that run a config which this machine is too small for.
+    """
     from rlctl.advice import in_own_words
     from rlctl.checks import check, refuse_unused, with_mistyped_keys
+    from rlctl.checks.placement import TOO_SMALL
     from rlctl.report import Level
 
     refuse_unused(report.findings, allow_unknown)
@@ -185,6 +205,9 @@ def checked(
     diagnostics.findings(found)
     if any(finding.level is Level.ERROR or (strict and finding.level is Level.WARNING) for finding in found):
         diagnostics.note("nothing was started")
+        scaled.ask_for_paths(found)
+        if words and any(finding.code == TOO_SMALL for finding in found):
+            scaled.offer(words)
         arguments.finish(ExitCode.FAILED)
 
 

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, output, progress
+from rlctl.cli import arguments, diagnostics, output, progress, scaled
+
+if TYPE_CHECKING:
+    from rlctl.config import Loaded
+    from rlctl.report import Report
+    from rlctl.runs import TryResult
+
+
+OF_TOKENS = ("details", "components")
+"""Parts of a sample that list every token, or repeat its reward."""
+OF_LATER = ("never-saved", "tracker")
+"""Findings about what a trial does not do: save and track."""
 
 
 def try_out(
     inputs: arguments.Inputs,
     *,
     prompts: Annotated[int, typer.Option(min=1, max=64, help="How many prompts are answered.")] = 4,
+    tiny: Annotated[
+        bool,
+        typer.Option(
+            "--tiny", help="With a small random model of the same family, on two CPU workers: no GPU, no weights."
+        ),
+    ] = False,
+    steps: Annotated[int, typer.Option(min=1, max=100, help="With --tiny, the steps of each stage.")] = 2,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
@@ -27,11 +47,16 @@ def try_out(
     It shows what no check can: what the model is really shown once the chat template is applied, what it answers, what
     the reward makes of that, and whether one step of training goes through. Nothing is kept.
 
+    [bold]--tiny[/bold] is for a config whose model and GPUs are elsewhere: it makes a small random model of the same
+    family, and runs a few short steps of the config's algorithm on its data and rewards.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl try run.yaml[/cyan]
 
     [cyan]rlctl try grpo.yaml --prompts 8 --json[/cyan]
+
+    [cyan]rlctl try eight-gpus.yaml --tiny[/cyan]
     """
     from rlctl import runs
     from rlctl.advice import in_own_keys
@@ -40,13 +65,18 @@ def try_out(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    loaded = runs.with_ray_that_is_there(loaded)
-    cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
-    checked(loaded, report, cluster=cluster, allow_unknown=allow_unknown)
-    with in_own_keys(loaded, report.dialect):
-        made = runs.prepare(loaded, cluster)
-    with progress.Progress(quiet=True):
-        result = runs.try_out(loaded, made, prompts=prompts)
+    if tiny:
+        with tempfile.TemporaryDirectory(prefix="rlctl-tiny-") as folder:
+            result = _tiny(loaded, report, Path(folder), prompts, steps, allow_unknown)
+    else:
+        loaded = runs.with_ray_that_is_there(loaded)
+        cluster = runs.local_cluster() if loaded.config.environment.ray.address is None else None
+        words = scaled.words_of(inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables)
+        checked(loaded, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown, words=words)
+        with in_own_keys(loaded, report.dialect):
+            made = runs.prepare(loaded, cluster)
+        with progress.Progress(quiet=True):
+            result = runs.try_out(loaded, made, prompts=prompts)
     if json:
         output.data(asdict(result))
         return
@@ -54,12 +84,43 @@ def try_out(
         output.text(sample_text(index, sample))
     for stage, metrics in result.metrics.items():
         diagnostics.note(f"{stage}: {'  '.join(progress.headline(metrics))}")
-    diagnostics.note(f"one step took {progress.duration(result.seconds)}; nothing was kept")
+    diagnostics.note(f"it took {progress.duration(result.seconds)}; nothing was kept")
 
 
-def sample_text(index: int, sample: Mapping[str, object]) -> str:
-    """One sample as ``name: value`` blocks."""
+def _tiny(
+    loaded: Loaded, report: Report, folder: Path, prompts: int, steps: int, allow_unknown: Sequence[str]
+) -> TryResult:
+    """A few steps of the config with small random models, made in a folder."""
+    from rlctl import packages, runs
+    from rlctl.arithmetic import Cluster
+    from rlctl.cli.launch import checked
+    from rlctl.runs.tiny import WORKERS, make_models, tiny
+
+    packages.require({packages.RUNTIME: "running"})
+    small, changes, wanted = tiny(loaded, folder, prompts=prompts, steps=steps)
+    diagnostics.note("a small random model takes the place of the full-size one:")
+    scaled.show_changes(changes)
+    cluster = Cluster(1, WORKERS, "cpu", cpus_per_node=WORKERS)
+    checked(small, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown)
+    made = runs.prepare(small, cluster)
+    for line in make_models(loaded.config, wanted):
+        diagnostics.note(line)
+    with progress.Progress(quiet=True):
+        return runs.try_out(small, made, steps=steps)
+
+
+def sample_text(index: int, sample: Mapping[str, Any]) -> str:
+    """One sample as ``name: value`` blocks, each response with its reward; what is of single tokens is left to ``--json``."""
     lines = [f"--- {index} ---"]
+    responses, rewards = sample.get("responses"), sample.get("rewards")
     for name, value in sample.items():
+        if name in OF_TOKENS or (name == "rewards" and responses):
+            continue
+        if name == "responses" and rewards and len(value) == len(rewards):
+            lines += [
+                f"response {number}, reward {reward:g}: {text!r}"
+                for number, (text, reward) in enumerate(zip(value, rewards, strict=True), 1)
+            ]
+            continue
         lines.append(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
     return "\n".join(lines)

@@ -54,7 +54,9 @@ class TryResult:
     samples: list[dict[str, Any]]
     """Prompts as the model was shown them, with responses and rewards; or sequences with what is trained on in them."""
     metrics: dict[str, dict[str, float]]
-    """Of the one step of each stage."""
+    """Of the last step of each stage."""
+    steps: dict[str, int]
+    """Taken in each stage."""
     seconds: float
 
 
@@ -204,13 +206,14 @@ def held(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
-    """Take one step of every stage on a few prompts, and keep nothing.
+def try_out(loaded: Loaded, plan: Plan, *, prompts: int | None = None, steps: int = 1) -> TryResult:
+    """Take a few steps of every stage on a few prompts, and keep nothing.
 
     Args:
         loaded: the config.
         plan: of ``prepare``; its devices are used.
-        prompts: prompts (sft: sequences) of the step.
+        prompts: prompts (sft: sequences) of a step; None takes what the config says.
+        steps: of each stage.
 
     Raises:
         RunError: the step failed, and the message names the first cause; or it would take from a buffer of other runs.
@@ -220,7 +223,7 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
     seen: list[dict[str, Any]] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rlctl-try-") as folder:
-        small = _small(loaded.config, prompts, Path(folder))
+        small = _small(loaded.config, prompts, steps, Path(folder))
         (Path(folder) / "logs").mkdir()
         cluster = Cluster(plan.nodes, plan.devices_per_node, plan.device)
         outcome = launch(make_plan(small, cluster=cluster), small, Path(folder), observer=seen.append)
@@ -228,16 +231,22 @@ def try_out(loaded: Loaded, plan: Plan, *, prompts: int) -> TryResult:
         raise RunError(outcome.cause or "stopped before the step was over")
     samples = [{"stage": e["stage"], **sample} for e in seen if e["kind"] == "samples" for sample in e["samples"]]
     metrics = {event["stage"]: event["metrics"] for event in seen if event["kind"] == "step"}
-    return TryResult(samples[: prompts * len(metrics)], metrics, time.monotonic() - began)
+    shown = prompts or SAMPLES_SHOWN
+    taken = {name: sum(event["kind"] == "step" and event["stage"] == name for event in seen) for name in metrics}
+    return TryResult(samples[: shown * len(metrics)], metrics, taken, time.monotonic() - began)
 
 
-def _small(config: Config, prompts: int, folder: Path) -> Config:
-    """The config with one step of a few prompts in every stage, and nothing that is written outside of a folder."""
-    parts = [(stage.name, _small_stage(stage.config, prompts, folder)) for stage in stages_of(config)]
+SAMPLES_SHOWN = 4
+"""Of each stage, if the config says how many prompts a step has."""
+
+
+def _small(config: Config, prompts: int | None, steps: int, folder: Path) -> Config:
+    """The config with a few steps of a few prompts in every stage, and nothing that is written outside of a folder."""
+    parts = [(stage.name, _small_stage(stage.config, prompts, steps, folder)) for stage in stages_of(config)]
     return combine(parts)
 
 
-def _small_stage(config: Config, prompts: int, folder: Path) -> Config:
+def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) -> Config:
     if arithmetic.drains_buffer(config) and config.buffer.choice == "sql":
         raise RunError(
             "trying a run of mode train_only would take responses out of its buffer, which the run is to be trained on",
@@ -247,11 +256,12 @@ def _small_stage(config: Config, prompts: int, folder: Path) -> Config:
     skip = replace(run.skip, rollout="off") if run.skip.rollout == "dump" else run.skip
     responses = str(folder / "responses.parquet") if arithmetic.writes_responses(config) else None
     schedule = replace(
-        config.schedule, total_steps=1, total_epochs=None, total_optimizer_steps=None, evaluate_every=None
+        config.schedule, total_steps=steps, total_epochs=None, total_optimizer_steps=None, evaluate_every=None
     )
+    fewer = replace(config.batch, prompts_per_step=prompts or 1, mini_batch_responses=None)
     return replace(
         config,
-        batch=replace(config.batch, prompts_per_step=prompts, mini_batch_responses=None),
+        batch=config.batch if prompts is None else fewer,
         schedule=schedule,
         checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never", remote=None),
         tracking=(),

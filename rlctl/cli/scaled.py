@@ -1,0 +1,114 @@
+"""Configs for larger machines on this one: the two ways that ``launch`` offers, and ``launch --cpu``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from rlctl.cli import arguments, diagnostics, progress
+from rlctl.cli.doctor import memory_gib
+from rlctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from rlctl.arithmetic import Cluster
+    from rlctl.config import Config, Loaded
+    from rlctl.report import Finding
+    from rlctl.scaling import Change
+
+
+OPERATIONS_OF_A_CORE = 6e10
+"""In a second, of float32 matrix products as PyTorch computes them on one core of a current laptop or server."""
+
+
+def words_of(
+    inputs: Sequence[str], *, dialect: str | None, assignments: Sequence[str], trace: bool, variables: Sequence[str]
+) -> list[str]:
+    """The arguments with which another command reads the same config."""
+    options = [*(["--from", dialect] if dialect else []), *(["--trace"] if trace else [])]
+    for flag, values in (("--set", assignments), ("--env", variables)):
+        options += [word for value in values for word in (flag, value)]
+    return [*inputs, *options]
+
+
+def offer(words: Sequence[str]) -> None:
+    """Say which commands run a config that this machine is too small for."""
+    diagnostics.note("this machine is too small for the config as it is; two commands run it here:")
+    ways = (
+        ("try --tiny", "a small random model of the same family; same algorithm, data and rewards; minutes"),
+        ("launch --cpu", "the config scaled down to the CPU cores; shows what changes and asks"),
+    )
+    for command, what in ways:
+        diagnostics.note(f"  rlctl {command} {shlex.join(words)}")
+        diagnostics.note(f"      {what}")
+
+
+def ask_for_paths(found: Sequence[Finding]) -> None:
+    """Say how to give each file or folder that is missing, without changing the config's file."""
+    missing = [finding.key for finding in found if finding.code == "path-missing" and finding.key]
+    if missing:
+        diagnostics.note("to take another path, without changing the file:")
+    for key in dict.fromkeys(missing):
+        diagnostics.note(f"  --set {key.replace('[', '.').replace(']', '')}=PATH")
+
+
+def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
+    """The config scaled down to the cores of this machine, once the user agrees to the changes.
+
+    Raises:
+        UsageError: the user cannot be asked, and did not say ``--yes``.
+    """
+    from rlctl.arithmetic import workers_on
+    from rlctl.scaling import scaled_to_cpu
+
+    cores = cluster.cpus_per_node or 1
+    config, changes = scaled_to_cpu(loaded.config, workers=workers_on(cores))
+    diagnostics.note(f"scaled down to CPU, {config.placement.devices_per_node} workers on {cores} cores:")
+    show_changes(changes)
+    diagnostics.note("unchanged: the model, the data, the rewards, the algorithm and the batch")
+    for line in outlook(config, cores, memory_gib()):
+        diagnostics.note(line)
+    if not yes:
+        _ask("run it with these changes")
+    return replace(loaded, config=config)
+
+
+def outlook(config: Config, cores: int, gib: float | None) -> list[str]:
+    """What the scaled config needs of a machine, as far as the model's size is known: memory if it is short, and time."""
+    from rlctl import arithmetic
+    from rlctl.config import stages_of
+    from rlctl.memory import cost_of, memory_of
+
+    lines = []
+    for stage in stages_of(config):
+        estimates = memory_of(stage.config, device="cpu")
+        needed = sum(each.gib * max(1, len(arithmetic.devices_of(stage.config, each.role))) for each in estimates)
+        if gib is not None and needed > gib:
+            lines.append(
+                f"warning: stage {stage.name} needs about {needed:.0f} GiB of memory, this machine has {gib:g}; "
+                "rlctl try --tiny needs less than 4"
+            )
+        cost = cost_of(stage.config)
+        if cost is not None:
+            seconds = cost.flops / (cores * OPERATIONS_OF_A_CORE)
+            lines.append(
+                f"stage {stage.name}: a step takes about {progress.duration(seconds)} if all responses are of full length"
+            )
+    return lines or ["no estimate of memory and time: the model is in no local folder, or of an unknown family"]
+
+
+def show_changes(changes: Sequence[Change]) -> None:
+    """Show each change as ``KEY: old -> new, why``."""
+    for change in changes:
+        old, new = diagnostics.shown(change.old), diagnostics.shown(change.new)
+        diagnostics.note(f"  {change.key}: {old} -> {new}, {change.why}")
+
+
+def _ask(what: str) -> None:
+    if not diagnostics.can_ask():
+        raise UsageError(f"cannot ask whether to {what}: there is no terminal", hint="--yes agrees to them")
+    if not typer.confirm(f"{what.capitalize()}?", err=True):
+        arguments.finish(ExitCode.FAILED)
