@@ -22,8 +22,8 @@ from rlctl.sandbox.profile import SYSTEM, Mount, Profile
 from rlctl.sandbox.seccomp import seccomp_filter
 
 HINT = (
-    "allow user namespaces: in Docker with --security-opt seccomp=unconfined --security-opt systempaths=unconfined;"
-    " on Ubuntu with 'sysctl kernel.apparmor_restrict_unprivileged_userns=0', or bubblewrap 0.11 from the system"
+    "allow user namespaces; in Docker: --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+    " (docs/troubleshooting.md lists other systems)"
 )
 USER = 1000
 """Number of the user inside the sandbox."""

@@ -19,7 +19,7 @@ from rlctl.documents.launch import SWEEPS, Program, Told, is_override, place_of,
 from rlctl.documents.scalars import plain_value
 from rlctl.documents.shell_run import Command, Reading, listed, read_script, survey
 from rlctl.documents.shell_state import MissingError
-from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain, unknown
+from rlctl.documents.shell_text import Piece, Text, dependences, literal, plain, problem, unknown
 from rlctl.errors import DocumentError, Location, RlctlError, UsageError
 from rlctl.filenames import is_file
 from rlctl.report import Finding, Level
@@ -140,7 +140,7 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Rea
         reading = _read(text, name, how, arguments)
     except RlctlError:
         reading = read_script("", name, environment=how.environment, given=how.variables)
-    known = {plain(word): word for command in reading.commands for word in command.words if word}
+    known = {plain(word): word for command in reading.commands for word in command.words if word and not problem(word)}
     known |= {plain(word): word for word in arguments if word}
     reading.commands = [
         Command(

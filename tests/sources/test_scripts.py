@@ -398,6 +398,28 @@ def test_running_a_script_decides_what_reading_cannot(tmp_path: Path) -> None:
 
 
 @needs_isolation
+def test_a_word_that_reading_guesses_right_is_known_once_it_was_seen(tmp_path: Path) -> None:
+    """What a command prints is taken for nothing where it is not known, and here it prints nothing."""
+    file = write(tmp_path, 'python3 -m verl.trainer.main_ppo data.train_files=x trainer.project_name="$(grep a b)y"\n')
+    _, report = translate.read(file, trace=True)
+    assert values(report)["trainer.project_name"] == "y"
+
+
+@needs_isolation
+def test_only_given_variables_reach_a_script_that_is_run(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo data.train_files=${DATA:-none} trainer.project_name=${NAME:?}\n"
+    file = write(tmp_path, text)
+    around = {"DATA": "/private", "NAME": "mine", "HOME": str(tmp_path)}
+    with pytest.raises(DocumentError, match=r"NAME: parameter") as caught:
+        translate.read(file, trace=True, environment=around)
+    assert "--env DATA=... --env NAME=..." in caught.value.hint
+    _, report = translate.read(file, trace=True, environment=around, variables={"NAME": "given"})
+    assert values(report)["trainer.project_name"] == "given"
+    assert values(report)["data.train_files"] == "none"
+    assert any("doesn't pass DATA" in finding.message for finding in report.findings)
+
+
+@needs_isolation
 def test_a_script_that_starts_nothing_when_run_says_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="status 3: no data here"):
         translate.read(write(tmp_path, "echo 'no data here' >&2\nexit 3\n"), trace=True)

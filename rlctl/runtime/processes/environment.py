@@ -147,6 +147,14 @@ def _copy_new(logs: Path, target: Path) -> None:
         copy = target / log.relative_to(logs)
         with suppress(OSError):
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("rb") as source, copy.open("ab") as into:
-                source.seek(into.tell())
-                into.write(source.read())
+            if copy.exists() and log.stat().st_size < copy.stat().st_size:  # it was full, and a new log was started
+                before = f"{log.name}.1"
+                _append_new(log.with_name(before), copy)
+                copy.replace(copy.with_name(before))
+            _append_new(log, copy)
+
+
+def _append_new(log: Path, copy: Path) -> None:
+    with log.open("rb") as source, copy.open("ab") as into:
+        source.seek(into.tell())
+        into.write(source.read())

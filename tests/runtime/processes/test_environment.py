@@ -15,7 +15,13 @@ import pytest
 
 from rlctl.config import Config, config_from
 from rlctl.errors import RunError
-from rlctl.runtime.processes.environment import copies_of_logs, import_plugins, variables_by_role, worker_environment
+from rlctl.runtime.processes.environment import (
+    _copy_new,
+    copies_of_logs,
+    import_plugins,
+    variables_by_role,
+    worker_environment,
+)
 from rlctl.runtime.profiling.ray_timeline import ray_timeline
 
 PROCESS = """
@@ -116,6 +122,23 @@ def test_logs_are_copied_as_they_grow(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="log_folder"), copies_of_logs(logs, str(tmp_path / "file"), "demo"):
         pass
+
+
+def test_the_copy_of_a_log_that_was_full_is_kept_as_the_log_is(tmp_path: Path) -> None:
+    logs, copies = tmp_path / "logs", tmp_path / "copies" / "demo"
+    logs.mkdir()
+    log = logs / "reward-mine.log"
+    log.write_text("first, ")
+    with copies_of_logs(logs, str(tmp_path / "copies"), "demo"):
+        _copy_new(logs, copies)
+        with log.open("a") as file:
+            file.write("and more")
+        log.rename(logs / "reward-mine.log.1")
+        log.write_text("new")
+    assert {path.name: path.read_text() for path in copies.iterdir()} == {
+        "reward-mine.log": "new",
+        "reward-mine.log.1": "first, and more",
+    }
 
 
 @pytest.mark.parametrize(("wanted", "name"), [(True, "ray_timeline.json"), ("there/t.json", "there/t.json")])
