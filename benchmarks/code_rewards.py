@@ -1,55 +1,64 @@
-"""How many test cases of code rewards run in a second on this machine.
+"""Test cases of code rewards in a second, against starting Python for each of them without any isolation, in turns.
 
-python benchmarks/code_rewards.py [--responses 16] [--cases 8] [--workers 1,2]
+    python benchmarks/code_rewards.py [--cases 16] [--rounds 3]
+
+Both sides run one program at a time, behind the imports that ROLL puts before every program.
 """
 
+from __future__ import annotations
+
 import argparse
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from statistics import median
 
-from rlctl.config.sections.rewards import SandboxReward
-from rlctl.runtime.types import Prompt
-from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+from rlctl.runtime.rewards.programs import Limits, Program, run_programs
+from rlctl.runtime.rewards.trials import IMPORTS
 
+DOUBLE = "def double(n):\n    return 2 * n"
 PROGRAMS = {
-    "output": ("print(2 * int(input()))", "io", [{"stdin": str(n), "expected_stdout": str(2 * n)} for n in range(64)]),
-    "function": (
-        "def double(n):\n    return 2 * n",
-        "io",
-        [{"stdin": str(n), "expected_stdout": str(2 * n)} for n in range(64)],
-    ),
-    "assertion": (
-        "def double(n):\n    return 2 * n",
-        "assert",
-        [{"assert_code": f"assert double({n}) == {2 * n}"} for n in range(64)],
-    ),
+    "output": Program("print(2 * int(input()))", stdin="3", prelude=IMPORTS),
+    "function": Program(DOUBLE, function="double", arguments=(3,), prelude=IMPORTS),
+    "assertion": Program(DOUBLE, tests="assert double(3) == 6", prelude=IMPORTS),
 }
 
 
-def items(kind: str, responses: int, cases: int) -> list[RewardItem]:
-    code, case_type, tests = PROGRAMS[kind]
-    columns = {"case_type": case_type, "test_cases": tests[:cases]}
-    columns |= {"test_case_function": "double"} if kind == "function" else {}
-    prompt = Prompt(0, "code", (1,), "double", None, extra={"columns": columns})
-    return [RewardItem(prompt, f"```python\n{code}\n```", 5) for _ in range(responses)]
+def in_sandbox(program: Program, cases: int) -> None:
+    ran = run_programs([program] * cases, Limits(), "namespaces")
+    assert {each.how for each in ran} == {"ended"}, ran
+
+
+def bare(program: Program, cases: int) -> None:
+    code = f"{program.prelude}\n{program.code}\n{program.tests}"
+    for _ in range(cases):
+        subprocess.run(
+            [sys.executable, "-I", "-c", code], input=program.stdin.encode(), stdout=subprocess.DEVNULL, check=True
+        )
+
+
+def seconds(work: Callable[[Program, int], None], program: Program, cases: int) -> float:
+    began = time.perf_counter()
+    work(program, cases)
+    return (time.perf_counter() - began) / cases
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--responses", type=int, default=16)
-    parser.add_argument("--cases", type=int, default=8)
-    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--cases", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    for workers in map(int, arguments.workers.split(",")):
-        with RewardWorker([SandboxReward(name="code", method="roll", workers=workers)]) as worker:
-            for kind in PROGRAMS:
-                todo = items(kind, arguments.responses, arguments.cases)
-                worker.score(todo[:workers])
-                began = time.perf_counter()
-                scores = worker.score(todo)
-                seconds = time.perf_counter() - began
-                assert all(score.total == 1.0 for score in scores), scores
-                trials = arguments.responses * arguments.cases
-                print(f"{workers} workers, {kind}: {trials / seconds:.1f} trials a second")
+    for kind, program in PROGRAMS.items():
+        in_sandbox(program, 1)
+        pairs = [
+            (seconds(in_sandbox, program, arguments.cases), seconds(bare, program, arguments.cases))
+            for _ in range(arguments.rounds)
+        ]
+        ours, plain = (median(side) for side in zip(*pairs, strict=True))
+        print(
+            f"{kind}: {1 / ours:.1f} cases a second, {1 / plain:.1f} without isolation, {ours / plain:.1f} times the time"
+        )
 
 
 if __name__ == "__main__":
