@@ -23,7 +23,7 @@ from rlctl.documents.scalars import plain_value
 from rlctl.errors import ConfigError, Location
 from rlctl.report import Bucket, Entry, Finding, Level, Report
 
-_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 _MAX_SUGGESTIONS = 25
 _KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
 
@@ -389,8 +389,11 @@ class Reader:
                 self._refuse("missing-value", leaf, "is ???, which means that it must be set", f"set {dotted(leaf)}")
         for leaf, key in self.resolved.dangling.items():
             known = key and self.table.knows(split(key), self.version)
-            if not known and leaf in leaves and not self._silent(leaf, leaves[leaf]):
-                reason = f"is {leaves[leaf]}, which cannot be resolved: {self.resolved.unresolved[leaf]}"
+            place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
+            if not known and place is not None and not self._silent(place, leaves[place]):
+                reason = (
+                    f"is {find(self.document.values, leaf)}, which cannot be resolved: {self.resolved.unresolved[leaf]}"
+                )
                 self._refuse("unresolved", leaf, reason, "name a key that exists, or write the value")
 
     @cached_property

@@ -17,7 +17,7 @@ from rlctl.config.inspect import walk
 from rlctl.documents import Comment, KeyPath, dotted
 from rlctl.report import Finding, Level, Origin, OriginEntry, option_for_fact
 
-_NODE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ EDITED = "edited"
 """Where a value was written that a person changed in an editor: instead of the name of a file."""
 _SHORTEST_SHOWN = 6
 """Characters of an interpolated value that is looked for in messages; shorter ones are words that messages have anyway."""
+FOREIGN = frozenset({"extensions"})
+"""Sections with values of a framework's file: their expressions name its keys, and it resolves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Loaded:
 def load(document: Document, *, environment: Mapping[str, str] | None = None) -> tuple[Loaded | None, Report]:
     """Read a canonical document, whose ``${...}`` may name a default too; None when a finding is an error."""
     base = to_plain(Config()) if "${" in document.text or not document.text else None
-    resolved = resolve(document, environment=os.environ if environment is None else environment, base=base)
+    environment = os.environ if environment is None else environment
+    resolved = resolve(document, environment=environment, base=base, literal=FOREIGN)
     report = Report(dialect="rlctl@1")
     report.extend(_unresolved(document, resolved.unresolved, resolved.missing))
     config, findings = build_config(resolved.values, locate=document.at, expressions=resolved.expressions)
@@ -298,7 +301,7 @@ def _links(value: Any) -> bool:
 def _resolve(tree: dict[str, Any], environment: Mapping[str, str] | None) -> Resolved:
     try:
         document = Document(name=EDITED, values=tree, marks={}, comments={}, text="")
-        return resolve(document, environment=os.environ if environment is None else environment)
+        return resolve(document, environment=os.environ if environment is None else environment, literal=FOREIGN)
     except DocumentError as error:
         raise ConfigError(error.message, hint=error.hint) from error
 

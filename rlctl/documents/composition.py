@@ -73,8 +73,8 @@ def compose(document: Document) -> Composition:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a list without _self_, which Hydra reads as _self_ at its end
             ordered = create_defaults_list(repository, _PRIMARY, [], prepend_hydra=False, skip_missing=False).defaults
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        reason = " ".join(str(error).split())
+    except (HydraException, OmegaConfBaseException, ValueError, AssertionError) as error:
+        reason = " ".join(str(error).split()) or "an entry is no text"  # Hydra asserts that one is
         raise DocumentError(f"the defaults list cannot be read: {reason}", at=document.at((KEY,))) from None
     except RecursionError:
         raise DocumentError("the defaults list includes itself", at=document.at((KEY,))) from None

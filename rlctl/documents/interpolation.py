@@ -11,7 +11,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +64,11 @@ class _UnresolvedError(Exception):
 
 
 def resolve(
-    document: Document, *, environment: Mapping[str, str] | None = None, base: Mapping[Any, Any] | None = None
+    document: Document,
+    *,
+    environment: Mapping[str, str] | None = None,
+    base: Mapping[Any, Any] | None = None,
+    literal: Container[Any] = (),
 ) -> Resolved:
     """Resolve every interpolation of a document.
 
@@ -72,6 +76,7 @@ def resolve(
         document: What was read; it is not changed.
         environment: What ``${oc.env:...}`` reads; the process's own environment if None.
         base: A tree of defaults below the document, which expressions may refer to as well.
+        literal: Top-level keys whose values are text of another file, with expressions that mean nothing in this one.
 
     Raises:
         DocumentError: an expression is malformed, or expands without bound.
@@ -80,7 +85,10 @@ def resolve(
     resolver = _Resolver(document, tree, os.environ if environment is None else environment)
     result = Resolved({})
     try:
-        result.values = _resolve_into(result, resolver, document.values, ())
+        result.values = {
+            key: copied(value) if key in literal else _resolve_into(result, resolver, value, (key,))
+            for key, value in document.values.items()
+        }
     except RecursionError:
         raise DocumentError("the interpolations lead too deep", at=document.at(())) from None
     return result

@@ -8,6 +8,7 @@ import pytest
 
 import rlctl
 from rlctl.adapters.rules import Key
+from rlctl.errors import DocumentError
 from rlctl.report import Report
 from rlctl.translate import read
 
@@ -52,7 +53,19 @@ def _report(folder: Path, dialect: str, text: str) -> Report:
             6,
         ),
         ("trinity", "mode: both\nalgorithm:\n  algorithm_type: []\n", "algorithm.algorithm_type", 3),
+        (
+            "trinity",
+            "mode: both\nalgorithm:\n  algorithm_type: grpo\n  repeat_times: many\n",
+            "algorithm.repeat_times",
+            4,
+        ),
         ("roll", f"{ROLL}    tag_included: 1000\n", "rewards.math.tag_included", 6),
+        (
+            "roll",
+            "exp_name: x\npretrain: m\nvalidation:\n  data_args:\n    file_name:\n      - ${gone.away}\n",
+            "validation.data_args.file_name[0]",
+            6,
+        ),
     ],
 )
 def test_an_impossible_value_is_an_error_at_its_key_and_line(
@@ -92,3 +105,29 @@ def test_a_kept_value_of_an_option_that_is_no_longer_chosen_is_named(tmp_path: P
     (finding,) = [finding for finding in report.findings if finding.code == "not-restored"]
     assert finding.key == "train.engine.moe.freeze_router"
     assert "fsdp2" in finding.message
+
+
+def test_a_literal_dollar_brace_stays_one_in_what_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "verl.yaml"
+    file.write_text(f"{MODEL}data:\n  prompt_key: \\${{x}}\n")
+    for target in ("rlctl", "verl", "trinity"):
+        made = rlctl.convert(file, target, dialect="verl")
+        assert made.text is not None
+        (tmp_path / "out.yaml").write_text(made.text)
+        loaded, report = read(tmp_path / "out.yaml", dialect=target)
+        assert not report.errors
+        assert loaded is not None
+        assert loaded.config.data.train[0].prompt_key == "${x}" if loaded.config.data.train else True
+
+
+def test_what_another_framework_resolves_is_kept_as_it_is_written(tmp_path: Path) -> None:
+    text = "rlctl: 1\nmodel: {path: m}\nextensions:\n  verl:\n    critic.megatron.seed: ${actor_rollout_ref.actor.megatron.seed}\n"
+    report = _report(tmp_path, "rlctl", text)
+    assert not report.errors
+    made = rlctl.convert(tmp_path / "config.yaml", "verl", dialect="rlctl")
+    assert "${actor_rollout_ref.actor.megatron.seed}" in (made.text or "")
+
+
+def test_a_defaults_list_that_hydra_cannot_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="defaults list"):
+        _report(tmp_path, "verl", "defaults:\n- ${oc.select:a.b,3}\n")

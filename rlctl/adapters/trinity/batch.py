@@ -15,6 +15,7 @@ from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
     Absent,
+    BadValueError,
     Code,
     Dropped,
     Flow,
@@ -53,7 +54,9 @@ def sizes(view: Reading) -> tuple[int, int, int, int]:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 1
+    if value is not None and not isinstance(value, int):
+        raise BadValueError("must be a whole number")
+    return value if value is not None and value > 0 else 1
 
 
 def train_steps_per_step(view: Reading) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
+    BadValueError,
     Code,
     Dropped,
     Flow,
@@ -48,7 +49,9 @@ FORMAT = {
 
 
 def _whole(value: Any) -> Any:
-    return value if isinstance(value, int) and value > 0 else None
+    if value is not None and not isinstance(value, int):
+        raise BadValueError("must be a whole number")
+    return value if value is not None and value > 0 else None
 
 
 def _source(view: Reading, to: tuple[Any, ...], this: Task, reward: str, *, evaluation: bool) -> Iterator[Flow]:
