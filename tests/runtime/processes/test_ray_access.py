@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -53,12 +54,15 @@ for address in sys.argv[1:]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("RAY_ADDRESS", ray_access.MODE, ray_access.TOKEN, ray_access.TOKEN_PATH):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/rlctl-test-{os.getpid()}")
-    return tmp_path
+    with TemporaryDirectory(
+        prefix="rlctl-", dir="/tmp", ignore_cleanup_errors=True
+    ) as short:  # of sockets: 107 characters
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        yield tmp_path
 
 
 def answer(program: str, *words: str) -> dict[str, str]:
