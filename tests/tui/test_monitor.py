@@ -69,6 +69,16 @@ def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:
     drive(RlctlApp(run=run), act)
 
 
+def test_evaluations_of_a_reward_that_is_a_number_have_a_curve(run: Path) -> None:
+    """Such a reward tells no right answers, so there is no accuracy."""
+    writer(run).emit("evaluation", step=8, metrics={"evaluation/maths/reward": 0.25})
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert [spark.metric for spark in screen.query(Spark)] == ["reward/mean", "evaluation/maths/reward"]
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_it_follows_the_run(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         writer(run).emit("step", step=9, total_steps=20, metrics={"reward/mean": 0.9, "time/step": 3.0})
