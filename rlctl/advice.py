@@ -116,6 +116,8 @@ class Adviser:
             return finding.otherwise, ""
         key, value = missing[0]
         reason = self._why_not(key, value)
+        if not reason:
+            return in_canonical_words(finding.template, missing), ""
         name = self.source.partition("@")[0]
         return f"{name} cannot express {dotted(key)} {shown(value)}: {reason}", f"--set {dotted(key)}={shown(value)}"
 
@@ -203,12 +205,16 @@ class Adviser:
         return ""
 
     def _why_not(self, key: KeyPath, value: Any) -> str:
-        """Why the framework cannot say a value, by its table."""
+        """Why the framework cannot say a value, by its table; empty if this machine cannot tell."""
         dropped = self._table.dropped_at(key)
         if dropped is not None:
             return dropped.reason
         try:
-            outcome = write_out(put(self.loaded, key, value), self.source, {**self.facts, "carried": "none"})
+            changed = put(self.loaded, key, value)
+        except RlctlError:  # such as a variable that is not set here
+            return ""
+        try:
+            outcome = write_out(changed, self.source, {**self.facts, "carried": "none"})
             fates = [part.fate_of(key) for _, part in outcome.file.parts]
         except RlctlError as error:
             return error.message

@@ -142,6 +142,18 @@ def test_what_cannot_be_expressed_is_told_with_the_reason_and_the_option() -> No
     assert found.advice.endswith("; or pass --set rollout.max_running_prompts=7")
 
 
+def test_a_variable_that_is_not_set_here_is_no_limit_of_the_framework() -> None:
+    change = {"buffer": {"explorer_input": {"taskset": {"path": "${oc.env:NOT_SET_ANYWHERE}"}}}}
+    loaded, report = read("trinity", change)
+    problem = Finding(
+        "x", check(loaded.config)[0].level, "m", "batch.prompts_per_step", None, "h",
+        template="{fix}", candidates=((("batch", "prompts_per_step"), 12),),
+    )  # fmt: skip
+    [found] = in_own_words([problem], loaded, report.dialect)
+    assert "cannot express" not in found.hint
+    assert "12" in found.hint
+
+
 def test_messages_name_the_files_keys_too() -> None:
     finding = advised("verl", "learning-rate", {"actor_rollout_ref": {"actor": {"optim": {"lr": 0}}}})
     assert finding.message == "actor_rollout_ref.actor.optim.lr is 0: nothing is learned"
