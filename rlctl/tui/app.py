@@ -86,7 +86,7 @@ class RlctlApp(App[RlctlError]):
         ),
         Binding(
             "ctrl+q", "quit", say("Quit"), id="app.quit", priority=True,
-            tooltip=say("The only key that leaves rlctl; asks first if something is not saved. Runs continue"),
+            tooltip=say("Leave; asks if unsaved; runs continue"),
         ),
         Binding(
             "ctrl+p", "command_palette", say("Commands"), id="app.commands", show=False, priority=True,

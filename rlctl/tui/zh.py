@@ -7,9 +7,7 @@ ZH: dict[str, str] = {
     **PRESETS,
     # everywhere
     "Quit": "退出",
-    "The only key that leaves rlctl; asks first if something is not saved. Runs continue": (
-        "退出 rlctl 的唯一按键；有未保存的内容会先询问。任务会继续运行"
-    ),
+    "Leave; asks if unsaved; runs continue": "退出；有未保存的内容会先询问；任务继续运行",
     "ctrl+q quits rlctl": "按 ctrl+q 退出 rlctl",
     "{name} is still running. Watch it: {watch}    Stop it: {stop}": "{name} 仍在运行。查看：{watch}    停止：{stop}",
     "{count} more runs are still running. List them: {command}": "另有 {count} 个任务仍在运行。列出：{command}",
@@ -621,7 +619,7 @@ ZH: dict[str, str] = {
     "{path} is no file, run or folder, and no name in the list has these words": (
         "{path} 不是文件、任务或目录，列表中也没有匹配的名称"
     ),
-    "/ filters by words of a name; enter opens the path of a file, a run or a folder": (
+    "/ filters by words of a name; enter opens a path: file, run or folder": (
         "/ 按名称中的词筛选；输入文件、任务或目录的路径，回车打开"
     ),
     # the plan's arithmetic

@@ -76,7 +76,7 @@ class StartScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        told = say("/ filters by words of a name; enter opens the path of a file, a run or a folder")
+        told = say("/ filters by words of a name; enter opens a path: file, run or folder")
         yield Line(placeholder=told, id="start-filter", suggester=PathSuggester(), compact=True)
         yield OptionList(id="choices")
         yield Static(say("looking for runs and files ..."), id="start-told", markup=False)
