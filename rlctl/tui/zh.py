@@ -463,6 +463,7 @@ ZH: dict[str, str] = {
         "直接写入数值，变量不再控制这些键"
     ),
     "Do not save": "不保存",
+    "this config is now what the file says; ctrl+z brings your values back": "配置已改为文件中的值；按 ctrl+z 恢复你的值",
     "The file cannot say all of this config. It would say:\n{lines}": "该文件无法表达全部配置，将写成：\n{lines}",
     "Save, and take what the file says; undo brings your values back": "保存，并采用文件中的值；可撤销恢复你的值",
     "Save, and keep your values here, though the file says otherwise": "保存，但这里保留你的值，与文件不一致",

@@ -58,6 +58,7 @@ def test_a_verl_script_is_ported_to_roll(tmp_path: Path) -> None:
         app.sees("trinity")
         app.press("End", "Enter")
         app.sees("roll")
+        app.sees("Changes training")
         app.press("BTab", "Enter")
         app.sees("ported.yaml", "saved")
         app.press("C-q")

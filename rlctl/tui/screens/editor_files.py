@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,17 @@ LINES = 200
 """Most lines of a difference that a question shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A file that is to be written."""
+
+    make: Callable[[], Draft]
+    write: Callable[[Draft, bool], None]
+    """Writes the draft; with whether the user keeps values here that the file says otherwise."""
+    is_listed: bool = False
+    """Whether the user has read what the file says otherwise."""
+
+
 class EditorFiles(Screen[None]):
     """A screen with a session."""
 
@@ -79,10 +91,8 @@ class EditorFiles(Screen[None]):
     class Drafted(Message):
         """What would be written is known, or why nothing can be."""
 
-        def __init__(
-            self, found: Draft | RlctlError, make: Callable[[], Draft], write: Callable[[Draft, bool], None]
-        ) -> None:
-            self.found, self.make, self.write = found, make, write
+        def __init__(self, found: Draft | RlctlError, writing: Writing) -> None:
+            self.found, self.writing = found, writing
             super().__init__()
 
     def __init__(self, session: Session, *, readonly: bool) -> None:
@@ -189,7 +199,7 @@ class EditorFiles(Screen[None]):
         def write(draft: Draft, keep: bool) -> None:
             self._write(draft, after, keep=keep, force=False)
 
-        self._prepare(self.session.draft, write)
+        self._prepare(Writing(self.session.draft, write))
 
     def _write(self, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool) -> None:
         try:
@@ -212,6 +222,7 @@ class EditorFiles(Screen[None]):
         self.notify(say("saved {path}").format(path=path), markup=False)
         self._kept = list(self.session.lost) if keep else []
         if self.session.lost and not keep:
+            self.notify(say("this config is now what the file says; ctrl+z brings your values back"))
             self.session.reopen()
             self._shown()
         else:
@@ -220,30 +231,27 @@ class EditorFiles(Screen[None]):
 
     # What saving would change besides
 
-    def _prepare(self, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
-        """Find out in a thread what would be written, ask about what nobody asked for, then let it be written."""
-        self._draft(make, write)
-
     @work(thread=True, exclusive=True, group="draft")
-    def _draft(self, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
+    def _prepare(self, writing: Writing) -> None:
+        """Find out in a thread what would be written; what nobody asked for is asked about, then it is written."""
         try:
-            found: Draft | RlctlError = make()
+            found: Draft | RlctlError = writing.make()
         except RlctlError as error:
             found = error
-        self.post_message(self.Drafted(found, make, write))
+        self.post_message(self.Drafted(found, writing))
 
     def on_editor_files_drafted(self, message: Drafted) -> None:
-        draft, make, write = message.found, message.make, message.write
+        draft, writing = message.found, message.writing
         if isinstance(draft, RlctlError):
             self._not_saved(draft)
         elif draft.loaded is not self.session.loaded:  # somebody typed meanwhile
-            self._prepare(make, write)
+            self._prepare(writing)
         elif draft.disconnected:
-            self._ask_variables(draft, make, write)
+            self._ask_variables(draft, writing)
         else:
-            self._ask_lost(draft, write)
+            self._ask_lost(draft, writing)
 
-    def _ask_variables(self, draft: Draft, make: Callable[[], Draft], write: Callable[[Draft, bool], None]) -> None:
+    def _ask_variables(self, draft: Draft, writing: Writing) -> None:
         """Ask whether to edit the script's variables, or to write the values where the variables are used."""
         uses = "\n".join(
             f"  {say('line {line}: {key}={word}').format(line=one.line, key=one.key, word=one.word)}"
@@ -267,17 +275,17 @@ class EditorFiles(Screen[None]):
                     self._not_saved(error)
                     return
                 self.renew(anew=True)
-                self._prepare(make, write)
+                self._prepare(writing)
             elif answer == "u":
-                self._ask_lost(draft, write)
+                self._ask_lost(draft, writing)
 
         self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
 
-    def _ask_lost(self, draft: Draft, write: Callable[[Draft, bool], None]) -> None:
+    def _ask_lost(self, draft: Draft, writing: Writing) -> None:
         """Ask before a file is written that says something else than the config."""
         lost = [(item.key, item.first.value, item.second.value) for item in draft.lost]
-        if not lost or lost == self._kept:
-            write(draft, bool(lost))
+        if not lost or writing.is_listed or lost == self._kept:
+            writing.write(draft, bool(lost))
             return
         ordered = sorted(draft.lost, key=lambda item: not changes_training(self.session, item.key))
         lines = "\n".join(_changed((item.key, item.first.value, item.second.value)) for item in ordered)
@@ -290,7 +298,7 @@ class EditorFiles(Screen[None]):
 
         def answered(answer: str | None) -> None:
             if answer in ("t", "k"):
-                write(draft, answer == "k")
+                writing.write(draft, answer == "k")
 
         self.app.push_screen(ChooseScreen(redacted(told), answers), answered)
 
@@ -315,22 +323,22 @@ class EditorFiles(Screen[None]):
                 return self.session.draft_for(path, dialect)
 
             def write(draft: Draft, keep: bool) -> None:
-                self._write_as(path, dialect, draft, after, keep=keep, force=force)
+                self._write_as(path, dialect, draft, after, force=force)
 
-            self._prepare(make, write)
+            self._prepare(Writing(make, write, is_listed=True))
         else:
             self._export(path, self.session.dialect if same else chosen.dialect, force=force)
 
     def _write_as(
-        self, path: Path, dialect: str | None, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool
+        self, path: Path, dialect: str | None, draft: Draft, after: Callable[[], Any], *, force: bool
     ) -> None:
         try:
             self.session.save_as(path, dialect, draft=draft, force=force)
         except RlctlError as error:
-            again = partial(self._write_as, path, dialect, draft, after, keep=keep, force=True)
+            again = partial(self._write_as, path, dialect, draft, after, force=True)
             self._ask_over(path, error, None if force else again)
         else:
-            self._saved(path, after, keep=keep)
+            self._saved(path, after, keep=False)
 
     def _export(self, path: Path, dialect: str, *, force: bool) -> None:
         try:
