@@ -1,17 +1,20 @@
 """Changes in a YAML text that leave every other byte as it was.
 
 Each change replaces the characters of one value, found by a reading with positions. The result is read again and must
-hold exactly the values asked for; where surgery cannot do that, the document is written anew with its comments.
+hold exactly the values asked for. If surgery cannot do that, as when a whole mapping is replaced, ruamel.yaml changes the
+document, or it is written again with its comments: whichever leaves more lines as they were.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.documents.document import Document, holds_mapping
 from rlctl.documents.paths import KeyPath, copied, dotted
 from rlctl.documents.yaml_read import Reader, Span, read_yaml
+from rlctl.documents.yaml_round_trip import round_trips
 from rlctl.documents.yaml_write import Emitter, check_depth, inline_text, is_list, key_text, write_yaml
 from rlctl.errors import DocumentError
 
@@ -52,7 +55,30 @@ def _edit(text: str, name: str, wanted: dict[Any, Any], path: KeyPath, value: An
     except (_NotSurgicalError, DocumentError):
         pass  # an edit that does not read back as wanted is not used
     kept = {at: comment for at, comment in before.comments.items() if not at or _lookup(wanted, at)}
-    return write_yaml(wanted, comments=kept), wanted
+    rewritten = write_yaml(wanted, comments=kept)
+    change = (path, value) if _lookup(wanted, path) else (path,)
+    candidates = [each for each in round_trips(text, *change) if _is_as_good(each, rewritten, wanted, name)]
+    return min((*candidates, rewritten), key=lambda each: _lines_changed(text, each)), wanted
+
+
+def _is_as_good(candidate: str, rewritten: str, wanted: dict[Any, Any], name: str) -> bool:
+    """Whether a text holds the values that are wanted, and every comment of the one that rlctl would write itself."""
+    try:
+        found = read_yaml(candidate, name, allow_empty=True)
+    except DocumentError:
+        return False
+    return _same(found.values, wanted) and _comments(read_yaml(rewritten, name, allow_empty=True)) <= _comments(found)
+
+
+def _comments(document: Document) -> Counter[str]:
+    lines = (line for each in document.comments.values() for line in (*each.above, each.beside, *each.below))
+    return Counter(filter(None, (line.strip("# ") for line in lines)))
+
+
+def _lines_changed(before: str, after: str) -> int:
+    """Lines that are in one text and not in the other."""
+    old, new = Counter(before.splitlines()), Counter(after.splitlines())
+    return (old - new).total() + (new - old).total()
 
 
 class _Surgery:

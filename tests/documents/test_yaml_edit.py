@@ -96,6 +96,45 @@ def test_what_surgery_cannot_do_is_written_anew_with_its_comments() -> None:
     assert document.comments[()].above == ("Copyright",)
 
 
+LONG = """\
+# A run.
+
+name: 'first'   # quoted
+
+shared: &sizes
+  lr: 1e-6  # rate
+  steps: 012
+
+engine:   # replaced as a whole
+  kind: fsdp
+  offload: yes
+
+other:
+  <<: *sizes
+  names: ["a", 'b']
+
+tail:
+- one
+- two  # last
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_replacing_a_whole_block_leaves_the_lines_of_others(newline: str) -> None:
+    """Quotes, anchors, blank lines and the spelling of numbers, which writing the document again would lose."""
+    text = LONG.replace("\n", newline)
+    made = edited({("engine",): {"kind": "on", "tensor": 2}}, text=text)
+    expected = LONG.replace("  kind: fsdp\n  offload: yes\n\n", '  kind: "on"\n  tensor: 2\n')
+    assert made == expected.replace("\n", newline)
+
+
+def test_the_last_key_of_a_block_goes_and_the_document_keeps_its_look() -> None:
+    text = "a: 'x'\n\nonly:\n  key: 1\n\nb: [1,   2]  # two\n"
+    made = edited({}, text=text, delete=(("only", "key"),))
+    assert yaml.safe_load(made) == {"a": "x", "only": {}, "b": [1, 2]}
+    assert "a: 'x'\n\nonly: {}\n" in made
+
+
 def test_an_alias_is_replaced_where_it_stands_and_kept_elsewhere() -> None:
     text = "a: &a {x: 1}\nb: *a  # b\nc: *a\n"
     assert edited({("b",): 2}, text=text) == "a: &a {x: 1}\nb: 2  # b\nc: *a\n"
