@@ -266,7 +266,7 @@ def _small_stage(config: Config, prompts: int | None, steps: int, folder: Path) 
         checkpoint=replace(config.checkpoint, every=None, last=False, resume="never", export="never", remote=None),
         tracking=(),
         run=replace(run, skip=skip),
-        rollout=replace(rollout, responses_folder=responses, evaluation_folder=None),
+        rollout=replace(rollout, log_responses=True, responses_folder=responses, evaluation_folder=None),
         buffer=_own_buffer(config, folder),
         profiling=Profiling(peak_tflops=config.profiling.peak_tflops),
         environment=replace(config.environment, log_folder=None),
