@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal
 
@@ -146,7 +146,8 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
         path for override in overrides for path in _places(override.value, _indexed(override.path, values), values)
     }
     changed = apply_overrides(Document(name="--set", values=values, marks={}, comments={}, text=""), overrides)
-    resolved = _resolved(changed.values, environment, "--set: ")
+    before = _unresolved_keys(loaded, sorted(paths, key=str))
+    resolved = _resolved(changed.values, environment, "--set: ", open_before=before)
     config, findings = build_config(
         resolved.values, locate=lambda path: changed.marks.get(path), expressions=resolved.expressions
     )
@@ -238,7 +239,7 @@ def put(loaded: Loaded, path: KeyPath, value: Any, *, by: str = EDITED) -> Loade
     before = to_plain(loaded.config)
     tree = _with_links(loaded, live_expressions(loaded))
     _set(tree, path, copied(value))
-    resolved = _resolved(tree)
+    resolved = _resolved(tree, open_before=_unresolved_keys(loaded, [path]))
     parts = {name: part for name, part in resolved.values.items() if name == path[0] or part != before.get(name)}
     config = _replaced(loaded.config, parts, resolved.expressions)
     return _changed(loaded, config, {path}, by, resolved)
@@ -265,6 +266,13 @@ def live_expressions(loaded: Loaded, environment: Mapping[str, str] | None = Non
             break
         candidates = {path: text for path, text in candidates.items() if path not in wrong}
     return candidates
+
+
+def _unresolved_keys(loaded: Loaded, changed: Sequence[KeyPath]) -> set[KeyPath]:
+    """The keys outside of those that are changed whose expressions have no value here."""
+    plain = to_plain(loaded.config)
+    held = {path for path, text in loaded.expressions.items() if _at(plain, path) == text}
+    return {path for path in held if not _under_any(path, changed)}
 
 
 def _with_links(loaded: Loaded, links: Mapping[KeyPath, str]) -> dict[str, Any]:
@@ -306,14 +314,27 @@ def _resolve(tree: dict[str, Any], environment: Mapping[str, str] | None) -> Res
         raise ConfigError(error.message, hint=error.hint) from error
 
 
-def _resolved(tree: dict[str, Any], environment: Mapping[str, str] | None = None, prefix: str = "") -> Resolved:
+def _resolved(
+    tree: dict[str, Any],
+    environment: Mapping[str, str] | None = None,
+    prefix: str = "",
+    *,
+    open_before: Container[KeyPath] = (),
+) -> Resolved:
     """The values of a tree.
 
+    Args:
+        tree: plain values.
+        environment: that expressions read.
+        prefix: of messages.
+        open_before: the keys that had no value before the change either, such as for a variable that is not set here.
+
     Raises:
-        ConfigError: an expression in it has none.
+        ConfigError: an expression in it has no value.
     """
     resolved = _resolve(tree, environment)
-    problems = [f"{prefix}'{dotted(at)}' cannot be resolved: {why}" for at, why in resolved.unresolved.items()]
+    unresolved = {at: why for at, why in resolved.unresolved.items() if at not in open_before}
+    problems = [f"{prefix}'{dotted(at)}' cannot be resolved: {why}" for at, why in unresolved.items()]
     problems += [f"{prefix}'{dotted(at)}' is ???, it must be given a value" for at in resolved.missing]
     if problems:
         raise ConfigError("\n".join(problems))

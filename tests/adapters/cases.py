@@ -77,13 +77,15 @@ def _of(hint: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(args)
     if origin in (Union, types.UnionType):
-        return st.one_of(*[_of(arg, info) for arg in args if arg is not type(None)])
+        either = st.one_of(*[_of(arg, info) for arg in args if arg is not type(None)])
+        is_off = type(None) in args  # then 0 often means the same
+        return either.filter(lambda value: value != 0 or isinstance(value, bool)) if is_off else either
     if hint is bool:
         return st.booleans()
     if hint is int:
         low = int(info.range.at_least) if info.range and info.range.at_least is not None else 1
         high = int(info.range.at_most) if info.range and info.range.at_most is not None else low + 60
-        return st.one_of(st.just(max(low, 0)), st.integers(max(low, 1), high))
+        return st.integers(max(low, 0), min(high, max(low, 0) + 60))
     if hint is float:
         return st.sampled_from([item for item in (0.125, 0.25, 0.75, 0.375, 0.0, 2.4) if _in_range(item, info)])
     if hint is str:

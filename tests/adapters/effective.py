@@ -462,7 +462,7 @@ def _trinity_schedule(v: Values, each: float) -> Schedule:
     peak, total = v.get(f"{optim}.lr", 1e-6), v.get("trainer.total_steps") or math.inf
     warmup, ratio = v.get(f"{optim}.lr_warmup_steps", -1), v.get(f"{optim}.lr_warmup_steps_ratio", 0.0)
     shape = v.either(f"{optim}.warmup_style", v.get(f"{optim}.lr_scheduler_type", "constant"))
-    relative = shape == "cosine" or (warmup <= 0 and ratio)
+    relative = shape != "constant" or (warmup <= 0 and ratio)
     if relative and math.isinf(total):
         raise Unsupported("a schedule relative to trainer.total_steps, which is not set: it takes sys.maxsize")
     warmup = warmup if warmup > 0 else int(ratio * total) if ratio else 0

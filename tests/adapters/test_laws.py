@@ -33,11 +33,8 @@ SECTIONS = sorted({key.pattern.split(".")[0].split("[")[0] for key in KEYS})
 SUPERVISED = ("model", "data", "batch", "schedule", "train", "checkpoint")
 WELL_SAID = ("batch", "train", "algorithm", "checkpoint", "rollout")
 """Sections of which every dialect has most."""
-OFF = (
-    "profiling.ray_timeline",
-    *(f"{role}.learning_rate_schedule.warmup.{part}" for role in ("train", "critic") for part in ("ticks", "ratio")),
-)
-"""Keys whose false, 0 and null are one."""
+OFF = ("profiling.ray_timeline",)
+"""Keys whose false and null are one."""
 GOOD = ("kept", "derived", "lost")
 UNSAID = {Bucket.UNSUPPORTED, Bucket.CARRIED}
 """Where a value ends that the dialect does not say: unsupported, or carried where no result hangs on it."""
@@ -70,7 +67,7 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
     if text is None:
         return {place: ("lost", find(plain, place), report.errors[0].message) for place in group.keys}
     back, again = read_document(read_yaml(text, "written.yaml"), dialect=target, environment={})
-    assert back is not None, (list(group.keys), [finding.message for finding in again.errors], text)
+    assert back is not None, ([finding.message for finding in again.errors], list(group.keys), text)
     kept = _written_again(back, text, target)
     buckets: dict[str, set[Bucket]] = defaultdict(set)
     for entry in report.accounting:
@@ -78,7 +75,7 @@ def _there_and_back(group: Several, target: str) -> dict[KeyPath, tuple[str, Any
     found, read = {}, to_plain(back.config)
     for place, (key, _) in group.keys.items():
         before, after = (
-            None if not item and key.pattern in OFF else item for item in (find(plain, place), find(read, place))
+            None if item is False and key.pattern in OFF else item for item in (find(plain, place), find(read, place))
         )
         said = buckets[".".join(map(str, place))]
         fate = "lost" if said & UNSAID else "derived" if Bucket.DERIVED in said else "changed"

@@ -53,7 +53,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rlctl(plain: Path, tmp_path: Path) -> Rlctl:
     """Runs the installed ``rlctl`` in a folder with a config whose model and data exist."""
     (tmp_path / "model").mkdir()
-    (tmp_path / "train.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    (tmp_path / "train.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n' * 8)
     (tmp_path / "run.yaml").write_text(
         "rlctl: 1\n"
         "run: {name: small}\n"

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlctl.config import Config, build_config, combine, config_from, stages_of, to_file, to_plain
-from rlctl.config.fields import Choice, Interval, Range
+from rlctl.config.fields import MAX_DEVICES, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of
 from rlctl.config.inspect import settings as settings_of
 from rlctl.config.stages import difference, merge
@@ -37,7 +37,8 @@ def in_range(hint: type, bounds: Range | None) -> st.SearchStrategy[Any]:
             bounds.at_least if bounds.at_least is not None else None if bounds.above is None else int(bounds.above) + 1
         )
         high = int(bounds.at_most) if bounds.at_most is not None else None
-        return st.integers(None if low is None else int(low), high)
+        high = 300 if high == MAX_DEVICES else high  # so that nodes * devices of a node are allowed too
+        return st.integers(-(2**63) + 1 if low is None else int(low), 2**63 - 1 if high is None else high)
     low = bounds.at_least if bounds.above is None else bounds.above
     high = bounds.at_most if bounds.below is None else bounds.below
     return st.floats(low, high, allow_nan=False, allow_infinity=False).filter(lambda value: value in bounds)

@@ -225,9 +225,9 @@ def write_warmup(view: Writing, key: str, role: str) -> Iterator[Out]:
     note = f"{ticks} steps x {each}" if ticks and each > 1 else ""
     yield Flow(view.path(key), value, used, "derived" if note else "mapped", note, same=value == ticks)
     yield Flow((), None, (view.to(f"{to}.tick"),), "mapped", "Trinity moves the schedule once a train step")
-    relative = ratio or shape(view, role) == "cosine"
+    relative = ratio or shape(view, role) in DECAYS
     if relative and view.config.schedule.total_steps is None and view.config.schedule.total_optimizer_steps is None:
-        reason = "Trinity takes ratios and cosines of trainer.total_steps, which is not set: the learning rate would hardly move"
+        reason = "Trinity takes ratios and decays of trainer.total_steps, which is not set: the learning rate would hardly move"
         yield Lost((view.to(f"{to}.warmup.ratio" if ratio else f"{to}.name"),), reason)
 
 
@@ -269,6 +269,7 @@ MEGATRON_SHAPES = Names(
     "Trinity's schedules on Megatron are constant, cosine, linear and inverse-square-root",
 )
 """Trinity passes the policy's ``lr_scheduler_type`` to Megatron as ``lr_decay_style`` unchanged."""
+DECAYS = ("cosine", "linear", "inverse_sqrt")
 NEAREST = {"linear": "cosine", "polynomial": "cosine"}
 """What is written for a schedule that Trinity does not have: one that ends where it does."""
 
@@ -373,7 +374,7 @@ LOWEST = "algorithm.optimizer.min_lr_ratio"
 
 def _decays(view: Writing) -> bool:
     """Whether the lowest learning rate is reached at all, so that Trinity's own 0.01 must not stand for it."""
-    return shape(view, "train") == "cosine" or (_starts_low(view) and _warms(view))
+    return shape(view, "train") in DECAYS or (_starts_low(view) and _warms(view))
 
 
 TRAINER: list[Rule] = [
