@@ -131,7 +131,7 @@ def training_moments(each: Pass) -> Iterator[Moment]:
         yield Moment(held, kept + final, part * (c + 16) + (4 + c) * shape.head_parameters * each.trained)
     else:
         yield Moment(held + c * layer, kept + final, c * wide + 2 * chunk)
-        yield Moment(0 if each.reshard else held, kept + final, 2 * c * wide + 5 * chunk)
+        yield Moment(0 if each.reshard else held, kept + final, 2 * c * wide + 6 * chunk)
         yield Moment(2 * c * root if each.reshard else held, kept + final, c * wide)
         yield Moment(held, kept + final, c * wide + head)
     working = held + (3 if each.reshard else 1) * c * layer + head
