@@ -272,3 +272,16 @@ rewards:
 """,
 }
 """A small file of each dialect with a key that means nothing elsewhere."""
+
+
+def test_bounds_of_a_weight_that_verl_lacks_are_lost_with_it() -> None:
+    """verl reads the threshold only with a weight, so a threshold alone would not come back."""
+    own = (
+        KEPT["roll"] + "train_infer_correction: {is_weight: {enabled: true, weight_type: segment, upper_bound: 2.0}}\n"
+    )
+    loaded, _ = _read(own, "roll")
+    away = _lost(loaded, "verl", "none")
+    assert away is not None
+    upper = ("algorithm", "rollout_correction", "weight_upper")
+    assert upper in away[1]
+    assert "rollout_is_threshold" not in away[0]

@@ -112,23 +112,12 @@ def _write_correction(view: Writing) -> Iterator[Out]:
     if view.version < (0, 7):
         yield Lost(every, "rollout correction has other keys before verl 0.7; write verl@0.7 or newer")
         return
-    if section["weight"] in ("segment", "geometric"):
-        yield Lost((view.to(f"{C}.weight"),), f"verl has no {section['weight']} weight, only token and sequence")
-    elif section["weight"] != "none":
-        yield Flow(view.path(f"{C}.rollout_is"), section["weight"], (view.to(f"{C}.weight"),))
-    upper, lower = section["weight_upper"], section["weight_lower"]
-    bound = upper if lower is None else f"{lower:g}_{upper:g}"
-    yield Flow(
-        view.path(f"{C}.rollout_is_threshold"), bound, (view.to(f"{C}.weight_upper"), view.to(f"{C}.weight_lower"))
-    )
+    yield from _write_weight(view, section)
     if section["rejection"]:
         yield Flow(view.path(f"{C}.rollout_rs"), ",".join(section["rejection"]), (view.to(f"{C}.rejection"),))
     if section["rejection_bounds"]:
         bounds = section["rejection_bounds"]
         yield Flow(view.path(f"{C}.rollout_rs_threshold"), ",".join(bounds), (view.to(f"{C}.rejection_bounds"),))
-    yield Flow(
-        view.path(f"{C}.rollout_is_batch_normalize"), section["weight_normalize"], (view.to(f"{C}.weight_normalize"),)
-    )
     loss = "reinforce" if section["use_policy_gradient"] else "ppo_clip"
     yield Flow(view.path(f"{C}.loss_type"), loss, (view.to(f"{C}.use_policy_gradient"),))
     if section["veto_threshold"] is not None:
@@ -141,6 +130,20 @@ def _write_correction(view: Writing) -> Iterator[Out]:
         )
     if not section["detach"]:
         yield Lost((view.to(f"{C}.detach"),), "verl's weights carry no gradients")
+
+
+def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
+    """The weight with its bounds, which verl reads only if it has the weight."""
+    kind, upper, lower = section["weight"], section["weight_upper"], section["weight_lower"]
+    bounds = (view.to(f"{C}.weight_upper"), view.to(f"{C}.weight_lower"))
+    normalize = (view.to(f"{C}.weight_normalize"),)
+    if kind in ("segment", "geometric"):
+        yield Lost((view.to(f"{C}.weight"), *bounds, *normalize), f"verl has no {kind} weight, only token and sequence")
+        return
+    if kind != "none":
+        yield Flow(view.path(f"{C}.rollout_is"), kind, (view.to(f"{C}.weight"),))
+    yield Flow(view.path(f"{C}.rollout_is_threshold"), upper if lower is None else f"{lower:g}_{upper:g}", bounds)
+    yield Flow(view.path(f"{C}.rollout_is_batch_normalize"), section["weight_normalize"], normalize)
 
 
 KEYS = (
