@@ -413,7 +413,7 @@ def test_rows_and_rewards_of_verl_are_told_in_one_warning() -> None:
     given = values["buffer"]["explorer_input"]
     assert given["taskset"]["format"] == {"response_key": "ground_truth"}
     warning = found["other-data-and-reward"]
-    assert "plain question" in warning
+    assert "as plain text" in warning
     assert "data_source" in warning
     assert "<think>" in warning
 

@@ -219,3 +219,57 @@ def test_a_reward_that_trinity_cannot_pick_is_lost_and_comes_back() -> None:
 
 def test_the_table_names_every_source() -> None:
     assert all(row.source.startswith("trinity/common/") and row.names for row in ONE_TURN)
+
+
+DAPO = [
+    "data.train_files=a.parquet",
+    "actor_rollout_ref.model.path=org/model",
+    "algorithm.adv_estimator=grpo",
+    "data.max_response_length=512",
+    "reward.reward_manager.name=dapo",
+    "+reward.reward_kwargs.overlong_buffer_cfg.enable=True",
+    "+reward.reward_kwargs.overlong_buffer_cfg.len=64",
+    "+reward.reward_kwargs.max_resp_len=512",
+]
+
+
+def test_an_overlong_penalty_of_verl_is_written_with_the_function_and_workflow_that_take_it() -> None:
+    """Trinity's other functions raise a TypeError at its arguments, and math_workflow cannot call math_dapo_reward."""
+    loaded, _ = read_document(read_yaml("", "o", allow_empty=True), dialect="verl@0.9", overrides=DAPO, environment={})
+    assert loaded is not None
+    text, report = write(loaded, "trinity@0.6", options={"carried": "none"})
+    given = yaml.safe_load(text or "")["buffer"]["explorer_input"]
+    assert (given["default_workflow_type"], given["default_reward_fn_type"]) == (
+        "math_boxed_workflow",
+        "math_dapo_reward",
+    )
+    assert given["taskset"]["reward_fn_args"]["cache_length"] == 64
+    assert given["taskset"]["format"]["system_prompt"] == ""
+    assert "cut-responses-masked" in {finding.code for finding in report.findings}
+
+
+def test_an_overlong_penalty_is_lost_with_a_function_that_has_none() -> None:
+    text = "rlctl: 1\nmodel: {path: m}\ndata: {train: [{path: a}]}\nrewards: [{type: rule, rule: countdown}]\n"
+    text += "algorithm: {reward_shaping: {overlong_penalty: {limit: 400, buffer: 64}}}\n"
+    there = convert(text, "trinity", dialect="rlctl", environment={})
+    assert "enable_overlong_penalty" not in (there.text or "").partition("# rlctl")[0]
+    assert any(
+        entry.bucket is Bucket.UNSUPPORTED and "takes no overlong penalty" in entry.note
+        for entry in there.report.accounting
+    )
+
+
+@pytest.mark.parametrize(
+    ("workflow", "reward", "works"),
+    [
+        ("math_workflow", "math_dapo_reward", False),
+        ("async_math_boxed_workflow", "math_dapo_reward", True),
+        ("math_boxed_workflow", "countdown_reward", False),
+        ("simple_workflow", "format_reward", False),
+        ("simple_workflow", "countdown_reward", True),
+        ("simple_workflow", "one_of_the_users", True),
+    ],
+)
+def test_a_reward_function_that_the_workflow_cannot_call_is_reported(workflow: str, reward: str, works: bool) -> None:
+    _, report = read_with(**{f"{INPUT}.default_workflow_type": workflow, f"{INPUT}.default_reward_fn_type": reward})
+    assert ("uncallable-reward" in {finding.code for finding in report.findings}) is not works

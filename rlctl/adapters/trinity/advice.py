@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.adapters.rules import ABSENT, Version
 from rlctl.adapters.tree import find
 from rlctl.adapters.trinity.algorithm import TYPES
+from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
 from rlctl.adapters.writing import Given
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
@@ -26,6 +27,11 @@ SAPO = (
     "the gate weighs a token more instead of closing"
 )
 
+CUT = (
+    "Trinity's {} does not train on responses that were cut at the limit; the source trains on them, with the overlong "
+    "penalty if it has one"
+)
+
 
 def on_written(given: Given, values: Mapping[str, Any], version: Version) -> list[Finding]:
     """What differs in a run of a written file although its keys say the same; nothing where it was Trinity's before."""
@@ -34,12 +40,12 @@ def on_written(given: Given, values: Mapping[str, Any], version: Version) -> lis
         return []
     hint = "raise trainer.max_token_len_per_gpu until a GPU takes its mini-batch at once, or clip_grad m times"
     added = [Finding("micro-batches-added", Level.NOTE, ADDED, "trainer.max_token_len_per_gpu", None, hint)]
-    return [*_on_tasks(given.config, values), *_on_sapo(given.config), *(added if version >= (0, 6) else [])]
+    return [*_on_tasks(given.config, values, version), *_on_sapo(given.config), *(added if version >= (0, 6) else [])]
 
 
 def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list[Finding]:
     """What Trinity does with a file that its keys do not let expect."""
-    found = [*_on_sapo(config)]
+    found = [*_on_sapo(config), *_on_calls(values)]
     named = find(values, ("algorithm", "algorithm_type"))
     if isinstance(named, str) and "${" not in named and named not in TYPES:
         message = f"no release of Trinity that is known here has algorithm_type '{named}'; it is read as grpo"
@@ -69,16 +75,31 @@ def _warning(code: str, key: str, message: str, hint: str = "") -> Finding:
     return Finding(code, Level.WARNING, message, key, None, hint)
 
 
-def _on_tasks(config: Config, values: Mapping[str, Any]) -> Iterator[Finding]:
+def _on_tasks(config: Config, values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
     workflow = _said(values, "default_workflow_type")
+    row = one_turn(workflow)
     if config.rollout.environments is not None:
         yield _on_environments(config, workflow)
-    elif workflow == "math_workflow" and (problems := [*_rows(config.data), *_scores(config, values)]):
+        return
+    if row is not None and (problems := [*_rows(config.data, workflow), *_scores(config, values)]):
         hint = (
             "write each row as a question and an answer, and name a reward in default_reward_fn_type "
             "(math_boxed_reward, countdown_reward, ...) or your own workflow in default_workflow_type"
         )
         yield _warning("other-data-and-reward", WORKFLOW, "; ".join(problems), hint)
+    keeps = not any(item.choice == "overlong" for item in config.algorithm.filters)
+    if row is not None and row.masks(version) and keeps:
+        yield _warning("cut-responses-masked", WORKFLOW, CUT.format(workflow))
+
+
+def _on_calls(values: Mapping[str, Any]) -> Iterator[Finding]:
+    """Reward functions that a workflow cannot call: Trinity loads such a file, and then each task raises a TypeError."""
+    row, reward = one_turn(_said(values, "default_workflow_type")), _said(values, "default_reward_fn_type")
+    if row is not None and isinstance(reward, str) and not can_call(row, reward):
+        fits = sorted(other.names[0] for other in ONE_TURN if can_call(other, reward))
+        message = f"{row.names[0]} cannot call {reward}: their arguments differ, and each task raises a TypeError"
+        hint = f"set {WORKFLOW} to {' or '.join(fits)}" if fits else "name another reward function"
+        yield _warning("uncallable-reward", REWARD, message, hint)
 
 
 def _said(values: Mapping[str, Any], key: str) -> Any:
@@ -100,14 +121,14 @@ def _on_environments(config: Config, workflow: Any) -> Finding:
     return _warning("other-environment", WORKFLOW, message, f"{hint}; set TRINITY_TASKSET_PATH to the task set")
 
 
-def _rows(data: Data) -> Iterator[str]:
+def _rows(data: Data, workflow: str) -> Iterator[str]:
     """What the rows of the source are not, which Trinity's workflows read."""
     foreign = [item for item in data.train if item.prompt_type == "messages" or "." in (item.answer_key or ".")]
     if foreign:
         one = foreign[0]
         yield (
-            f"math_workflow asks what stands in '{one.prompt_key}' as one plain question and compares the response with "
-            "the column of format.response_key; chat messages, or an answer inside another column, it does not read"
+            f"Trinity's {workflow} sends the column '{one.prompt_key}' as plain text and compares the response with the "
+            "column of format.response_key; it cannot read chat messages or answers inside another column"
         )
 
 
@@ -116,8 +137,8 @@ def _scores(config: Config, values: Mapping[str, Any]) -> Iterator[str]:
     routed = any(item.source_key or item.tag_key for item in config.data.train)
     if _said(values, "default_reward_fn_type") is None and (routed or not _routed(config)):
         yield (
-            "math_workflow puts a system prompt before it that asks for <think> and <answer> tags, and rewards a right "
-            f"answer with 1 and this form with 0.1 (-0.1 without); the source {_scored(config)}"
+            "math_workflow also prepends a system prompt that requires <think> and <answer> tags, and scores 1 for a right "
+            f"answer and 0.1 for the tags (-0.1 without); the source {_scored(config)}"
         )
 
 

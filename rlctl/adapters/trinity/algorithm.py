@@ -20,9 +20,9 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
-from rlctl.adapters.trinity.data import masked_by_workflow
+from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.trinity.workflows import task, tasksets
+from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets
 from rlctl.adapters.values import Names, OrDefault, shaping_dropped
 from rlctl.documents.paths import KeyPath
 
@@ -332,9 +332,15 @@ def _read_overlong(view: Reading) -> Iterator[Flow]:
 def _write_overlong(view: Writing) -> Iterator[Out]:
     to = "algorithm.reward_shaping.overlong_penalty"
     section = view.get(to)
-    if not isinstance(section, Mapping) or not view.config.data.train:
+    sources = view.get("data.train")
+    if not isinstance(section, Mapping) or not sources:
         return
     places = {field: view.to(f"{to}.{field}") for field in section}
+    functions = [function_scoring(view, source) or "math_reward" for source in sources]
+    deaf = [name for name in functions if not takes_overlong(name)]
+    if deaf:
+        yield Lost((view.to(to), *places.values()), f"Trinity's {deaf[0]} takes no overlong penalty, only {DAPO} does")
+        return
     limit = section["limit"] or view.config.rollout.max_response_tokens
     for root in train_places(view):
         args = (*root, "reward_fn_args")

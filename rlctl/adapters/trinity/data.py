@@ -25,7 +25,7 @@ from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
 from rlctl.adapters.trinity.keys import answer_column, model_temperature
-from rlctl.adapters.trinity.rewards import THINK_PENALTY, nearest_function, rows_name_functions
+from rlctl.adapters.trinity.rewards import THINK_PENALTY, rows_name_functions, written_function
 from rlctl.adapters.trinity.workflows import (
     REWARDS,
     E,
@@ -299,7 +299,7 @@ def function_scoring(view: Writing, source: Mapping[str, Any]) -> str:
     """The reward function of Trinity's that scores a source; empty where the workflow's own does."""
     rewards = view.get("rewards")
     chosen = [reward for reward in rewards if reward["name"] == source["reward"]] if source["reward"] else rewards
-    return nearest_function(chosen[0], view.version) if len(chosen) == 1 else ""
+    return written_function(view, chosen[0]) if len(chosen) == 1 else ""
 
 
 def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:

@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Version, Writing
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
-from rlctl.adapters.trinity.workflows import REWARDS, E, Scoring, scores_of, scorings
+from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings
 from rlctl.adapters.values import REWARD_FIELDS
 from rlctl.documents.paths import KeyPath
 
@@ -19,7 +19,7 @@ RULE_NAMES = {
     "dapo_math": "math_dapo_reward",
     "countdown": "countdown_reward",
 }
-NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward", "format": "format_reward"}
+NEAREST = {"number": "math_reward", "gsm8k": "math_reward", "exact_match": "math_reward"}
 THINK_PENALTY = "think_penalty"
 """The argument of rule boxed that with_think of math_boxed_workflow is."""
 
@@ -126,11 +126,22 @@ AUTO = (
     "Name a reward function in default_reward_fn_type"
 )
 
+AUTO_DAPO = (
+    f"Trinity does not pick a reward by each row's data source: {DAPO} scores every row as the data source math_dapo, "
+    "right answers with 1 and wrong ones with -1"
+)
+
 
 def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:
     kind, target = reward["type"], view.path(f"{E}.default_reward_fn_type")
     used = ((*place, "type"), (*place, "rule"))
     name = function_of(reward, view.version)
+    if kind == "rule" and reward["rule"] == "auto" and written_function(view, reward):
+        note = f"of Trinity's reward functions only {DAPO} takes an overlong penalty"
+        yield Flow(target, DAPO, used, "derived", note, always=True)
+        yield Lost(((*place, "rule"), (*place, "args")), AUTO_DAPO)
+        yield from _plain_reward(place, {**reward, "score_right": 1.0, "score_wrong": 0.0})
+        return
     if kind == "rule" and reward["rule"] == "auto":
         yield Lost((*used, (*place, "args")), AUTO)
         yield from _plain_reward(place, reward)
@@ -202,6 +213,13 @@ def nearest_function(reward: Mapping[str, Any], version: Version) -> str:
     """The reward function that is written for a canonical reward; empty where the workflow's own stays."""
     rule = str(reward.get("rule", ""))
     return function_of(reward, version) or RULE_NAMES.get(rule, "") or NEAREST.get(rule, "")
+
+
+def written_function(view: Writing, reward: Mapping[str, Any]) -> str:
+    """The nearest function; for a reward by data source with an overlong penalty, the function that takes one."""
+    penalty = isinstance(view.get("algorithm.reward_shaping.overlong_penalty"), Mapping)
+    by_source = reward["type"] == "rule" and reward["rule"] == "auto"
+    return nearest_function(reward, view.version) or (DAPO if by_source and penalty else "")
 
 
 def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any], name: str) -> Iterator[Out]:

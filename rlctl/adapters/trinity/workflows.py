@@ -42,6 +42,12 @@ class RewardFunction:
     """The names in ``reward_fn_args`` that reach the rule; None is any name, and none of them is used."""
     differs: str = ""
     """How the rule's scores differ from Trinity's."""
+    called: frozenset[str] = frozenset({"answer"})
+    """The calls that its signature accepts (``Workflow.calls``); with any other call each task raises an error."""
+
+
+DAPO = "math_dapo_reward"
+"""The only reward function with an overlong penalty."""
 
 
 def _functions() -> dict[str, RewardFunction]:
@@ -51,24 +57,36 @@ def _functions() -> dict[str, RewardFunction]:
     dapo = "Trinity grades the last box as PRIME does, here the text after 'Answer:' as verl does: scores differ"
     format_args = {"pattern": pattern_of_format, "whole": False}
     where = "trinity/common/rewards"
+    any_call, boxed_only = frozenset({"answer", "boxed"}), frozenset({"boxed"})
     return {
         "math_reward": RewardFunction(f"{where}/math_reward.py", "math", {"method": "trinity"}, takes=pattern),
-        "math_boxed_reward": RewardFunction(f"{where}/math_reward.py", "boxed", takes=None, differs=boxed),
-        "math_dapo_reward": RewardFunction(f"{where}/dapo_reward.py", "dapo_math", scores=(1.0, -1.0), differs=dapo),
+        "math_boxed_reward": RewardFunction(
+            f"{where}/math_reward.py", "boxed", takes=None, differs=boxed, called=any_call
+        ),
+        DAPO: RewardFunction(
+            f"{where}/dapo_reward.py", "dapo_math", scores=(1.0, -1.0), differs=dapo, called=boxed_only
+        ),
         "countdown_reward": RewardFunction(f"{where}/countdown_reward.py", "countdown"),
-        "format_reward": RewardFunction(f"{where}/format_reward.py", "format", format_args, (0.1, -0.1), pattern),
+        "format_reward": RewardFunction(
+            f"{where}/format_reward.py", "format", format_args, (0.1, -0.1), pattern, called=frozenset()
+        ),
         "accuracy_reward": RewardFunction(f"{where}/accuracy_reward.py", "math", {"method": "open_r1"}),
     }
 
 
 REWARDS = _functions()
 OVERLONG = ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
-"""Arguments of math_dapo_reward that are the overlong penalty of the whole run here."""
+"""Arguments of math_dapo_reward: ``algorithm.reward_shaping.overlong_penalty`` in rlctl."""
+
+
+def takes_overlong(name: str) -> bool:
+    """Whether a reward function takes the overlong penalty; a function of the user's may."""
+    return name == DAPO or bool(name and name not in REWARDS)
 
 
 def scores_of(name: str, version: Version) -> tuple[float, float]:
     """The scores of right and wrong; until 0.6 math_dapo_reward gave 0 for a wrong answer."""
-    return (1.0, 0.0) if name == "math_dapo_reward" and version < (0, 6) else REWARDS[name].scores
+    return (1.0, 0.0) if name == DAPO and version < (0, 6) else REWARDS[name].scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +110,12 @@ class Workflow:
     """The first release in which responses that were cut at the limit are not trained on."""
     takes: frozenset[str] = frozenset()
     """The names in ``workflow_args`` that it reads."""
+    calls: str = "answer"
+    """How it calls the reward function: ``answer`` with response and truth, ``boxed`` also with tokens and settings."""
+
+    def masks(self, version: Version) -> bool:
+        """Whether responses that were cut at the limit are not trained on."""
+        return self.masks_since is not None and version >= self.masks_since
 
 
 _SIMPLE = "trinity/common/workflows/workflow.py"
@@ -112,6 +136,7 @@ ONE_TURN = (
         thinks=THINKING_PROMPT,
         masks_since=(0, 6),
         takes=frozenset({"with_think", "format_score_coef", "use_base"}),
+        calls="boxed",
     ),
     Workflow(
         ("simple_mm_workflow", "async_simple_mm_workflow"),
@@ -121,6 +146,11 @@ ONE_TURN = (
     ),
 )
 """``use_base`` of math_boxed_workflow writes the prompt without a chat template: such a task set keeps the workflow's name."""
+
+
+def can_call(row: Workflow, reward: str) -> bool:
+    """Whether a workflow's call fits the signature of a reward function; one that is not in the table may take any."""
+    return reward not in REWARDS or row.calls in REWARDS[reward].called
 
 
 def one_turn(name: Any) -> Workflow | None:
@@ -188,7 +218,7 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
         implied if implies else said or None,
         (*workflow_keys, *reward_keys) if implies else (),
         float(settings.get("format_score_coef", 0.1) or 0.1) if thinks and reward == "math_boxed_reward" else 0.0,
-        row is not None and _masks(row, view.version),
+        row is not None and row.masks(view.version),
     )
 
 
@@ -230,21 +260,18 @@ def spelled(reward: str, prompt: str | None, think_penalty: float, masks: bool, 
     if not reward:
         return Spelling("math_workflow", prompt=prompt)
     args = {"with_think": True, "format_score_coef": think_penalty} if think_penalty else {}
-    own = [row for row in ONE_TURN if row.reward and (row.thinks or not args)]
+    own = [row for row in ONE_TURN if row.reward and (row.thinks or not args) and can_call(row, reward)]
     for row in own:
         implied = _implied(row, reward, thinks=bool(args))
-        if row.reward == reward and implied == prompt and _masks(row, version) == masks:
+        if row.reward == reward and implied == prompt and row.masks(version) == masks:
             return Spelling(row.names[0], args, None, masks)
+    only_boxed = bool(own) and all(row.calls == "boxed" for row in own)
     for row in own:
-        if args or (masks and _masks(row, version)):
-            return Spelling(row.names[0], args, prompt or "", _masks(row, version))
+        if args or only_boxed or (masks and row.masks(version)):
+            return Spelling(row.names[0], args, prompt or "", row.masks(version))
     if prompt is None and reward == "math_reward":
         return Spelling("simple_workflow")
     return Spelling("math_workflow", prompt=prompt)
-
-
-def _masks(row: Workflow, version: Version) -> bool:
-    return row.masks_since is not None and version >= row.masks_since
 
 
 def tasksets(view: Reading) -> list[KeyPath]:
