@@ -69,3 +69,36 @@ def test_an_engine_of_another_package_is_known_by_its_group() -> None:
     assert loaded.config.train.engine.choice == "other"
     assert loaded.config.train.engine.kind == "mlite"  # type: ignore[union-attr]
     assert [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN] == []
+
+
+def test_its_schedule_moves_with_each_update_of_require_batches_mini_batches() -> None:
+    """4 mini-batches an ``update_actor``, which alone moves the schedule: 10 moves are 40 optimizer steps."""
+    warm, decay = f"{A}.optim.lr_warmup_steps=10", f"{A}.optim.lr_decay_steps=100"
+    loaded, report = read(*FULLY, warm, decay, "model_engine=megatron")
+    schedule = loaded.config.train.learning_rate_schedule
+    assert (schedule.tick, schedule.warmup.ticks, schedule.decay_ticks) == ("optimizer_step", 40, 400)
+    roll, _ = written(loaded, report, "roll")
+    assert roll["actor_train"]["training_args"]["warmup_steps"] == 40
+    trinity, _ = written(*read(*FULLY, warm), "trinity")
+    assert trinity["algorithm"]["optimizer"]["lr_warmup_steps"] == 40
+
+
+def test_separate_async_moves_its_schedule_with_each_mini_batch() -> None:
+    mode = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=4"]
+    mode += ["data.train_batch_size=128", f"{A}.ppo_mini_batch_size=32", f"{A}.optim.lr_warmup_steps=10"]
+    own = "actor_rollout_ref.rollout"
+    loaded, report = read(*mode, f"{own}.nnodes=1", f"{own}.n_gpus_per_node=8")
+    schedule = loaded.config.train.learning_rate_schedule
+    assert (schedule.tick, schedule.warmup.ticks) == ("optimizer_step", 10)
+    again, _ = written(loaded, report, "verl")
+    assert again["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] == 10
+
+
+@pytest.mark.parametrize(("target", "said"), [("verl@0.9", "separate_async"), ("verl@0.8", "in turns")])
+def test_another_trainer_than_the_source_starts_is_reported(target: str, said: str) -> None:
+    nodes = ["trainer.n_gpus_per_node=8", "rollout.n_gpus_per_node=8"]
+    _, report = written(*read(*FULLY, *nodes), target)
+    (found,) = [finding for finding in report.findings if finding.code == "other-trainer"]
+    assert "fully_async_main" in found.message
+    assert said in found.message
+    assert "other-trainer" not in {finding.code for finding in written(*read(), target)[1].findings}

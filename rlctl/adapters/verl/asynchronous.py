@@ -8,13 +8,19 @@ as it is verl's own unit of ``test_freq`` and ``save_freq``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rlctl import arithmetic
 from rlctl.adapters.rules import ABSENT, Code, Flow, K, Out, Reading, Rule, Writing
+from rlctl.config import Config
+from rlctl.report import Finding, Level
 
 ASYNC = "async_training"
-MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
+ACTOR = "actor_rollout_ref.actor"
+MINI = f"{ACTOR}.ppo_mini_batch_size"
+MODE, SEPARATE = "trainer.v1.trainer_mode", "separate_async"
+SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
 TRIGGER, REQUIRED, STALENESS, PARTIAL = (
     f"{ASYNC}.{name}"
     for name in ("trigger_parameter_sync_step", "require_batches", "staleness_threshold", "partial_rollout")
@@ -34,6 +40,18 @@ def is_fully(view: Reading) -> bool:
     return view.written(ASYNC)
 
 
+def rollout_nodes(config: Config) -> int:
+    """Nodes of rollout's own, where the devices are split by whole nodes; else verl's roles share all devices."""
+    own, each = arithmetic.rollout_devices(config), config.placement.devices_per_node
+    whole = own % each == 0 and own < arithmetic.devices(config)
+    return own // each if config.placement.layout == "split" and whole else 0
+
+
+def is_separate(view: Writing) -> bool:
+    """Whether a split of the devices is written as ``separate_async``: by whole nodes, since 0.9."""
+    return view.version >= (0, 9) and rollout_nodes(view.config) > 0
+
+
 def is_beside(view: Reading) -> bool:
     """Whether rollout has devices of its own, named at the top."""
     return is_fully(view) or view.written(NODES, DEVICES)
@@ -51,6 +69,21 @@ def round_of(view: Reading) -> tuple[int, str] | None:
     return math.prod(
         numbers
     ), f"{numbers[0]} prompts x {numbers[1]} mini-batches x {numbers[2]} before the weights go over"
+
+
+def steps_of_update(view: Reading) -> int | None:
+    """Optimizer steps of one ``update_actor``, which moves the schedule, if a step has several of them; else None.
+
+    The fully asynchronous trainer updates with ``require_batches`` mini-batches at a time, ``separate_async`` with one.
+    """
+    if is_fully(view):
+        batches = _value(view, REQUIRED)
+    elif view.get(MODE, "sync") == SEPARATE and view.get(SYNC_STEP, 1) != 1:
+        batches = 1
+    else:
+        return None
+    epochs = view.get(f"{ACTOR}.ppo_epochs", 1)
+    return batches * epochs if isinstance(batches, int) and isinstance(epochs, int) else None
 
 
 def read_prompts(view: Reading) -> Iterator[Flow]:
@@ -112,6 +145,33 @@ def _read_old(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("algorithm.old_log_probs"), "rollout", used, "derived", reason)
     else:
         yield Flow((), None, used, "dead", f"{BYPASS} decides")
+
+
+SOURCES = ((f"{ASYNC}.", "fully_async_main"), ("rollout.n", "the trainer one_step_off_policy"))
+"""What only these trainers have, and what starts them."""
+
+
+def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
+    """That another trainer of verl's is written than the one whose keys were read.
+
+    Args:
+        sources: the keys that were read.
+        mode: ``trainer.v1.trainer_mode`` of the written file; None where it has none.
+    """
+    keys = tuple(sources)
+    was = next((name for root, name in SOURCES if any(key.startswith(root) for key in keys)), None)
+    if was is None:
+        return []
+    does = {
+        SEPARATE: "it generates whole steps ahead on GPUs of its own",
+        "colocate_async": "it generates whole steps ahead on the GPUs of training",
+    }.get(mode or "", "it generates and trains in turns on all GPUs")
+    message = f"the source starts {was}; verl.trainer.main_ppo is written"
+    message += f", with {MODE} {mode}: {does}" if mode else f": {does}"
+    hint = (
+        "compare the staleness of both runs" if mode else "write verl@0.9 and whole nodes for rollout to run it ahead"
+    )
+    return [Finding("other-trainer", Level.WARNING, message, MODE if mode else "trainer", None, hint)]
 
 
 def _nothing(view: Writing) -> Iterator[Out]:

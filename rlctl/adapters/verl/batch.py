@@ -160,16 +160,13 @@ def total_rules(default_epochs: int) -> list[Rule]:
     ]
 
 
-def rollout_nodes(config: Config) -> int:
-    """Nodes of rollout's own, where the devices are split by whole nodes; else verl's roles share all devices."""
-    own, each = arithmetic.rollout_devices(config), config.placement.devices_per_node
-    whole = own % each == 0 and own < arithmetic.devices(config)
-    return own // each if config.placement.layout == "split" and whole else 0
-
-
 def needs(config: Config) -> list[Finding]:
     """What verl asks of the numbers of a step: a mini-batch must divide by the replicas."""
-    mini, devices, own = arithmetic.mini_batch_responses(config), arithmetic.devices(config), rollout_nodes(config)
+    mini, devices, own = (
+        arithmetic.mini_batch_responses(config),
+        arithmetic.devices(config),
+        asynchronous.rollout_nodes(config),
+    )
     devices -= own * config.placement.devices_per_node
     each = arithmetic.devices_per_replica(config.train.engine)
     if config.placement.layout == "explicit" or devices % each or mini % (devices // each) == 0:

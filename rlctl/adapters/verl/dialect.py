@@ -9,8 +9,10 @@ from typing import Any
 from rlctl.adapters.dialect import Dialect, File, Program, Shipped
 from rlctl.adapters.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.table import Table, joined
+from rlctl.adapters.tree import find
 from rlctl.adapters.verl import (
     algorithm,
+    asynchronous,
     batch,
     data,
     distillation,
@@ -102,6 +104,9 @@ class Verl(Dialect):
         written = super().write_one(given, version, options)
         if self.kind_for(given.config, version) == "ppo":
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]
+            keys = (source.key for source in given.sources.values())
+            mode = find(written.values, parse_dotted(asynchronous.MODE))
+            written.findings += asynchronous.rewritten(keys, mode if isinstance(mode, str) else None)
         return written
 
     def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:

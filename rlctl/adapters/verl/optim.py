@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
     Absent,
@@ -24,8 +23,9 @@ from rlctl.adapters.rules import (
     converted,
 )
 from rlctl.adapters.values import Listed, Names, NoClip, NullReads, Off, Partly
+from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
-from rlctl.adapters.verl.warmup import Ticks, run_ticks, warmup
+from rlctl.adapters.verl.warmup import Ticks, moves_alike, run_ticks, warmup
 from rlctl.adapters.weight_decay import norms_and_biases
 
 FSDP_SCHEDULES = Names(
@@ -212,22 +212,28 @@ def fsdp_shape(prefix: str, to: str) -> Code:
 
 
 def ticks_of(schedule: str) -> Code:
-    """What moves the rate: verl's step; within a step of several optimizer steps, it stays."""
+    """What moves the rate: an ``update_actor`` of verl's, which is a step, or a part of one where training is asynchronous."""
 
     def read(view: Reading) -> Iterator[Flow]:
-        yield Flow(view.to(f"{schedule}tick"), "step", ())
+        each = steps_of_update(view)
+        note = "" if each is None else f"an update_actor is {each} optimizer steps, and a step several of them"
+        how: How = "mapped" if each is None else "derived"
+        yield Flow(view.to(f"{schedule}tick"), "step" if each is None else "optimizer_step", (), how, note)
 
     def write(view: Writing) -> Iterator[Out]:
         tick, used = view.get(f"{schedule}tick"), (view.to(f"{schedule}tick"),)
         warms = any(view.get(f"{schedule}warmup.{name}") for name in ("ticks", "ratio"))
         moves = warms or view.get(f"{schedule}name") != "constant"
-        if tick == "optimizer_step" and moves and arithmetic.optimizer_steps_per_step(view.config) > 1:
-            yield Lost(used, "verl moves the schedule once a step; the ticks are divided")
-        elif not isinstance(tick, Absent):
+        if isinstance(tick, Absent):
+            return
+        if moves and not moves_alike(view, schedule):
+            per = "mini-batch" if is_separate(view) else "step"
+            yield Lost(used, f"verl moves the schedule once a {per}, not once a {tick.replace('_', ' ')}")
+        else:
             how: How = "derived" if tick == "optimizer_step" else "mapped"
-            yield Flow((), None, used, how, "a step is one optimizer step, or the rate stays")
+            yield Flow((), None, used, how, "the rate moves as often, or stays")
 
-    return Code(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once a step")
+    return Code(f"ticks of {schedule}", (), (f"{schedule}tick",), read, write, "once an update_actor")
 
 
 def lowest(key: str, schedule: str) -> Code:

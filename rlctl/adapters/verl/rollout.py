@@ -26,7 +26,6 @@ from rlctl.adapters.rules import (
 )
 from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly
 from rlctl.adapters.verl import asynchronous
-from rlctl.adapters.verl.batch import rollout_nodes
 
 R = "actor_rollout_ref.rollout"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
@@ -160,7 +159,7 @@ def _write_split(view: Writing) -> Iterator[Out]:
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"))
     own, each = arithmetic.rollout_devices(view.config), placement.devices_per_node
     nodes = (view.to("placement.nodes"), view.to("placement.devices_per_node"))
-    if _is_separate(view):
+    if asynchronous.is_separate(view):
         yield Flow(view.path("trainer.v1.trainer_mode"), "separate_async", layout[:1], always=True)
         yield Flow(
             view.path("trainer.nnodes"),
@@ -232,11 +231,6 @@ def _write_replicas(view: Writing) -> Iterator[Out]:
     )
 
 
-def _is_separate(view: Writing) -> bool:
-    """Whether a split of the devices is written as one: by whole nodes, since 0.9."""
-    return view.version >= (0, 9) and rollout_nodes(view.config) > 0
-
-
 def _shares(view: Writing) -> bool:
     """Whether rollout has no devices of its own in the source."""
     placement = view.config.placement
@@ -247,7 +241,7 @@ def _shares(view: Writing) -> bool:
 
 def _same_sharing(view: Writing) -> bool:
     """Whether rollout has devices of its own in both configs, or in neither."""
-    return _shares(view) or _is_separate(view)
+    return _shares(view) or asynchronous.is_separate(view)
 
 
 def _write_fraction(view: Writing) -> Iterator[Out]:

@@ -1,4 +1,4 @@
-"""verl: ticks of a schedule, which are its steps, and the warm-up, which may be a share of them.
+"""verl: ticks of a schedule, which are calls of ``update_actor``, and the warm-up, which may be a share of them.
 
 FSDP takes a share of the run, Megatron of ``lr_decay_steps``, and both round down. rlctl takes it of ``total_ticks``, else of the
 run: where that is another number, the ticks themselves go over. A warm-up of 0 steps asks for the share, but in the old FSDP
@@ -14,28 +14,42 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import Absent, Code, Flow, How, Key, Lost, Out, Reading, Writing
 from rlctl.adapters.values import Off, rows
+from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """Ticks as steps: those of optimizer steps are divided by the optimizer steps of one."""
+    """Ticks as calls of ``update_actor``: one a step, or several where training is asynchronous."""
 
     schedule: str
     """The canonical schedule that they are of, with a dot."""
     how: How = "mapped"
-    note: str = "verl's schedule moves once a step"
+    note: str = "verl's schedule moves once an update_actor"
 
     def read(self, value: Any, view: Reading) -> Any:
-        return value
+        return value * (steps_of_update(view) or 1) if isinstance(value, int) else value
 
     def write(self, value: Any, view: Writing) -> Any:
-        return -(-value // _ticks_of_step(view, self.schedule)) if isinstance(value, int) else value
+        if not isinstance(value, int):
+            return value
+        return -(-value * _updates_of_step(view) // _ticks_of_step(view, self.schedule))
 
 
 def _ticks_of_step(view: Writing, schedule: str) -> int:
+    """Ticks of the canonical schedule in a step."""
     by_step = view.get(f"{schedule}tick") != "optimizer_step"
     return 1 if by_step else arithmetic.optimizer_steps_per_step(view.config)
+
+
+def _updates_of_step(view: Writing) -> int:
+    """Calls of ``update_actor`` in a step: ``separate_async`` makes one for each mini-batch."""
+    return arithmetic.mini_batches_per_epoch(view.config) if is_separate(view) else 1
+
+
+def moves_alike(view: Writing, schedule: str) -> bool:
+    """Whether verl moves the schedule as often as the canonical config does."""
+    return _updates_of_step(view) == _ticks_of_step(view, schedule)
 
 
 def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> Code:
@@ -52,12 +66,13 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> Code:
         length = view.get(decay) if role.kind(view) == "megatron" else None
         used = (view.path(share),)
         if count is not None:
-            yield Flow(view.to(own), count, (view.path(steps),), same=True)
+            yield Flow(view.to(own), count, (view.path(steps),), *_counted(view), same=steps_of_update(view) is None)
             yield Flow((), None, used, "dead" if of else "mapped", f"{steps} decides")
         elif _is_number(of) and _is_number(length):
             yield Flow((), None, (view.path(steps),))
             note = f"{of:g} of {length} decay steps"
-            yield Flow(view.to(own), int(of * length), (*used, view.path(decay)), "derived", note)
+            ticks = int(of * length) * (steps_of_update(view) or 1)
+            yield Flow(view.to(own), ticks, (*used, view.path(decay)), "derived", note)
         else:
             yield from count_key.read(view)
             yield from share_key.read(view)
@@ -92,7 +107,7 @@ class _Count(Ticks):
     """The same, of a key whose -1 stands for none."""
 
     def read(self, value: Any, view: Reading) -> Any:
-        return Off().read(value, view)
+        return super().read(Off().read(value, view), view)
 
     def write(self, value: Any, view: Writing) -> Any:
         return -1 if value is None else super().write(value, view)
@@ -103,7 +118,15 @@ def _read_count(view: Reading, steps: str, role: Role) -> Any:
     count = view.get(steps)
     if count == 0 and view.written(steps) and is_old_fsdp(view, role.kind(view) in FSDP_KINDS):
         return 0
-    return None if isinstance(count, Absent) else Off().read(count, view)
+    return None if isinstance(count, Absent) else Ticks("").read(Off().read(count, view), view)
+
+
+def _counted(view: Reading) -> tuple[How, str]:
+    """How a number of steps comes about, and why."""
+    each = steps_of_update(view)
+    if each is None:
+        return "mapped", ""
+    return "derived", f"verl's schedule moves once an update_actor, which is {each} optimizer steps"
 
 
 def run_ticks(view: Writing, schedule: str) -> int | None:
