@@ -672,3 +672,52 @@ def test_an_example_is_itself_again_after_rlctl_or_the_report_says_why() -> None
             and dotted(leaf) != "algorithm.algorithm_type"  # what a run is called is always said
         ]
     assert wrong == [], "\n".join(wrong)
+
+
+DISTILS = """
+algorithm: {algorithm_type: TYPE, repeat_times: 4, advantage_fn_args: {kl_coef: 0.5}}
+model: {model_path: org/student, max_model_len: 1024}
+cluster: {node_num: 1, gpu_per_node: 8}
+buffer:
+  batch_size: 32
+  explorer_input:
+    default_workflow_type: on_policy_distill_workflow
+    taskset: {name: t, path: data, format: {prompt_key: question, response_key: answer}}
+explorer:
+  rollout_model: {engine_num: 2}
+  auxiliary_models: [{model_path: org/teacher, engine_num: 1, tensor_parallel_size: 2}]
+"""
+
+
+@pytest.mark.parametrize(("name", "loss"), [("on_policy_distill", "reverse_kl"), ("jsd", "js_divergence")])
+def test_a_teacher_is_one_in_every_framework(name: str, loss: str) -> None:
+    """The first auxiliary model, whose log-probs alone make the advantage, is what ROLL calls pure OPD."""
+    loaded, report = read_document(read_yaml(DISTILS.replace("TYPE", name), "a.yaml"), dialect="trinity")
+    assert loaded is not None, report.errors
+    chosen = loaded.config.algorithm.distillation
+    assert chosen is not None
+    assert (chosen.teacher, chosen.loss, chosen.coefficient) == ("org/teacher", loss, 0.5)
+    assert (chosen.args["policy_gradient"], chosen.args["with_rewards"]) == (True, False)
+    assert not loaded.config.rollout.auxiliary_models
+    assert loaded.config.rollout.workflow is None
+    roll = yaml.safe_load(translate_loaded(loaded, report, "roll").text or "")
+    assert roll["is_pure_opd"] is True
+    assert roll["teacher"]["model_args"]["model_name_or_path"] == "org/teacher"
+    assert roll["teacher"]["opd_kl_coef"] == 0.5
+    verl = yaml.safe_load(translate_loaded(loaded, report, "verl").text or "")["distillation"]
+    assert verl["teacher_models"] == {"teacher_model": {"model_path": "org/teacher"}}
+    assert "teacher_engine" not in verl
+
+
+def test_a_teacher_of_roll_is_an_auxiliary_model() -> None:
+    loaded, report = read_document(read_yaml(DISTILS.replace("TYPE", "on_policy_distill"), "a.yaml"), dialect="trinity")
+    assert loaded is not None
+    roll = translate_loaded(loaded, report, "roll", options={"carried": "none"}).text or ""
+    back, again = read_document(read_yaml(roll, "b.yaml"), dialect="roll")
+    assert back is not None
+    values = yaml.safe_load(translate_loaded(back, again, "trinity", options={"carried": "none"}).text or "")
+    assert values["algorithm"]["algorithm_type"] == "on_policy_distill"
+    assert values["algorithm"]["advantage_fn_args"] == {"kl_coef": 0.5}
+    assert values["buffer"]["explorer_input"]["default_workflow_type"] == "on_policy_distill_workflow"
+    (teacher,) = values["explorer"]["auxiliary_models"]
+    assert teacher == {"model_path": "org/teacher", "engine_num": 1, "tensor_parallel_size": 1}

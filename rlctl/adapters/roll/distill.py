@@ -148,7 +148,8 @@ def _write_online(view: Writing) -> Iterator[Out]:
         elif name == "policy_gradient" and not value:
             yield Lost(place, "ROLL takes the divergence as a reward; it does not differentiate through it")
         elif name not in ("policy_gradient", "with_rewards"):
-            yield Lost(place, "ROLL has no such setting of the divergence; the teacher's are those of its block")
+            reason = "ROLL has no such setting of the divergence; the teacher's are those of its block"
+            yield Lost(place, reason, idle=name.startswith("teacher_engine."))
 
 
 ONLINE: list[Rule] = [

@@ -19,10 +19,11 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.trinity import distillation
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets
+from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
 from rlctl.adapters.values import Names, OrDefault, shaping_dropped
 from rlctl.documents.paths import KeyPath
 
@@ -105,6 +106,8 @@ def chosen_type(view: Writing) -> str:
     if objective == "mix":
         chord = any(name.startswith("mu_") for name in getattr(algorithm.objective, "args", {}))
         return preset if preset in ("mix", "mix_chord") else "mix_chord" if chord else "mix"
+    if (teaching := taught(view.config)) is not None:
+        return teaching
     if preset in TYPES and preset not in ("sft", "cpt", "dpo", "mix", "mix_chord"):
         newer = TYPES[preset].since == "0.6" and view.version < (0, 6)
         if not newer:
@@ -154,6 +157,9 @@ def _read_advantage(view: Reading) -> Iterator[Flow]:
     args = args if isinstance(args, Mapping) else {}
     if not name:
         yield Flow((), None, (*keys, args_key), "mapped", "not used by this algorithm")
+        return
+    if teaches(view) is not None:
+        yield Flow((*to, "name"), "reinforce", keys, "derived", distillation.ALONE)
         return
     further = {key: args[key] for key in FURTHER if key in args}
     if name in ADVANTAGES and all(value == FURTHER[key] for key, value in further.items()):
@@ -216,6 +222,11 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
         return
     advantage = view.get("algorithm.advantage")
     used: tuple[KeyPath, ...] = (view.to("algorithm.advantage.name"),)
+    if taught(view.config) is not None:
+        yield Flow(
+            (), None, tuple(view.to(f"algorithm.advantage.{name}") for name in advantage), "mapped", distillation.ALONE
+        )
+        return
     kind = TYPES[chosen_type(view)]
     name = next((name for name, choice in ADVANTAGES.items() if choice == advantage["name"]), None)
     if advantage["name"] == "other":
@@ -439,8 +450,7 @@ RULES: list[Rule] = [
     Dropped("algorithm.loss_weights.**", "Trinity weighs its losses by their coefficients only"),
     Dropped("algorithm.preference_feedback", "pf_ppo is verl's", None),
     Dropped("algorithm.preference_feedback.**", "pf_ppo is verl's"),
-    Dropped("algorithm.distillation", "Trinity distils by a workflow", None),
-    Dropped("algorithm.distillation.**", "Trinity distils by a workflow"),
+    *distillation.RULES,
     Key(
         f"{X}enable_router_replay",
         "algorithm.router_replay",

@@ -28,6 +28,7 @@ from rlctl.adapters.trinity.keys import answer_column, model_temperature
 from rlctl.adapters.trinity.rewards import THINK_PENALTY, rows_name_functions, written_function
 from rlctl.adapters.trinity.workflows import (
     REWARDS,
+    TEACHING_PLAIN,
     E,
     Spelling,
     Task,
@@ -37,6 +38,7 @@ from rlctl.adapters.trinity.workflows import (
     spelled,
     task,
     tasksets,
+    taught,
 )
 from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
@@ -304,6 +306,8 @@ def function_scoring(view: Writing, source: Mapping[str, Any]) -> str:
 
 def spelling_of(view: Writing, source: Mapping[str, Any]) -> Spelling:
     """How a source without a workflow of its own is written."""
+    if taught(view.config) is not None:
+        return Spelling(TEACHING_PLAIN, prompt=source["system_prompt"])
     rewards, name = view.get("rewards"), function_scoring(view, source)
     chosen = [reward for reward in rewards if not source["reward"] or reward["name"] == source["reward"]]
     penalty = chosen[0].get("args", {}).get(THINK_PENALTY, 0.0) if name == "math_boxed_reward" else 0.0

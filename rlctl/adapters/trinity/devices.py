@@ -21,6 +21,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.trinity.batch import geometry, supervised
+from rlctl.adapters.trinity.distillation import teacher_devices
 from rlctl.adapters.trinity.keys import ROLL
 
 
@@ -105,13 +106,13 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     tensor, data = engine_shape(view)
     wide = tensor * data * config.rollout.parallel.pipeline
     if placement.layout == "colocated" and total > 1 and config.run.mode == "online":
-        yield from _write_assumed(view, total, wide)
+        yield from _write_assumed(view, total - teacher_devices(config), wide)
         return
     if total == 1:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
         return
     own = arithmetic.rollout_devices(config)
-    own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models)
+    own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models) + teacher_devices(config)
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
     used = (view.to("rollout.parallel.replicas"), *layout)

@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Version, Writing
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
-from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings
+from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings, taught
 from rlctl.adapters.values import REWARD_FIELDS
 from rlctl.documents.paths import KeyPath
 
@@ -96,7 +96,7 @@ def _read_args(view: Reading, index: int, one: Scoring) -> Iterator[Flow]:
 
 def _write_rewards(view: Writing) -> Iterator[Out]:
     rewards = view.get("rewards")
-    if view.config.algorithm.objective.choice in ("sft", "dpo"):
+    if view.config.algorithm.objective.choice in ("sft", "dpo") or taught(view.config) is not None:
         yield Flow((), None, (("rewards",), *(("rewards", index) for index in range(len(rewards)))))
         return
     by_row = rows_name_functions(rewards, view.version)

@@ -25,7 +25,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity.batch import seconds
 from rlctl.adapters.trinity.data import spelling_of_all
 from rlctl.adapters.trinity.keys import train_places
-from rlctl.adapters.trinity.workflows import one_turn
+from rlctl.adapters.trinity.workflows import one_turn, taught, teaches
 from rlctl.documents.paths import KeyPath
 
 PLAYED = {
@@ -99,8 +99,9 @@ def _read_models(view: Reading) -> Iterator[Flow]:
     if isinstance(several, list) and not several:
         yield Flow(view.to("rollout.auxiliary_models"), [], (view.path("explorer.auxiliary_models"),))
     names = {"model_path": "path", "name": "name", "engine_num": "replicas", "tensor_parallel_size": "tensor"}
-    for index, item in enumerate(several if isinstance(several, list) else []):
-        place, to = (*view.path("explorer.auxiliary_models"), index), ("rollout", "auxiliary_models", index)
+    first = 0 if teaches(view) is None else 1
+    for index, item in enumerate(several[first:] if isinstance(several, list) else []):
+        place, to = (*view.path("explorer.auxiliary_models"), index + first), ("rollout", "auxiliary_models", index)
         if not isinstance(item, Mapping):
             raise BadValueError(f"holds {item!r}; expected a mapping for each model", key=place)
         for key, value in item.items():
@@ -113,8 +114,9 @@ def _read_models(view: Reading) -> Iterator[Flow]:
 
 def _write_models(view: Writing) -> Iterator[Out]:
     names = {"path": "model_path", "name": "name", "replicas": "engine_num", "tensor": "tensor_parallel_size"}
+    first = 0 if taught(view.config) is None else 1
     for index, item in enumerate(view.get("rollout.auxiliary_models")):
-        root, used = (*view.path("explorer.auxiliary_models"), index), ("rollout", "auxiliary_models", index)
+        root, used = (*view.path("explorer.auxiliary_models"), index + first), ("rollout", "auxiliary_models", index)
         for field, key in names.items():
             if item[field] is not None:
                 yield Flow((*root, key), item[field], ((*used, field),), same=True, always=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.adapters.rules import BadValueError, Reading, Version
+from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
 E = "buffer.explorer_input"
@@ -113,11 +114,15 @@ class Workflow:
     calls: str = "answer"
     """How it calls the reward function: ``answer`` with response and truth, ``boxed`` also with tokens and settings."""
 
+    teaches: bool = False
+    """Whether it learns from the teacher alone, so that it needs no reward function."""
+
     def masks(self, version: Version) -> bool:
         """Whether responses that were cut at the limit are not trained on."""
         return self.masks_since is not None and version >= self.masks_since
 
 
+TEACHING_PLAIN = "on_policy_distill_workflow"
 _SIMPLE = "trinity/common/workflows/workflow.py"
 ONE_TURN = (
     Workflow(("simple_workflow", "async_simple_workflow"), _SIMPLE),
@@ -144,8 +149,36 @@ ONE_TURN = (
         prompt=THINKING_PROMPT,
         prompt_always=True,
     ),
+    Workflow((TEACHING_PLAIN,), "trinity/common/workflows/on_policy_distill_workflow.py", teaches=True),
 )
 """``use_base`` of math_boxed_workflow writes the prompt without a chat template: such a task set keeps the workflow's name."""
+
+
+TEACHES = {"on_policy_distill": "reverse_kl", "jsd": "js_divergence"}
+"""The advantages that are a teacher's log-probs, which are also ``algorithm_type``s, and their divergence."""
+TEACHING = (TEACHING_PLAIN, "on_policy_distill_math_workflow")
+"""Workflows whose first auxiliary model is the teacher. The second has a prompt of its own, so it keeps its name."""
+
+
+def teaches(view: Reading) -> str | None:
+    """The advantage of a file that learns from a teacher alone; None for any other file."""
+    name = view.get("algorithm.advantage_fn") or view.get("algorithm.algorithm_type")
+    models = view.get("explorer.auxiliary_models")
+    first = models[0] if isinstance(models, list) and models else None
+    sets = [view.inside(place, ()) for place in tasksets(view)]
+    named = [one.get("default_workflow_type", None) or view.get(f"{E}.default_workflow_type") for one in sets]
+    served = isinstance(first, Mapping) and first.get("model_path")
+    return name if name in TEACHES and served and named and set(named) <= set(TEACHING) else None
+
+
+def taught(config: Config) -> str | None:
+    """The advantage that is written for a config that learns from a teacher alone; None if Trinity has none."""
+    chosen = config.algorithm.distillation
+    if chosen is None or config.algorithm.objective.choice != "rl" or chosen.top_k is not None:
+        return None
+    alone = chosen.args.get("policy_gradient") is True and chosen.args.get("with_rewards") is False
+    drawn = chosen.loss != "reverse_kl" or chosen.args.get("estimator", "k1") in ("k1", "kl")
+    return next((name for name, loss in TEACHES.items() if alone and drawn and loss == chosen.loss), None)
 
 
 def can_call(row: Workflow, reward: str) -> bool:
@@ -196,9 +229,10 @@ def task(view: Reading, place: KeyPath, *, evaluation: bool) -> Task:
     given = inside.get("workflow_args", None)
     settings = given if isinstance(given, Mapping) else {}
     row = one_turn(named) if not settings.get("use_base") else None
+    row = None if row is not None and row.teaches and teaches(view) is None else row
     args = inside.get("reward_fn_args", None)
     own = {key: item for key, item in args.items() if key not in OVERLONG} if isinstance(args, Mapping) else {}
-    if row is not None and not reward:
+    if row is not None and not reward and not row.teaches:
         if not row.reward and not inside.get("format.reward_fn_key", ""):
             expected = f"is {named}, which needs a reward function; name one in {E}.default_reward_fn_type"
             raise BadValueError(expected, key=workflow_keys[0])

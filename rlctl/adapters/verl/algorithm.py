@@ -255,6 +255,7 @@ RULES: list[Rule] = [
         always=True,
         missing=NO_ESTIMATOR,
         nearest=nearest.ESTIMATORS,
+        unused=nearest.learns_from_teacher_alone,
         needs=nearest.NEEDS,
     ),
     Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0),

@@ -89,7 +89,10 @@ def _write(view: Writing) -> Iterator[Out]:
     elif section["coefficient"] != 1.0:
         yield Lost(((*to, "coefficient"),), "verl weighs the divergence only where rewards are learnt from too")
     for name, value in args.items():
-        if name != "estimator":
+        if name.startswith("teacher_engine."):
+            reason = "verl runs the teacher by teacher_models.teacher_model.inference, under names of its own"
+            yield Lost(((*to, "args", name), (*to, "args")), reason, idle=True)
+        elif name != "estimator":
             key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
             yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)
     for name in POOL:

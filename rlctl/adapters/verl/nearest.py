@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rlctl.adapters.rules import Chosen, Flow, K, Lost, Out, Version, Writing, version_of
@@ -29,6 +29,8 @@ class ChosenOrNearest(Chosen):
 
     nearest: Mapping[str, Nearest] = field(default_factory=dict)
     """By option, or by kind where the option is ``other``."""
+    unused: Callable[[Writing], bool] = lambda view: False
+    """Whether the run never computes what is chosen here, so that any name does."""
     needs: Mapping[str, tuple[K, ...]] = field(default_factory=dict)
     """By kind: the keys without which the dialect stops at a name of its own; their default here is the value to write."""
 
@@ -45,6 +47,8 @@ class ChosenOrNearest(Chosen):
         for key in found.settings:
             if key.exists(view.version):
                 yield Flow(view.path(key.name), key.default, used, "derived", always=True)
+        if self.unused(view):
+            return
         yield Lost(
             used,
             f"{'this version of ' if found.until else ''}verl has no {kind}; {found.raw} is the nearest: {found.differs}",
@@ -55,6 +59,12 @@ class ChosenOrNearest(Chosen):
         for key in self.needs.get(kind, ()):
             if key.exists(view.version) and key.name not in said:
                 yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.kind"),), "derived", always=True)
+
+
+def learns_from_teacher_alone(view: Writing) -> bool:
+    """Whether the advantage of a token is the teacher's log-prob less the policy's, without rewards."""
+    chosen = view.config.algorithm.distillation
+    return chosen is not None and chosen.args.get("with_rewards") is False
 
 
 UNSCALED = (K("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)

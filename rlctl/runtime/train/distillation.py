@@ -36,7 +36,7 @@ ONLINE = (
 )
 ELSEWHERE = ("logits_transfer_backend", f"{VERL}use_chunked_topk", f"{VERL}chunked_topk_chunk_size")
 """Of how a framework computes it; no number hangs on them."""
-DEVICES = ("n_gpus_per_node", "nnodes", "teacher_models.teacher_model.", "teacher_model.")
+DEVICES = ("n_gpus_per_node", "nnodes", "teacher_models.teacher_model.", "teacher_model.", "teacher_engine.")
 """Beginnings of settings of the teacher's own engine; here it is computed as the policy is."""
 ESTIMATORS = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 """Names of verl and ROLL, where they are not ours."""
