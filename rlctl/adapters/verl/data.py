@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.rules import (
@@ -75,6 +75,10 @@ def write_sources(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixe
             yield Flow(view.path(key), paths[0], used, same=True, always=True)
         elif paths:
             yield Flow(view.path(key), paths, used, always=True)
+        elif view.config.rollout.environments is not None:
+            note = "verl starts an episode for each row of a file; the source has none"
+            named = f"${{oc.env:VERL_{'TRAIN' if kind == 'train' else 'VAL'}_FILES}}"
+            yield Flow(view.path(key), named, (), "derived", note, always=True)
         elif kind == "eval":
             yield Flow(view.path(key), None, (("data", kind),), always=True)
         for index, source in enumerate(sources):
@@ -185,6 +189,7 @@ def _read_evaluation(view: Reading) -> Iterator[Flow]:
 def _write_evaluation(view: Writing) -> Iterator[Out]:
     sources = view.get("data.eval")
     if not sources:
+        yield from _write_episodes(view)
         return
     first = sources[0]
     values = {
@@ -210,6 +215,26 @@ def _write_evaluation(view: Writing) -> Iterator[Out]:
     limit = tuple(("data", "eval", i, "evaluation_sampling", "max_response_tokens") for i in range(len(sources)))
     if any(source["evaluation_sampling"]["max_response_tokens"] for source in sources):
         yield Lost(limit, "verl has one response length for training and evaluation")
+
+
+def _write_episodes(view: Writing) -> Iterator[Out]:
+    """Sampling of evaluation episodes, which is that of training unless their manager has its own; verl's default is greedy."""
+    environments = view.get("rollout.evaluation_environments")
+    if not isinstance(environments, Mapping):
+        return
+    own = environments["args"].get("generating_args")
+    at = (*view.to("rollout.evaluation_environments.args"), "generating_args")
+    sampling = view.config.rollout.sampling
+    for name, usual in (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k)):
+        has = isinstance(own, Mapping) and own.get(name) is not None
+        value, used = (own[name], (*at, name)) if has else (usual, view.to(f"rollout.sampling.{name}"))
+        note = "" if has else "evaluation episodes are sampled as those of training"
+        yield Flow(
+            view.path(f"{R}.val_kwargs.{name}"), value or -1 if name == "top_k" else value, (used,), "derived", note
+        )
+    if view.version < (0, 7) and sampling.temperature > 0:
+        temperature = view.to("rollout.sampling.temperature")
+        yield Flow(view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "else verl is greedy")
 
 
 def _leaves_cut(view: Writing) -> bool:
@@ -249,6 +274,16 @@ READ = (".parquet", ".json", ".jsonl")
 def needs(config: Config) -> list[Finding]:
     """What verl asks of data that was made for another framework, or that is missing."""
     sources, found = [*config.data.train, *config.data.eval], []
+    environments = config.rollout.environments
+    if environments is not None:
+        message = (
+            f"verl has no environment managers: the written run answers each row of data.train_files once and scores the "
+            f"answer, and does not play {', '.join(environments.tags) or 'the environments'}"
+        )
+        hint = (
+            "write an agent loop of verl's that plays them, or convert to a framework that does; set VERL_TRAIN_FILES"
+        )
+        found.append(Finding("other-environment", Level.WARNING, message, "data.train_files", None, hint))
     shaped = [source for source in sources if source.answer_key not in (None, ANSWER)]
     if shaped:
         message = (
@@ -262,7 +297,7 @@ def needs(config: Config) -> list[Finding]:
         message = f"verl reads files that end in {', '.join(READ)}; '{unread[0]}' is none"
         hint = "download the data and name its file"
         found.append(Finding("data-files", Level.WARNING, message, "data.train_files", None, hint))
-    if not config.data.eval:
+    if not config.data.eval and environments is None:
         message = "verl opens data.val_files when it starts, also where it never evaluates; here it has none"
         found.append(Finding("data-files", Level.WARNING, message, "data.val_files", None, "name a file of prompts"))
     return found

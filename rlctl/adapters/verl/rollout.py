@@ -381,11 +381,6 @@ RULES: list[Rule] = [
             "max_running_prompts",
             "split_groups",
             "per_turn_tokens",
-            "workflow",
-            "evaluation_workflow",
-            "workflow_args",
-            "environments.**",
-            "evaluation_environments.**",
             "auxiliary_models.**",
             "openai_server.**",
             "environment",
@@ -396,8 +391,13 @@ RULES: list[Rule] = [
         for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
     *[
-        Dropped(f"rollout.{name}", "verl has no such key", neutral)
-        for name, neutral in (("environments", None), ("evaluation_environments", None))
+        Dropped(f"rollout.{name}", "verl has no workflows: it asks once and scores the answer, or runs an agent loop")
+        for name in ("workflow", "evaluation_workflow", "workflow_args")
+    ],
+    *[
+        Dropped(f"rollout.{name}{end}", "verl has no environment managers", ABSENT if end else None)
+        for name in ("environments", "evaluation_environments")
+        for end in ("", ".**")
     ],
     Key(f"{R}.multi_turn.enable", "rollout.multi_turn.enabled", False, since="0.4"),
     Key(

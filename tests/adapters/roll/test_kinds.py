@@ -316,3 +316,17 @@ def test_distillation_clips_no_gradient_unasked() -> None:
     assert read(DISTILL)[0].config.train.optimizer.max_grad_norm is None
     assert read(DISTILL + "max_grad_norm: 1.0\n")[0].config.train.optimizer.max_grad_norm == 1.0
     assert written(read(DISTILL + "max_grad_norm: 1.0\n")[0])[0]["max_grad_norm"] == 1.0
+
+
+def test_agentic_runs_become_no_run_on_the_default_data_of_verl() -> None:
+    """verl trains on GSM8K if no file is named, and evaluates greedily if nothing is said."""
+    there = convert(AGENTIC, to="verl", environment={})
+    values = read_yaml(there.text or "", "verl.yaml").values
+    assert values["data"]["train_files"] == "${oc.env:VERL_TRAIN_FILES}"
+    assert values["data"]["val_files"] == "${oc.env:VERL_VAL_FILES}"
+    rollout = values["actor_rollout_ref"]["rollout"]
+    sampling = read(AGENTIC)[0].config.rollout.sampling
+    assert rollout["val_kwargs"]["temperature"] == sampling.temperature > 0
+    assert "other-environment" in {finding.code for finding in there.report.findings}
+    back = convert(there.text or "", "roll", dialect="verl", environment={})
+    assert "train_env_manager" in read_yaml(back.text or "", "roll.yaml").values
