@@ -647,6 +647,10 @@ ON_CPU: Mapping[str, str] = dict.fromkeys(
 )
 """Keys that nothing depends on where there is no GPU, and why."""
 
+WORKER_PYTHON = ("environment", "ray", "init_args", "runtime_env", "py_executable")
+RLCTLS_PYTHON = "rlctl starts its workers with the Python that it is installed in"
+"""The examples of verl start workers by ``uv run`` in a checkout of verl, which has no rlctl."""
+
 OFF_WITHOUT: Mapping[str, str] = {
     "model.multi_token_prediction": "enable",
     "reference.model.multi_token_prediction": "enable",
@@ -757,6 +761,9 @@ def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
         status, reason = _judged(setting, engine, config, device)
         if reason:
             found.append(Unhonoured(setting.path, setting.value, reason, status))
+    worker_environment = config.environment.ray.init_args.get("runtime_env")
+    if isinstance(worker_environment, Mapping) and WORKER_PYTHON[-1] in worker_environment:
+        found.append(Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], RLCTLS_PYTHON, Status.NOTED))
     return found
 
 

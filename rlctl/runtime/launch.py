@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rlctl import packages
 from rlctl.config import Config, revealed
+from rlctl.config.sections.output import RaySettings
 from rlctl.errors import MissingDependency, RlctlError, RunError
 from rlctl.plan import Plan, resolved_stages
 from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
@@ -45,6 +46,7 @@ from rlctl.runtime.remote.inputs import with_files_here
 from rlctl.runtime.reporting.events import Events, Observer
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
+from rlctl.support import WORKER_PYTHON
 
 if TYPE_CHECKING:
     from rlctl.runtime.given import Given
@@ -345,7 +347,7 @@ def _ray(
         "log_to_driver": False,
         "logging_level": "error",
         "configure_logging": False,
-        **settings.init_args,
+        **_init_args(settings),
     }
     address = address_to_join(settings.address) if settings.address else None
     arguments["address"] = address or "local"
@@ -380,6 +382,15 @@ def _ray(
         finally:
             with redirect_stdout(file):
                 ray.shutdown()
+
+
+def _init_args(settings: RaySettings) -> dict[str, Any]:
+    """The arguments of ``ray.init`` that are used: see ``support.WORKER_PYTHON``."""
+    section, name = WORKER_PYTHON[-2:]
+    arguments = dict(settings.init_args)
+    if isinstance(arguments.get(section), Mapping):
+        arguments[section] = {key: value for key, value in arguments[section].items() if key != name}
+    return arguments
 
 
 def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward
+from rlctl.errors import RunError
 from rlctl.plan import Device, StagePlan
 from rlctl.runtime.materials import critic_ticks, total_ticks
-from rlctl.runtime.processes.calls import Calls, together
+from rlctl.runtime.processes.calls import Calls, WorkerLost, together
 from rlctl.runtime.processes.group import RayGroup
+from rlctl.runtime.processes.ray_access import session_logs
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.judge import JudgeWorker
@@ -35,7 +37,12 @@ def start_workers(
     """Make the worker of every host process, all roles at the same time.
 
     On GPU the rollout engines come last, since they take what memory the others leave.
+
+    Raises:
+        RunError: a process does not start.
+        WorkerFailed: a worker cannot be made.
     """
+    _await_processes(groups, config.environment.ray.register_timeout)
     building: list[Calls] = []
     if "reward" in groups:
         building.append(groups["reward"].build(RewardWorker, [(config.rewards, folder / "logs")]))
@@ -60,6 +67,14 @@ def start_workers(
         _build_rollout(groups["rollout"], plan, config, model_path, device).wait()
     if "judge" in groups and device != "cpu":
         _build_judges(groups["judge"], plan, config, device).wait()
+
+
+def _await_processes(groups: Groups, seconds: float) -> None:
+    try:
+        together([group.started(seconds) for group in groups.values()]).wait()
+    except WorkerLost as error:
+        hint = f"Ray says why in raylet.out of {session_logs()}, on the machine that should run it"
+        raise RunError(error.message, hint=hint) from None
 
 
 def _places(groups: Groups, device: Device) -> dict[str, list[Place]]:

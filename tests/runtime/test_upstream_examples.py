@@ -1,4 +1,4 @@
-"""Unmodified examples of Trinity-RFT and ROLL, read, checked, planned and run to their end, with the rewards that the frameworks give.
+"""Unmodified examples of verl, Trinity-RFT and ROLL, read, checked, planned and run to their end, with the rewards that the frameworks give.
 
 What a user has to supply is supplied: model and data, by the config's own variables and paths, and sizes that two CPU workers finish
 in seconds. The model is made so that it says one of a few known responses; what each is worth was worked out from the framework's own
@@ -8,6 +8,7 @@ reward code, which ``tests/upstream/test_rewards.py`` calls where it is installe
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from ruamel.yaml import YAML
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -121,6 +123,23 @@ def trinity_data(folder: Path) -> Mapping[str, str]:
     }
 
 
+def verl_data(folder: Path) -> Mapping[str, str]:
+    """Rows as verl's own script for GSM8K writes them."""
+    rows = [
+        {
+            "data_source": "openai/gsm8k",
+            "prompt": [{"role": "user", "content": f"What is {a}+{4 - a}?"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": "4"},
+            "extra_info": {"split": "train", "index": a},
+        }
+        for a in range(4)
+    ]
+    for split in ("train", "test"):
+        Dataset.from_list(rows).to_parquet(folder / f"{split}.parquet")
+    return {}
+
+
 def roll_data(folder: Path) -> Mapping[str, str]:
     """Rows of one domain, in every file that the example names."""
     row = {"id": "0", "messages": json.dumps([{"role": "user", "content": "What is 2+2?"}]), "ground_truth": "4"}
@@ -136,6 +155,17 @@ ROLL_FILES = (
     *("general_ifeval_train_deal.jsonl", "general_CrossThink-QA_deal.jsonl", "math_benchmarks.jsonl"),
 )
 EXAMPLES = [
+    Example(
+        "verl/overrides/rloo_trainer_run_qwen3_8b_fsdp.yaml",
+        {"#### 4": 1.0, "\\boxed{4}": 0.0, "#### 5": 0.0},
+        verl_data,
+        (
+            "actor_rollout_ref.model.path={folder}/model",
+            "data.train_files={folder}/train.parquet",
+            "data.val_files={folder}/test.parquet",
+        ),
+        prompt="<user>What is",
+    ),
     Example(
         "trinity/examples/grpo_gsm8k/gsm8k.yaml",
         {
@@ -166,6 +196,8 @@ def test_an_example_runs_to_its_end_with_the_rewards_of_its_framework(
     path = CORPUS / example.name
     if not path.exists():
         pytest.skip("the shared examples are not here")
+    if "overrides" in path.parts:
+        path = script_of(path, tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in example.write_data(tmp_path).items():
         monkeypatch.setenv(name, value)
@@ -185,6 +217,14 @@ def test_an_example_runs_to_its_end_with_the_rewards_of_its_framework(
     for prompt, response, reward in said:
         assert prompt.startswith(example.prompt)
         assert reward == pytest.approx(example.worth[response.removesuffix("<end>")])
+
+
+def script_of(listing: Path, folder: Path) -> Path:
+    """A launch script of verl, from the command that its example ends in."""
+    command = YAML(typ="safe").load(listing)
+    path = folder / "run.sh"
+    path.write_text(shlex.join(["python3", "-m", command["module"], *command["overrides"]]) + "\n")
+    return path
 
 
 def finished(loaded: Loaded, run: Callable[..., Ran]) -> Ran:

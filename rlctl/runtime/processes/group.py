@@ -37,6 +37,10 @@ class Host:
         self._profile = WorkerProfile()
         self._vitals = of_worker(log)
 
+    def started(self) -> Outcome:
+        """Whether the surroundings were taken on; answered as soon as the process runs."""
+        return self._entered
+
     def address(self) -> Outcome:
         """This machine's address, and a port of this process that others can meet it at."""
         return _attempt(_address)
@@ -96,6 +100,7 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
     return actor.remote(dict(environment), log)
 
 
+NOT_STARTED = "its process has not started within {:g} s (environment.ray.register_timeout)"
 HEARTBEAT = "heartbeat"
 """The actor's threads that do not wait for its work."""
 
@@ -449,6 +454,12 @@ class RayGroup:
         import ray
 
         return ray.put(value)
+
+    def started(self, seconds: float) -> Calls:
+        """Wait for the processes: Ray starts one again and again where it ends at once."""
+        calls = self._calls([actor.started.remote() for actor in self._actors], range(len(self)), beats=False)
+        calls.limit, calls.overdue = seconds, NOT_STARTED
+        return calls
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""

@@ -76,6 +76,14 @@ def make_session_private() -> None:
         Path(node.get_session_dir_path()).chmod(0o700)
 
 
+def session_logs() -> Path:
+    """Where the Ray of this process writes its logs, on every machine of its cluster."""
+    from ray._private.worker import _global_node as node
+
+    assert node is not None, "Ray runs"
+    return Path(node.get_logs_dir_path())
+
+
 @contextmanager
 def listening(*, loopback: bool) -> Iterator[None]:
     """Within, a Ray that is started listens on the loopback interface only, or is reached at addresses of other machines."""
