@@ -42,8 +42,10 @@ test: setup  ## Run the whole test suite (under 20 minutes on 2 cores).
 # The frameworks' own code, one environment a release: what is installed is in tests/upstream/requirements, the rest comes from .venv.
 UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready,$(wildcard tests/upstream/requirements/*.txt))
 
-test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/to/checkout, ROLL what they make of our texts (about 10 minutes).
-	ROLL="$(abspath $(ROLL))" $(PYTEST) -m upstream --timeout 900 tests/upstream
+# One part after the other, each under an hour: DIRECTION=verl-roll, DIRECTION=none without conversions, or, left out, everything.
+test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/to/checkout, ROLL what they make of our texts; DIRECTION=verl-roll runs a part.
+	ROLL="$(abspath $(ROLL))" DIRECTION="$(DIRECTION)" $(PYTEST) -m upstream --timeout 900 $(if $(filter-out none,$(DIRECTION)),tests/upstream/test_directions.py,tests/upstream)
+	@$(BIN)/python -m tests.upstream.directions
 
 .venv-upstream/%/.ready: tests/upstream/requirements/%.txt | $(READY)
 	rm -rf $(@D)

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -199,15 +200,23 @@ def rl_numbers(kind: str, config: Any, worker: Any, ranks: int | None, mini: int
 
 def told(question: dict[str, Any]) -> dict[str, Any]:
     """Accepted with its numbers, or refused with ROLL's error."""
+    import effective_roll  # beside this file, which tests import as a part of their package
+    import workers_roll
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(question["path"]) if "path" in question else Path(folder) / "written.yaml"
         if "text" in question:
             path.write_text(question["text"])
         try:
             kind, config = loaded(path)
+            if question.get("effective"):
+                workers_roll.asked(kind, config)
+                return {"accepted": True, "numbers": [effective_roll.numbers(kind, config)]}
             return {"accepted": True, "kind": kind, "numbers": numbers(kind, config)}
         except Exception as error:  # noqa: BLE001
-            return {"accepted": False, "error": f"{type(error).__name__}: {error}"}
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            at = f"{Path(frame.filename).name}:{frame.lineno}"
+            return {"accepted": False, "error": f"{type(error).__name__}: {error}", "at": at}
 
 
 def main() -> None:

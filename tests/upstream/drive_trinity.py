@@ -16,9 +16,14 @@ import logging
 import os
 import sys
 import tempfile
+import traceback
 import typing
 from pathlib import Path
 from typing import Any
+
+import effective_trinity
+import formulas
+import workers_trinity
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
@@ -63,7 +68,7 @@ def functions(config: Any) -> dict[str, Any]:
     return found
 
 
-def schedule(optim: Any) -> dict[int, float]:
+def schedule(optim: Any, ticks: typing.Iterable[int] = TICKS) -> dict[int, float]:
     """The learning rate at some trainer steps, by verl's own schedule functions as the FSDP worker calls them."""
     import torch
     from verl.utils import torch_functional
@@ -83,7 +88,26 @@ def schedule(optim: Any) -> dict[int, float]:
         made = torch_functional.get_cosine_schedule_with_warmup(
             optimizer=optimizer, num_warmup_steps=warmup, num_training_steps=total, min_lr_ratio=least, **more
         )
-    return {tick: made.lr_lambdas[0](tick) * get("lr") for tick in TICKS}
+    return {tick: made.lr_lambdas[0](tick) * get("lr") for tick in ticks}
+
+
+def rates(config: Any, ticks: list[int]) -> list[float]:
+    """The learning rate at trainer steps, on either engine."""
+    try:
+        from trinity.trainer.verl.config import build_verl_config
+    except ImportError:
+        actor = config.trainer.trainer_config.actor_rollout_ref.actor
+    else:
+        actor = build_verl_config(config).actor
+    optim = actor.optim
+    if not str(actor.strategy).startswith("megatron"):
+        return list(schedule(optim, ticks).values())
+    warmup, total = optim.get("lr_warmup_steps") or 0, optim.total_training_steps
+    if warmup <= 0:
+        warmup = int((optim.get("lr_warmup_steps_ratio") or 0.0) * total)
+    decay, least, start = optim.get("lr_decay_steps") or total, optim.get("min_lr") or 0.0, optim.get("lr_warmup_init")
+    style = optim.get("lr_decay_style") or "constant"
+    return [formulas.megatron_rate(style, optim.lr, least, warmup, decay, tick, start or 0.0) for tick in ticks]
 
 
 def engine(config: Any) -> dict[str, Any]:
@@ -193,7 +217,13 @@ def effective(config: Any) -> dict[str, Any]:
     }
 
 
-def told(text: str) -> dict[str, Any]:
+def numbers(config: Any, rows: int) -> dict[str, Any]:
+    """The effective numbers of one stage whose first task the explorer could start."""
+    workers_trinity.asked(config)
+    return effective_trinity.numbers(config, effective(config), rows, lambda ticks: rates(config, ticks))
+
+
+def told(text: str, *, rows: int = 0) -> dict[str, Any]:
     """What Trinity makes of one text; one with stages is told stage by stage."""
     from trinity.common.config import load_config
 
@@ -205,9 +235,13 @@ def told(text: str) -> dict[str, Any]:
             whole = load_config(str(path))
             whole.checkpoint_root_dir = folder
             parts = [one.check_and_update() for one in (list(whole) if whole.stages else [whole])]
+            if rows:
+                return {"accepted": True, "numbers": [numbers(one, rows) for one in parts]}
             return {"accepted": True, "stages": [effective(one) for one in parts]}
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- a refusal of any kind is the answer
-            return {"accepted": False, "error": f"{type(error).__name__}: {error}"}
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            at = f"{Path(frame.filename).name}:{frame.lineno}"
+            return {"accepted": False, "error": f"{type(error).__name__}: {error}", "at": at}
 
 
 # Keys
@@ -319,7 +353,7 @@ def main() -> None:
     with contextlib.redirect_stdout(sys.stderr):
         for line in sys.stdin:
             question = json.loads(line)
-            answer = {"keys": keys()} if question.get("keys") else told(question["text"])
+            answer = {"keys": keys()} if question.get("keys") else told(question["text"], rows=question.get("rows", 0))
             print(json.dumps({"release": importlib.metadata.version("trinity-rft"), **answer}), file=out, flush=True)
 
 

@@ -280,8 +280,17 @@ OPTIMIZERS = ("FSDPOptimizerConfig", "McoreOptimizerConfig")
 """Those whose schedules are read here: FSDP's and Megatron's."""
 
 
+def where():
+    """The line that raised."""
+    frame = traceback.extract_tb(sys.exc_info()[2])[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
 def answer(question):
     """Accepted with numbers, or refused with verl's words."""
+    import effective_verl  # beside this file, which tests import as a part of their package
+    import workers_verl
+
     try:
         cfg = composed(question)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever verl raises is its answer
@@ -289,10 +298,16 @@ def answer(question):
     try:
         if question["config"].startswith("ppo"):
             validated(cfg)
+            if question.get("effective"):
+                workers_verl.asked(cfg, no_models)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever verl raises is its answer
-        return {"accepted": False, "stage": "validate", "error": f"{type(error).__name__}: {error}"}
+        return {"accepted": False, "stage": "validate", "error": f"{type(error).__name__}: {error}", "at": where()}
     try:
         numbers = {}
+        if question.get("effective"):
+            rl = question["config"] == "ppo_trainer"
+            found = effective_verl.numbers(cfg, question, learning_rates) if rl else {"kind": question["config"]}
+            return {"accepted": True, "numbers": [found]}
         if question["config"].startswith("ppo"):
             numbers = ppo_numbers(cfg, question)
         elif question["config"] == "generation":

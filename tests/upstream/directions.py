@@ -1,0 +1,349 @@
+"""The fifteen directions of a conversion over the shared corpus: converted texts as a user runs them, and what each framework makes of them.
+
+A direction is the frameworks that a config passes: ``verl-roll`` is a conversion, ``verl-roll-verl`` one there and back. A driver answers for
+a text as the framework's own loader, validators and workers would: accepted, or refused with its words; and with the effective numbers.
+
+``python -m tests.upstream.directions`` prints the summary of the last results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl.config import Loaded
+from rlctl.documents import read_yaml
+from rlctl.report import Bucket, Report
+from rlctl.translate import Translation, read, read_document, translate_loaded
+
+from .frameworks import ENVIRONMENTS, ROOT, Framework, framework
+
+FRAMEWORKS = ("verl", "trinity", "roll")
+DIRECTIONS = (
+    *("-".join(pair) for pair in product(FRAMEWORKS, repeat=2)),
+    *(f"{one}-{other}-{one}" for one, other in permutations(FRAMEWORKS, 2)),
+)
+CORPUS = ROOT.parent / "shared" / "corpus"
+RESULTS = ENVIRONMENTS / "directions"
+ROWS = 50_000
+"""Rows of the training data, for what is counted in epochs."""
+FACTS = {"dataset_rows": str(ROWS)}
+ROLL_COMMIT = "8eb27cc2dc34c4d1310b169d9b86d339004d811a"
+VERSIONS = {"verl": "0.9.1", "trinity": "0.6.0", "roll": f"{ROLL_COMMIT[:8]} (2026-08-19)"}
+OLDER = "verl-0.9.0"
+"""Some of verl's examples have keys that 0.9.0 has and 0.9.1 has not: as sources they are asked of 0.9.0."""
+VARIABLES = re.compile(r"oc\.env:(\w+)(,?)")
+EMPTY = ("agentic_val_webshop.yaml",)
+"""Every line of it is a comment."""
+HERE = ("No module named", "couldn't connect to 'https://huggingface.co'", "Could not find any alive nodes", "libcuda")
+"""What a framework wants and this test does not have: a source for which it says so is not judged."""
+STUB = """#!/bin/sh
+for word in "$@"; do printf '%s\\0' "$word"; done > "$CAPTURED"
+"""
+"""Stands for the Python of a launch script, and keeps its arguments."""
+
+
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?")
+ABOUT: dict[str, tuple[str, ...]] = {
+    "KL in the loss": ("kl_loss", "kl_in_loss", "kl "),
+    "KL in the reward": ("kl_penalty", "kl_in_reward", "kl_ctrl", "init_kl_coef", "add_token_level_kl", "kl "),
+    "advantage clip": ("advantage_clip",),
+    "aggregation": ("agg",),
+    "baseline": ("adv", "norm_mean", "baseline", "estimator"),
+    "clip high": ("clip",),
+    "clip low": ("clip",),
+    "deviation": ("adv", "norm_std", "normaliz", "estimator"),
+    "dual clip": ("clip",),
+    "entropy": ("entropy",),
+    "environments": ("env",),
+    "evaluate every (rounds)": ("test_freq", "eval"),
+    "evaluation data": ("val", "eval", "data"),
+    "evaluation responses": ("val", "eval"),
+    "evaluation temperature": ("val", "eval"),
+    "evaluation top_k": ("val", "eval"),
+    "evaluation top_p": ("val", "eval"),
+    "gamma": ("gamma",),
+    "gradient clip": ("grad",),
+    "kind": ("algorithm", "mode", "pipeline"),
+    "lambda": ("lam",),
+    "learning rate": ("lr", "learning_rate"),
+    "learning rates": ("lr", "learning_rate", "warmup", "warm-up", "decay", "schedule"),
+    "micro-batches by": ("micro", "dynamic", "batch_size"),
+    "model": ("model", "pretrain"),
+    "passes over a round": ("epochs",),
+    "prompt tokens": ("prompt", "length"),
+    "prompts a round": ("batch",),
+    "ratio": ("loss", "importance"),
+    "response tokens": ("response", "length", "tokens"),
+    "responses a prompt": ("repeat", "rollout.n", "num_return", "group_size"),
+    "responses an update": ("mini", "batch"),
+    "responses of a micro-batch": ("micro", "batch"),
+    "reward clip": ("reward_clip",),
+    "rounds": ("step", "epoch"),
+    "save every (rounds)": ("save",),
+    "shuffled data": ("shuffl", "selector"),
+    "temperature": ("temperature",),
+    "tensor parallel of an engine": ("tensor",),
+    "tokens of a micro-batch": ("token",),
+    "top_k": ("top_k",),
+    "top_p": ("top_p",),
+    "training data": ("data", "path", "file"),
+    "training devices": ("device", "gpu", "node"),
+    "training temperature": ("temperature",),
+    "weight decay": ("weight_decay",),
+    "whitened advantages": ("whiten", "adv"),
+}
+"""A number, and what a line of a report about it mentions one of."""
+
+
+@dataclass
+class Outcome:
+    """What became of one file in one direction."""
+
+    name: str
+    judged: bool
+    error: str = ""
+    equal: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+
+def sources(dialect: str) -> list[Path]:
+    """The corpus files of a framework that are configs of their own."""
+    folder = CORPUS / "verl" / "overrides" if dialect == "verl" else CORPUS / dialect
+    found = sorted(folder.rglob("*.yaml"))
+    return [
+        path for path in found if path.name not in EMPTY and not (dialect == "roll" and path.parent.name == "config")
+    ]
+
+
+def name_of(path: Path) -> str:
+    return path.stem if "overrides" in path.parts else "/".join(path.parts[-2:])
+
+
+def surroundings(text: str) -> dict[str, str]:
+    """Values for the variables that a text has no default for."""
+    return {name: "org/model" for name, default in VARIABLES.findall(text) if not default}
+
+
+@cache
+def read_source(dialect: str, path: Path) -> tuple[Loaded | None, Report]:
+    """A corpus file as rlctl reads it."""
+    if dialect == "verl":
+        lines = [line for line in yaml.safe_load(path.read_text())["overrides"] if not line.startswith("--")]
+        nothing = read_yaml("", "overrides", allow_empty=True)
+        return read_document(nothing, dialect="verl", overrides=lines, environment={}, options=FACTS)
+    return read(path, dialect=dialect, environment=surroundings(path.read_text()), options=FACTS)
+
+
+def converted(loaded: Loaded | None, report: Report, target: str) -> Translation:
+    """The text that ``rlctl convert`` writes; for verl a launch script, as it is run."""
+    form = {"format": "sh"} if target == "verl" else {}
+    return translate_loaded(loaded, report, target, options={**FACTS, **form})
+
+
+def read_again(text: str, dialect: str) -> tuple[Loaded | None, Report]:
+    """A converted text as rlctl reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ("run.sh" if dialect == "verl" else "config.yaml")
+        path.write_text(text)
+        around = surroundings(text) | dict.fromkeys(re.findall(r"\$\{?(\w+)", text), "org/model")
+        return read(path, environment=around, variables=dict.fromkeys(unset(text), "org/model"), options=FACTS)
+
+
+def unset(text: str) -> list[str]:
+    """Variables that a script reads without a default."""
+    return re.findall(r"\$\{(\w+)\}", text) if text.startswith(("#!", "set ")) else []
+
+
+def launched(script: str) -> tuple[str, list[str]]:
+    """The module and the overrides that a launch script starts, by running it with a stand-in for Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        captured = Path(folder) / "captured"
+        for program in ("python", "python3", "torchrun", "ray"):
+            stub = Path(folder) / program
+            stub.write_text(STUB)
+            stub.chmod(0o755)
+        (Path(folder) / "run.sh").write_text(script)
+        around = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": "/home/me", "CAPTURED": str(captured)}
+        done = subprocess.run(
+            ["/bin/bash", "run.sh"],
+            cwd=folder,
+            env=around | dict.fromkeys(unset(script), "org/model"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert captured.exists(), done.stderr[-1000:]
+        words = captured.read_text().split("\0")[:-1]
+    module = next(word for word in words if word.startswith("verl.") or "verl/" in word)
+    return module, [word for word in words[words.index(module) + 1 :] if not word.startswith("-")]
+
+
+@cache
+def roll() -> Framework:
+    """ROLL of the checkout; the test is skipped where there is none."""
+    checkout = os.environ.get("ROLL", "")
+    if not checkout or not (ENVIRONMENTS / "roll" / ".ready").exists():
+        pytest.skip("no checkout of ROLL: make test-upstream ROLL=/path/to/checkout")
+    return Framework("roll", "drive_roll.py", checkout=Path(checkout))
+
+
+@cache
+def ask_source(dialect: str, path: Path) -> dict[str, Any]:
+    """What the source's framework makes of a corpus file."""
+    if dialect == "verl":
+        item = yaml.safe_load(path.read_text())
+        answer = ask_verl(item["module"], item["overrides"])
+        refused = not answer["accepted"] and answer["stage"] == "compose"
+        return ask_verl(item["module"], item["overrides"], OLDER) if refused else answer
+    if dialect == "roll":
+        return roll().ask(path=str(path), effective=True, rows=ROWS)
+    return ask_text("trinity", path.read_text())
+
+
+def ask_text(dialect: str, text: str) -> dict[str, Any]:
+    """What a framework makes of a converted text."""
+    if dialect == "verl":
+        return ask_verl(*launched(text))
+    for name, value in surroundings(text).items():
+        text = text.replace("${oc.env:" + name + "}", value)
+    driver = roll() if dialect == "roll" else framework(f"trinity-{VERSIONS['trinity']}", "drive_trinity.py")
+    return driver.ask(text=text, effective=True, rows=ROWS)
+
+
+def ask_verl(module: str, overrides: list[str], release: str = f"verl-{VERSIONS['verl']}") -> dict[str, Any]:
+    own = [re.sub("~/", "/home/me/", text) for text in overrides if not text.startswith(("--", "hydra.searchpath"))]
+    if any("ppo_megatron_trainer" in text for text in overrides):
+        own.insert(0, "model_engine=megatron")
+    programs = {"sft": "sft_trainer_engine", "generation": "generation"}
+    config = next((config for part, config in programs.items() if part in module), "ppo_trainer")
+    return framework(release, "drive_verl.py").ask(config=config, overrides=own, effective=True, rows=ROWS)
+
+
+def run(direction: str) -> Iterator[Outcome]:
+    """Every corpus file of a direction."""
+    first, *rest = direction.split("-")
+    for path in sources(first):
+        before = ask_source(first, path)
+        if not before["accepted"]:
+            yield Outcome(name_of(path), judged=False, error=before["error"])
+            continue
+        yield passed(name_of(path), before, *read_source(first, path), rest)
+
+
+def passed(name: str, before: dict[str, Any], loaded: Loaded | None, report: Report, way: list[str]) -> Outcome:
+    """One file along the rest of its way."""
+    reports = []
+    for number, target in enumerate(way):
+        made = converted(loaded, report, target)
+        if made.text is None:
+            told = "; ".join(finding.message for finding in made.report.errors)
+            return Outcome(name, judged=False, error=f"rlctl writes nothing: {told}")
+        reports.append(made.report)
+        if number < len(way) - 1:
+            loaded, report = read_again(made.text, target)
+            if loaded is None:
+                told = "; ".join(finding.message for finding in report.errors)
+                return Outcome(name, judged=True, error=f"rlctl cannot read its own text: {told}")
+    after = ask_text(way[-1], made.text)
+    if not after["accepted"]:
+        missing = any(text in after["error"] for text in HERE)
+        return Outcome(name, judged=not missing, error=after["error"])
+    outcome = Outcome(name, judged=True)
+    for one, other in zip(before["numbers"], after["numbers"], strict=False):
+        compare(one, other, reports, outcome)
+    return outcome
+
+
+def compare(before: dict[str, Any], after: dict[str, Any], reports: list[Report], outcome: Outcome) -> None:
+    """Sort each number that both have into equal, reported and silent."""
+    for name in sorted(set(before) & set(after)):
+        one, other = before[name], after[name]
+        if same(one, other):
+            outcome.equal.append(name)
+        elif reported(name, one, other, reports):
+            outcome.reported.append(f"{name}: {one} -> {other}")
+        else:
+            outcome.silent.append(f"{name}: {one} -> {other}")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, but for the last digits."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-12)
+    return bool(one == other)
+
+
+def lines(reports: list[Report]) -> Iterator[str]:
+    """What the conversion reports say of what is not simply mapped, a line each."""
+    for report in reports:
+        for finding in report.findings:
+            yield f"{finding.key} {finding.message} {finding.hint}"
+        for entry in report.accounting:
+            if entry.bucket in (Bucket.UNSUPPORTED, Bucket.DERIVED):
+                targets = " ".join(f"{key} = {value}" for key, value in entry.targets)
+                yield f"{entry.key} = {entry.value} {targets} {entry.note}"
+
+
+def reported(name: str, one: Any, other: Any, reports: list[Report]) -> bool:
+    """Whether a line about the number names both values."""
+    words = ABOUT[name]
+    return any(
+        any(word in line.lower() for word in words) and shown(one, line) and shown(other, line)
+        for line in lines(reports)
+    )
+
+
+def shown(value: Any, line: str) -> bool:
+    """Whether a line shows a value. A list, such as a schedule's rates, and a value that is not a number need no spelling out."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return True
+    found = (float(text.replace(",", "")) for text in NUMBER.findall(line))
+    return any(math.isclose(one, value, rel_tol=1e-4) for one in found)
+
+
+def save(direction: str, outcomes: list[Outcome]) -> None:
+    """Keep the results of a direction for the summary."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{direction}.json").write_text(json.dumps([vars(one) for one in outcomes], indent=1))
+
+
+def row(direction: str, outcomes: list[Outcome]) -> str:
+    """A direction's line of the summary."""
+    judged = [one for one in outcomes if one.judged]
+    cells = [direction.replace("-", " → "), len(outcomes), len(judged), sum(1 for one in judged if not one.error)]
+    cells += [sum(len(vars(one)[kind]) for one in outcomes) for kind in ("equal", "reported", "silent")]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+HEADER = """| direction | files | judged | accepted | numbers equal | reported | silent |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
+
+
+def summary() -> Iterator[str]:
+    """The table of the last results."""
+    yield HEADER
+    for direction in DIRECTIONS:
+        path = RESULTS / f"{direction}.json"
+        if path.exists():
+            yield row(direction, [Outcome(**one) for one in json.loads(path.read_text())])
+
+
+if __name__ == "__main__":
+    print("\n".join(summary()))

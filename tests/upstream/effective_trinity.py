@@ -1,0 +1,126 @@
+"""The effective numbers of a config that Trinity's validators updated, from its object, in the units of ``formulas.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from formulas import ROUNDS, kl
+
+Rates = Callable[[list[int]], list[float]]
+NEVER = 1_000_000
+BASELINES = {
+    "ppo": ("critic", None, True),
+    "grpo": ("group", "group", False),
+    "rloo": ("leave one out", None, False),
+    "reinforceplusplus": (None, None, True),
+    "remax": ("greedy", None, False),
+    "reinforce": (None, None, False),
+}
+
+
+def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[str, Any]:
+    """The numbers of a run that explores and trains; of the others only the kind.
+
+    Args:
+        config: after ``check_and_update``.
+        told: what the driver's ``effective`` says of the functions and the engine.
+        rows: of the training data.
+        rates: the driver's function for the learning rate at trainer steps.
+    """
+    kind = config.algorithm.algorithm_type
+    if config.mode not in ("both", "colocate") or kind in ("sft", "dpo", "cpt", "mix", "mix_chord"):
+        return {"kind": kind if kind in ("sft", "dpo") else config.mode}
+    buffer, sync, model = config.buffer, config.synchronizer.sync_interval, config.model
+    task = buffer.explorer_input.tasksets[0]
+    drawn, engine = task.rollout_args, told["engine"]
+    responses = buffer.batch_size * config.algorithm.repeat_times
+    by_tokens = bool(engine["dynamic"])
+    rounds = _rounds(config, rows)
+    saved, evaluated = config.trainer.save_interval, config.explorer.eval_interval
+    updates = responses * sync / buffer.train_batch_size
+    held_out = buffer.explorer_input.eval_tasksets
+    found: dict[str, Any] = {
+        "kind": "rl",
+        "model": model.model_path,
+        "prompts a round": buffer.batch_size * sync,
+        "responses a prompt": config.algorithm.repeat_times,
+        "responses an update": buffer.train_batch_size,
+        "passes over a round": engine["ppo_epochs"],
+        "rounds": rounds,
+        "micro-batches by": "tokens" if by_tokens else "responses",
+        "prompt tokens": model.max_prompt_tokens,
+        "response tokens": model.max_response_tokens,
+        "temperature": drawn.temperature,
+        "top_p": drawn.top_p,
+        "top_k": max(drawn.top_k or 0, 0),
+        "training temperature": engine["train_temperature"],
+        "save every (rounds)": saved / updates if 0 < saved < NEVER else None,
+        "evaluate every (rounds)": evaluated / sync if 0 < evaluated < NEVER else None,
+        "training data": sorted(str(one.path) for one in buffer.explorer_input.tasksets),
+        "training devices": config.cluster.trainer_gpu_num,
+        "tensor parallel of an engine": config.explorer.rollout_model.tensor_parallel_size,
+        "learning rate": config.algorithm.optimizer.lr,
+        "weight decay": engine["weight_decay"],
+        "gradient clip": engine["max_grad_norm"],
+        "learning rates": _rates(updates, rounds, rates),
+        "shuffled data": task.data_selector.selector_type in ("shuffle", "random"),
+    }
+    if by_tokens:
+        found["tokens of a micro-batch"] = engine["tokens"] * engine.get("sequence_parallel", 1)
+    else:
+        found["responses of a micro-batch"] = engine["micro"]
+    if held_out and found["evaluate every (rounds)"]:
+        first = held_out[0]
+        found |= {
+            "evaluation data": sorted(str(one.path) for one in held_out),
+            "evaluation temperature": first.rollout_args.temperature,
+            "evaluation top_p": first.rollout_args.top_p,
+            "evaluation top_k": max(first.rollout_args.top_k or 0, 0),
+            "evaluation responses": first.repeat_times,
+        }
+    return found | _algorithm(told)
+
+
+def _rounds(config: Any, rows: int) -> float:
+    buffer, sync = config.buffer, config.synchronizer.sync_interval
+    steps = (
+        [math.ceil(rows / buffer.batch_size) * buffer.total_epochs] if not buffer.total_steps else [buffer.total_steps]
+    )
+    if config.trainer.total_steps:
+        steps.append(config.trainer.total_steps)
+    return min(steps) / sync
+
+
+def _algorithm(told: dict[str, Any]) -> dict[str, Any]:
+    name, loss = told["advantage"]["name"], told["policy_loss"]
+    in_loss, in_reward = told["kl_loss"], told["kl_penalty"]
+    found: dict[str, Any] = {
+        "KL in the loss": kl(in_loss["name"], in_loss.get("kl_coef")) if in_loss["name"] != "none" else None,
+        "KL in the reward": None,
+        "entropy": told["entropy_loss"].get("entropy_coef") or 0.0 if told["entropy_loss"]["name"] != "none" else 0.0,
+        "aggregation": loss.get("loss_agg_mode", told["aggregation"]),
+    }
+    if in_reward["name"] != "none" and told["advantage_in_trainer"]:
+        found["KL in the reward"] = kl(in_reward["name"], in_reward.get("kl_coef"))
+    if name in BASELINES:
+        baseline, deviation, whitened = BASELINES[name]
+        if name == "grpo" and told["advantage"].get("std_cal_level") == "batch":
+            deviation = "batch"
+        found |= {"baseline": baseline, "deviation": deviation, "whitened advantages": whitened}
+    if name == "ppo":
+        found |= {"gamma": told["advantage"]["gamma"], "lambda": told["advantage"]["lam"]}
+    found["ratio"] = {"ppo": "token", "gspo": "sequence"}.get(loss["name"], loss["name"])
+    if loss["name"] in ("ppo", "gspo"):
+        found["clip low"], found["clip high"] = loss["clip_range_low"], loss["clip_range_high"]
+        found["dual clip"] = loss.get("clip_ratio_c") if loss["name"] == "ppo" else None
+        if (found["dual clip"] or 0) >= NEVER:
+            found["dual clip"] = None
+    return found
+
+
+def _rates(updates: float, rounds: float, rates: Rates) -> list[float] | None:
+    """The rate of a round's first update: the scheduler moves once a trainer step."""
+    ticks = [one * updates for one in ROUNDS if one < rounds]
+    return rates([int(tick) for tick in ticks]) if all(float(tick).is_integer() for tick in ticks) else None
