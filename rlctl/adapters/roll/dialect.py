@@ -38,6 +38,11 @@ from rlctl.documents import Document, parse_dotted
 from rlctl.errors import TranslationError
 from rlctl.report import Origin, OriginEntry
 
+UNSTARTED = {
+    "train_only": "its trainer takes responses from rollout of its own, and none from a file or database",
+    "explore_only": "its rollout pipelines evaluate and keep nothing to train on",
+}
+"""Modes of reinforcement learning that no start script of ROLL's has."""
 ONLINE_ROLES = {"actor_train": "student_train", "actor_infer": "student_infer", "reference": "teacher"}
 MIXED_ROLES = {"reference": "teacher"}
 SFT_ROLES = {"actor_train": "sft_train"}
@@ -282,6 +287,11 @@ class Roll(Dialect):
             raise TranslationError(
                 f"ROLL has no pipeline for objective {objective}",
                 hint="ROLL trains with rl, sft and dpo; Trinity has mix",
+            )
+        if config.run.mode in UNSTARTED:
+            raise TranslationError(
+                f"ROLL has no pipeline for mode {config.run.mode}: {UNSTARTED[config.run.mode]}",
+                hint="convert the run that generates and trains, or keep this half in Trinity",
             )
         agents = config.rollout.environments is not None
         if distillation is None:

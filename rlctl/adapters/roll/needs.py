@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rlctl.adapters.roll.batch import DYNAMIC, A, keeps, longest
 from rlctl.adapters.roll.data import ANSWER, SEEN, D, shows
 from rlctl.adapters.roll.rewards import FALLBACK, domains
 from rlctl.adapters.rules import Writing
@@ -21,16 +22,35 @@ MORE = {"sandbox": ("id", "case_type", "test_cases", "test_case_function"), "jud
 
 def needs(view: Writing, kind: str) -> list[Finding]:
     """What has to be done with the data before ROLL can start."""
+    found = [*_micro(view)]
     if kind in ("agentic", "opd_agentic"):
-        return []
+        return found
     sources = [*view.config.data.train, *view.config.data.eval]
     endings = ROWS if kind in SUPERVISED else FILES
     columns = {"sft": _conversations, "dpo": _pairs, "distill": _conversations}.get(kind, _prompts)
-    return [*_files(sources, endings), *columns(view, sources), *(() if kind in SUPERVISED else _rewards(view, kind))]
+    found += [*_files(sources, endings), *columns(view, sources)]
+    return [*found, *(() if kind in SUPERVISED else _rewards(view, kind))]
 
 
 def _warning(code: str, key: str, message: str, hint: str) -> Finding:
     return Finding(code, Level.WARNING, message, key, None, hint)
+
+
+def _micro(view: Writing) -> Iterator[Finding]:
+    """What micro-batches of tokens cost as sequences, which are counted as if each had the longest length."""
+    micro = view.config.batch.micro
+    if micro.by != "tokens" or keeps(view, DYNAMIC):
+        return
+    most = longest(view)
+    each = max(1, micro.per_replica // most)
+    message = (
+        f"micro-batches of {micro.per_replica} tokens become at most {each} sequences of up to {most} tokens: results "
+        f"don't change, but a GPU that took {micro.per_replica} tokens at once takes {each} sequences, however short"
+    )
+    hint = (
+        f"raise per_device_train_batch_size if responses are shorter, or set {DYNAMIC}, which changes optimizer steps"
+    )
+    yield Finding("micro-batches-in-sequences", Level.NOTE, message, f"{A}.training_args", None, hint)
 
 
 def _files(sources: Sequence[DataSource], endings: Sequence[str]) -> Iterator[Finding]:

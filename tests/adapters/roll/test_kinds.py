@@ -330,3 +330,32 @@ def test_agentic_runs_become_no_run_on_the_default_data_of_verl() -> None:
     assert "other-environment" in {finding.code for finding in there.report.findings}
     back = convert(there.text or "", "roll", dialect="verl", environment={})
     assert "train_env_manager" in read_yaml(back.text or "", "roll.yaml").values
+
+
+@pytest.mark.parametrize(("mode", "said"), [("train", "none from a file"), ("explore", "keep nothing")])
+def test_half_a_run_of_trinity_is_refused(mode: str, said: str) -> None:
+    """ROLL would generate and train: 8 responses of 96 prompts a step, and not those of the buffer."""
+    text = f"""
+mode: {mode}
+algorithm: {{algorithm_type: grpo, repeat_times: 8}}
+model: {{model_path: org/model, max_model_len: 1024}}
+cluster: {{node_num: 1, gpu_per_node: 8}}
+buffer:
+  batch_size: 96
+  explorer_input: {{taskset: {{name: t, path: data}}, default_workflow_type: math_workflow}}
+  trainer_input: {{experience_buffer: {{name: b, storage_type: sql, path: "sqlite:///a.db"}}}}
+"""
+    found = convert(text, to="roll", dialect="trinity", environment={})
+    assert found.text is None
+    assert said in found.report.errors[0].message
+
+
+def test_micro_batches_of_tokens_say_what_they_cost_as_sequences() -> None:
+    overrides = "data.train_files=a.parquet\nactor_rollout_ref.model.path=org/model\nalgorithm.adv_estimator=grpo\n"
+    overrides += "data.max_prompt_length=2048\ndata.max_response_length=8192\n"
+    overrides += (
+        "actor_rollout_ref.actor.use_dynamic_bsz=true\nactor_rollout_ref.actor.ppo_max_token_len_per_gpu=30720\n"
+    )
+    report = convert(overrides, to="roll", dialect="verl", environment={}).report
+    (found,) = [finding.message for finding in report.findings if finding.code == "micro-batches-in-sequences"]
+    assert "30720 tokens become at most 3 sequences of up to 10240" in found
