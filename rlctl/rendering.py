@@ -130,11 +130,11 @@ def _way_back(loaded: Loaded, file: File, target: str) -> dict[str, dict[str, An
 
 
 def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
-    """Canonical values that the source says and the target cannot."""
+    """Canonical values that the source says, or its framework's defaults mean, and the target cannot."""
     found: dict[str, Any] = {}
     for index, written in file.parts:
         given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
-        values = {path: find(given.plain, path) for path in written.lost_paths(given.is_explicit) if path}
+        values = {path: find(given.plain, path) for path in written.lost_paths(given.is_kept) if path}
         kept = {path: without_defaults(value, path) for path, value in values.items() if not isinstance(value, Absent)}
         prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
         for path, value in kept.items():
@@ -149,12 +149,20 @@ def _held(value: Any, path: KeyPath, kept: Mapping[KeyPath, Any]) -> bool:
     return any(find(kept[part], path[len(part) :]) == value for part in above if part in kept)
 
 
-def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str]) -> Any:
-    """A value with its expressions as they were written."""
-    if path in expressions:
+def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str], *, inside: bool = False) -> Any:
+    """A value with its expressions as they were written.
+
+    Inside a kept list or section only variables of the environment stay expressions: nothing resolves canonical keys there.
+    """
+    if path in expressions and not (inside and _names_keys(expressions[path])):
         return expressions[path]
     if isinstance(value, dict):
-        return {key: _symbolic(item, (*path, key), expressions) for key, item in value.items()}
+        return {key: _symbolic(item, (*path, key), expressions, inside=True) for key, item in value.items()}
     if isinstance(value, list):
-        return [_symbolic(item, (*path, index), expressions) for index, item in enumerate(value)]
+        return [_symbolic(item, (*path, index), expressions, inside=True) for index, item in enumerate(value)]
     return value
+
+
+def _names_keys(text: str) -> bool:
+    """Whether an expression refers to other keys, and not only to variables of the environment."""
+    return any(not part.startswith("oc.env:") for part in text.split("${")[1:])

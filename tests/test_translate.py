@@ -268,7 +268,16 @@ def test_comments_travel_with_their_key() -> None:
     loaded, report = read_document(_document(text), environment={})
     done = translate_loaded(loaded, report, "trinity")
     assert done.text is not None
-    assert "# a quarter of a step" in done.text
+    assert "# actor_rollout_ref.actor.ppo_mini_batch_size: a quarter of a step" in done.text
+
+
+def test_a_comment_beside_a_number_names_its_key_where_another_number_is_written() -> None:
+    text = WORKED.replace("trainer: {", "trainer:\n  nnodes: 2  # shared with the judge\n  ").replace(
+        "total_training_steps: 100, save_freq: 20, test_freq: 5, n_gpus_per_node: 8}", "total_training_steps: 100"
+    )
+    loaded, report = read_document(_document(text), environment={})
+    assert "node_num: 2  # shared with the judge" in (translate_loaded(loaded, report, "trinity").text or "")
+    assert "# trainer.nnodes: shared with the judge\n" in (translate_loaded(loaded, report, "roll").text or "")
 
 
 def test_a_secret_in_the_open_becomes_a_reference_everywhere() -> None:

@@ -123,7 +123,7 @@ class Reader:
     written_as: dict[KeyPath, str] = field(default_factory=dict)
     """The interpolation that a canonical value was computed from, in the words of the dialect."""
     comments: dict[KeyPath, Comment] = field(default_factory=dict)
-    implied: dict[KeyPath, Any] = field(default_factory=dict)
+    implied: dict[KeyPath, tuple[Any, tuple[KeyPath, ...]]] = field(default_factory=dict)
     """Canonical values that follow from a key that says something else, with what was there before."""
     findings: list[Finding] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
@@ -260,7 +260,7 @@ class Reader:
                 continue
             taken[flow.to] = explicit
             if flow.implied:
-                self.implied[flow.to] = find(self.tree, flow.to)
+                self.implied[flow.to] = (find(self.tree, flow.to), flow.keys)
             put(self.tree, flow.to, flow.value)
             self._remember(flow, written, explicit)
 
@@ -323,7 +323,7 @@ class Reader:
         elif isinstance(raw, list) and isinstance(flow.value, str) and leaf is not None:
             self._remember_item(raw, find(self.resolved.values, leaf), flow)
         if told := next((self._comments[place] for place in written if place in self._comments), None):
-            self.comments.setdefault(flow.to, told)
+            self.comments.setdefault(flow.to, told if flow.how == "mapped" else told.about(name))
 
     @cached_property
     def _comments(self) -> dict[KeyPath, Comment]:
@@ -502,15 +502,15 @@ class Reader:
         """
         at = Location(self.document.name)
         links: dict[KeyPath, str] = {}
-        if any(self.implied_in(parse_dotted(key)) for key in self.restored.get("rlctl", {})):
-            self._forget_implied()
+        self._forget_implied([parse_dotted(key) for key in self.restored.get("rlctl", {})])
         for dialect, keys in self.restored.items():
             for key, value in keys.items() if dialect != "rlctl" else ():
                 put(self.tree, ("extensions", dialect, key), value)
                 self.sources["extensions", dialect, key] = Source("file", key, at)
         own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
+        lists = {path: value for path, value in own.items() if isinstance(value, list) and self._said(path)}
+        restored: list[str] = [dotted(path) for path, value in lists.items() if self._restore_items(path, value, at)]
         own = {path: value for path, value in own.items() if not self._said(path)}
-        restored: list[str] = []
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
                 message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
@@ -528,6 +528,24 @@ class Reader:
             self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
         return links
 
+    def _restore_items(self, path: KeyPath, kept: list[Any], at: Location) -> bool:
+        """Put back what the text does not say of the items of a list, if the list has the same items still."""
+        current = find(self.tree, path)
+        if not isinstance(current, list) or len(current) != len(kept):
+            return False
+        for index, (item, old) in enumerate(zip(current, kept, strict=True)):
+            if not isinstance(item, dict) or not isinstance(old, dict):
+                return False
+            key = "path" if "path" in old else "name"
+            if old.get(key) not in (item.get(key), self.expressions.get((*path, index, key))):
+                return False
+        found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
+        unsaid = [(place, value) for place, value in found if not self._said(place)]
+        for place, value in unsaid:
+            put(self.tree, place, value)
+            self.sources[place] = Source("file", dotted(place), at)
+        return bool(unsaid)
+
     def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
         """The config with a restored value that refers to other keys; without it if those keys are gone."""
         try:
@@ -538,13 +556,13 @@ class Reader:
             self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
             return loaded
 
-    def implied_in(self, target: KeyPath) -> bool:
-        """Whether a canonical place holds something that is only implied."""
-        return any(path[: len(target)] == target for path in self.implied)
-
-    def _forget_implied(self) -> None:
-        """Take back what a key implies: a reward and the prompt that goes with it, where another reward was kept."""
-        for path, before in self.implied.items():
+    def _forget_implied(self, kept: Sequence[KeyPath]) -> None:
+        """Take back what a key implies, a reward and the prompt that goes with it, if another value of one of them is kept."""
+        replaced = [path for path in self.implied if any(path[: len(target)] == target for target in kept)]
+        causes = {key for path in replaced for key in self.implied[path][1]}
+        for path, (before, keys) in self.implied.items():
+            if not causes & set(keys):
+                continue
             self.sources.pop(path, None)
             within = find(self.tree, path[:-1])
             if not isinstance(before, Absent):
@@ -590,6 +608,15 @@ class Reader:
 
 def _order(flow: Flow) -> tuple[int, int]:
     return _sections_first(flow.to, flow.value)
+
+
+def _leaves_of(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """What is in a kept mapping, with its place; lists are whole."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves_of(inner, (*place, name))
+    else:
+        yield place, value
 
 
 def _sections_first(path: KeyPath, value: Any) -> tuple[int, int]:

@@ -56,6 +56,11 @@ class Given:
     def _meant(self) -> frozenset[KeyPath]:
         return frozenset(path[:length] for path in self.sources for length in range(1, len(path) + 1))
 
+    def is_kept(self, path: KeyPath) -> bool:
+        """Whether a value is kept if the target lacks it: the source says it, or a default of its framework is it."""
+        whole = not any(isinstance(part, int) for part in path) and path[-1] not in ("name", "type", "kind")
+        return self.is_explicit(path) or (path in self.sources and whole)
+
     def is_explicit(self, path: KeyPath) -> bool:
         """Whether the source says this, something in it, or a mapping that it is in."""
         if path in self.explicit_prefixes:
@@ -254,6 +259,8 @@ class Writer:
         """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
         source, comment = self.given.sources.get(key), self.given.comments[key]
         rank = 0 if flow.how == "mapped" and flow.same else 1 if flow.how == "mapped" else 2
+        if rank == 2:
+            comment = comment.about(source.key if source else dotted(key))
         name = (source.key if source else dotted(key), comment)
         best = self.told.get(name)
         if best is None or rank < best[0]:
@@ -390,6 +397,7 @@ class Writer:
             elif explicit:
                 fate.lost = rule.reason
             elif rule.matters:
+                fate.kept = rule.reason
                 message = f"{dotted(path)} is {value}: {rule.reason}"
                 self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(path)))
 

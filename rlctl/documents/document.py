@@ -21,6 +21,10 @@ class Comment:
     below: tuple[str, ...] = ()
     """Only under the empty path: the block that ends the document."""
 
+    def about(self, key: str) -> Comment:
+        """The comment for another key than its own: what stood beside ``key`` names it."""
+        return Comment((*self.above, f"{key}: {self.beside}")) if self.beside else self
+
 
 @dataclass
 class Document:

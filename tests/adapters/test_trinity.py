@@ -632,7 +632,7 @@ def test_a_loss_that_the_algorithm_type_names_is_not_lost() -> None:
     made = convert(lines, to="trinity", dialect="verl")
     buckets = {entry.key: entry.bucket for entry in made.report.accounting}
     assert buckets["actor_rollout_ref.actor.policy_loss.loss_mode"] is Bucket.MAPPED
-    assert "rlctl:" not in made.text
+    assert "algorithm.policy_loss" not in made.text
 
 
 def said(entry: Entry) -> bool:

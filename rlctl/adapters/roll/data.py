@@ -444,7 +444,9 @@ def _supervised_columns(
             yield Lost(used, f"ROLL has one {key} for all files")
         elif source[field] is None and field == "response_key" and source["messages_key"] is None:
             yield Flow(view.path(key), "response", used, "derived", "the column that null takes first", always=True)
-        elif source[field] is None and default is not None:
+        elif source[field] is None and default is None:
+            yield Flow((), None, used, "mapped", "no such column")
+        elif source[field] is None:
             yield Lost(used, f"ROLL reads a column of each row, by {key}: {default}, which the rows must have")
         else:
             yield Flow(view.path(key), source[field], used, same=True)

@@ -79,6 +79,8 @@ def _write_total(view: Writing) -> Iterator[Out]:
     if steps is None:
         if schedule.total_epochs is None:
             yield Lost((used,), "ROLL ends after max_steps, 500 where it is not said")
+        else:
+            yield Lost((used,), "ROLL ends after 500 steps if max_steps is not set", idle=True)
         return
     limits = (used, view.to("schedule.total_optimizer_steps"), view.to("schedule.total_epochs"))
     places = limits if how == "derived" else (used,)

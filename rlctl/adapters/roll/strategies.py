@@ -398,7 +398,7 @@ def always_offloads(worker: str, to: str, *, infers: bool = False) -> Code:
             if key == gradients and (infers or engine_written(view, to) != "megatron"):
                 reason = "a reference has no gradients" if infers else "ROLL's FSDP2 moves the parameters only"
                 yield Lost(used, reason, idle=True)
-            elif value != does and view.explicit(key):
+            elif value != does:
                 yield Lost(used, "ROLL always moves an idle role to CPU memory", idle=True)
             else:
                 yield Flow((), None, used, "mapped", "ROLL moves an idle role to CPU memory")

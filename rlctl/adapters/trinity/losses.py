@@ -89,7 +89,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         yield Flow((*to, "kind"), name, keys)
         yield Flow((*to, "args"), args, tuple((*place, key) for key in args))
         return
-    yield Flow((*to, "name"), LOSSES[name], keys)
+    yield Flow((*to, "name"), LOSSES[name], keys, implied=not written)
     yield Flow((), None, tuple((*place, key) for key in further), "mapped", "Trinity's default too")
     if name == "importance_sampling":
         yield Flow((*to, "importance_weight"), "ratio", ())

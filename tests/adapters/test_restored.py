@@ -1,0 +1,125 @@
+"""What one framework cannot say, an explicit value or a default of the other, is there again after converting back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from rlctl.config import Config
+from rlctl.documents import read_yaml
+from rlctl.translate import convert, read_document
+
+TRINITY = """
+algorithm: {algorithm_type: grpo, repeat_times: 8}
+model: {model_path: org/model, max_model_len: 1024}
+cluster: {node_num: 1, gpu_per_node: 8}
+buffer:
+  batch_size: 32
+  total_epochs: 2
+  explorer_input:
+    default_workflow_type: math_workflow
+    taskset:
+      {name: t, path: data, subset_name: main, format: {prompt_key: question, response_key: answer}}
+    eval_tasksets:
+      - {name: e, path: data, split: test, format: {prompt_key: question, response_key: answer}}
+explorer: {rollout_model: {engine_num: 4}}
+"""
+VERL = """
+data: {train_files: a.parquet, val_files: b.parquet, train_batch_size: 64}
+actor_rollout_ref:
+  model: {path: org/model}
+  actor: {ppo_mini_batch_size: 64, policy_loss: {loss_mode: geo_mean}}
+  rollout: {name: vllm, n: 4}
+algorithm: {adv_estimator: grpo}
+trainer: {total_epochs: 15, n_gpus_per_node: 8, nnodes: 1}
+"""
+
+
+def there_and_back(text: str, first: str, second: str) -> tuple[Config, Config, dict[str, Any]]:
+    """The config of a text before and after, and the text's values after."""
+    away = convert(text, second, dialect=first, environment={})
+    assert away.text is not None, away.report.errors
+    home = convert(away.text, first, dialect=second, environment={})
+    assert home.text is not None, home.report.errors
+    configs = []
+    for each in (text, home.text):
+        loaded, report = read_document(read_yaml(each, "x.yaml"), dialect=first, environment={})
+        assert loaded is not None, report.errors
+        configs.append(loaded.config)
+    return configs[0], configs[1], yaml.safe_load(home.text)
+
+
+def test_defaults_of_trinity_come_back_from_roll() -> None:
+    """ROLL moves idle parameters, has another KL estimator and recomputes log-probs; Trinity's silence says otherwise."""
+    before, after, values = there_and_back(TRINITY, "trinity", "roll")
+    assert before.algorithm.kl_in_loss == after.algorithm.kl_in_loss
+    assert before.algorithm.old_log_probs == after.algorithm.old_log_probs == "rollout"
+    assert getattr(after.train.engine, "offload", "none") == "none"
+    assert values["trainer"].get("param_offload") is False
+    assert after.schedule.total_steps is None
+    assert after.schedule.total_epochs == 2
+
+
+def test_sources_keep_their_columns_and_prompts() -> None:
+    before, after, _ = there_and_back(TRINITY, "trinity", "roll")
+    for one, other in zip((*before.data.train, *before.data.eval), (*after.data.train, *after.data.eval), strict=True):
+        fields = ("name", "path", "split", "subset", "prompt_key", "answer_key", "system_prompt")
+        assert [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
+
+
+def test_a_list_that_was_changed_since_is_left_as_it_is() -> None:
+    away = convert(TRINITY, "roll", dialect="trinity", environment={}).text or ""
+    assert "file_name: [data]" in away
+    home = convert(away.replace("file_name: [data]", "file_name: [other]"), "trinity", dialect="roll", environment={})
+    named = yaml.safe_load(home.text or "")["buffer"]["explorer_input"]
+    assert "subset_name" not in named["taskset"]
+
+
+def test_the_length_of_a_verl_run_comes_back_from_roll() -> None:
+    _, after, values = there_and_back(VERL, "verl", "roll")
+    assert (after.schedule.total_steps, after.schedule.total_epochs) == (None, 15)
+    assert values["trainer"].get("total_training_steps") is None
+
+
+def test_a_loss_that_trinity_lacks_comes_back() -> None:
+    _, after, values = there_and_back(VERL, "verl", "trinity")
+    assert getattr(after.algorithm.policy_loss, "kind", "") == "geo_mean"
+    assert values["actor_rollout_ref"]["actor"]["policy_loss"]["loss_mode"] == "geo_mean"
+
+
+def test_what_is_kept_inside_a_list_refers_to_no_canonical_key() -> None:
+    """A tracker's name that follows the run's came back as ``${run.name}``, which ROLL cannot resolve."""
+    text = """
+exp_name: mine
+pretrain: org/model
+prompt_length: 512
+response_length: 512
+track_with: wandb
+tracker_kwargs: {name: "${exp_name}", project: p, tags: ["${oc.env:TAG,x}"]}
+actor_train:
+  device_mapping: list(range(0,8))
+  strategy_args: {strategy_name: fsdp2_train}
+  data_args: {file_name: a.jsonl, messages: messages}
+actor_infer: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name: vllm}}
+"""
+    for middle in ("verl", "trinity"):
+        away = convert(text, middle, dialect="roll", environment={})
+        home = convert(away.text or "", "roll", dialect=middle, environment={})
+        assert "${run." not in (away.text or "").replace("checkpoint.folder", "") + (home.text or "")
+        assert yaml.safe_load(home.text or "")["tracker_kwargs"]["name"] in ("mine", "${exp_name}")
+
+
+def test_a_column_that_sft_rows_lack_is_not_written() -> None:
+    text = """
+pretrain: org/model
+sequence_length: 512
+sft_train:
+  training_args: {learning_rate: 1.0e-5, per_device_train_batch_size: 1}
+  data_args: {file_name: code.json}
+  strategy_args: {strategy_name: fsdp2_train}
+  device_mapping: list(range(0,8))
+"""
+    away = convert(text, "trinity", dialect="roll", environment={})
+    home = convert(away.text or "", "roll", dialect="trinity", environment={})
+    assert "system_key" not in yaml.safe_load(home.text or "")
