@@ -569,7 +569,18 @@ class Reader:
                 put(self.tree, path, before)
             elif isinstance(within, dict):
                 within.pop(path[-1], None)
+                self._remove_if_empty(path[:-1])
         self.implied.clear()
+
+    def _remove_if_empty(self, path: KeyPath) -> None:
+        """Remove a section or list in which nothing is left, and those above it."""
+        while path and not find(self.tree, path):
+            above = find(self.tree, path[:-1]) if path[:-1] else self.tree
+            if isinstance(above, dict):
+                above.pop(path[-1], None)
+            elif isinstance(above, list) and not any(above):
+                above.clear()
+            path = path[:-1]
 
     def _said(self, target: KeyPath) -> bool:
         """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""

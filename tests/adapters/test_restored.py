@@ -123,3 +123,13 @@ sft_train:
     away = convert(text, "trinity", dialect="roll", environment={})
     home = convert(away.text or "", "roll", dialect="trinity", environment={})
     assert "system_key" not in yaml.safe_load(home.text or "")
+
+
+def test_a_reward_that_a_workflow_implies_goes_whole_with_its_prompt() -> None:
+    """The kept sources have no system prompt, so the workflow's is taken back, and the reward that goes with it."""
+    text = "data: {path: a.parquet, prompt_key: prompt, response_key: responses, reward_model_key: reward_model}\n"
+    away = convert(text, "trinity", dialect="verl", environment={})
+    loaded, report = read_document(read_yaml(away.text or "", "a.yaml"), dialect="trinity", environment={})
+    assert loaded is not None, [finding.message for finding in report.errors]
+    assert loaded.config.data.eval[0].system_prompt is None
+    assert getattr(loaded.config.rewards[0], "rule", "auto") == "auto" if loaded.config.rewards else True
