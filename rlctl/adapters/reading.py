@@ -575,7 +575,7 @@ class Reader:
     def _remove_if_empty(self, path: KeyPath) -> None:
         """Remove a section or list in which nothing is left, and those above it."""
         while path and not find(self.tree, path):
-            above = find(self.tree, path[:-1]) if path[:-1] else self.tree
+            above: Any = find(self.tree, path[:-1]) if path[:-1] else self.tree
             if isinstance(above, dict):
                 above.pop(path[-1], None)
             elif isinstance(above, list) and not any(above):

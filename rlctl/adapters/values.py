@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl import arithmetic
+from rlctl.adapters.implied import MANAGERS, WORKFLOWS, told
 from rlctl.adapters.rules import (
     ABSENT,
     BadValueError,
@@ -16,6 +17,7 @@ from rlctl.adapters.rules import (
     How,
     InexpressibleError,
     Key,
+    Lost,
     Out,
     Reading,
     Same,
@@ -40,6 +42,38 @@ CORRECTION_FIELDS = tuple(
     )
 )
 """The canonical fields of a correction between rollout and training."""
+
+
+def manager_rule(framework: str) -> Code:
+    """verl's reward manager in a framework that has none: lost unless it only calls the reward for each response."""
+    to = "reward_loop.manager"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(to), "naive", ())
+
+    def write(view: Writing) -> Iterator[Out]:
+        name, used = view.get(to), (view.to(to),)
+        row = MANAGERS.get(str(name))
+        if row is not None and row.one_response:
+            yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response, too")
+        else:
+            does = f", which {row.does}" if row is not None else ""
+            yield Lost(used, f"{framework} has no reward manager {name}{does}")
+
+    return Code("reward manager", (), (to,), read, write, "each response is scored by itself")
+
+
+def workflow_rule(reason: str) -> Code:
+    """Trinity's workflow in a framework that has none: what its name implies is lost with it."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        return iter(())
+
+    def write(view: Writing) -> Iterator[Out]:
+        if (name := view.get("rollout.workflow")) is not None:
+            yield Lost((view.to("rollout.workflow"),), f"{reason}{told(WORKFLOWS, name)}")
+
+    return Code("workflow", (), ("rollout.workflow",), read, write)
 
 
 def shaping_dropped(reason: str) -> list[Dropped]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.implied import WORKFLOWS, told
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.roll.rollout import G as TRAINING
@@ -224,7 +225,8 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
             if view.explicit(".".join(map(str, (*place, field)))):
                 yield Lost(((*place, field),), MEDIA[field])
         else:
-            yield Lost(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file"))
+            implied = told(WORKFLOWS, value) if field == "workflow" else ""
+            yield Lost(((*place, field),), ALONE.get(field, f"ROLL has no {field} of one file") + implied)
 
 
 PROMPTS = Code(

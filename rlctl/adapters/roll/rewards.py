@@ -9,7 +9,7 @@ from rlctl import arithmetic
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
 from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import REWARD_FIELDS
+from rlctl.adapters.values import REWARD_FIELDS, manager_rule
 
 ROOT = "roll.pipeline.rlvr.rewards"
 MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"
@@ -537,5 +537,5 @@ FILTER_RULE = Code(
     _read_filters,
     _write_filters,
 )
-LOOP: list[Rule] = [Dropped("reward_loop.**", "ROLL scores each response as it comes")]
+LOOP: list[Rule] = [manager_rule("ROLL"), Dropped("reward_loop.**", "ROLL scores each response as it comes")]
 RULES: list[Rule] = [REWARDS, FILTER_RULE, *LOOP]

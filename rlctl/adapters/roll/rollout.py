@@ -27,7 +27,7 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import DTYPES, Listed, Names, Not, Off
+from rlctl.adapters.values import DTYPES, Listed, Names, Not, Off, workflow_rule
 from rlctl.documents.paths import KeyPath
 
 W = "actor_infer"
@@ -405,11 +405,11 @@ RULES: list[Rule] = [
             ("agent.**", "ROLL's agents are its environment managers"),
             ("auxiliary_models.**", "ROLL serves models for its rewards only"),
             ("openai_server.**", "ROLL has no such endpoint"),
-            ("workflow", NO_WORKFLOW),
             ("evaluation_workflow", NO_WORKFLOW),
             ("workflow_args", NO_WORKFLOW),
         )
     ],
+    workflow_rule(NO_WORKFLOW),
     Key("rollout_dump_dir", "rollout.responses_folder", None),
     Dropped("rollout.evaluation_folder", "ROLL keeps training responses only"),
     Dropped("rollout.environment", "ROLL's variables are those of a role: environment.role_variables"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.implied import ENVIRONMENTS, environment_types, told
 from rlctl.adapters.rules import ABSENT, Version
 from rlctl.adapters.tree import find
 from rlctl.adapters.trinity.algorithm import TYPES
@@ -118,6 +119,7 @@ def _on_environments(config: Config, workflow: Any) -> Finding:
         message += f"here {workflow}, with its own prompts, steps and rewards"
         hint = f"compare {workflow} with the source's environment, or name a workflow of your own"
     message += "; each row of the task set starts one episode"
+    message += "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
     return _warning("other-environment", WORKFLOW, message, f"{hint}; set TRINITY_TASKSET_PATH to the task set")
 
 

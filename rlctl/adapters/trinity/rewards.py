@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rlctl.adapters.implied import WORKERS, told
 from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Version, Writing
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
 from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings, taught
-from rlctl.adapters.values import REWARD_FIELDS
+from rlctl.adapters.values import REWARD_FIELDS, manager_rule
 from rlctl.documents.paths import KeyPath
 
 RULE_NAMES = {
@@ -162,7 +163,7 @@ def _write_reward(view: Writing, place: tuple[Any, ...], reward: Mapping[str, An
         yield Flow(target, name, ((*place, "type"), (*place, "kind")), same=False, always=True)
     else:
         what = {
-            "external": f"the reward {reward.get('kind')}",
+            "external": f"the reward {reward.get('kind')}{told(WORKERS, reward.get('kind'))}",
             "function": f"the function {reward.get('function')} of {reward.get('path')}",
             "model": "a reward model",
             "sandbox": "a code sandbox",
@@ -271,7 +272,7 @@ REWARD: list[Rule] = [
         _write_rewards,
         "default_reward_fn_type",
     ),
-    Dropped("reward_loop.manager", "Trinity's workflows call their rewards", "naive"),
+    manager_rule("Trinity"),
     Dropped("reward_loop.overlap_with_rollout", "Trinity's workflows call their rewards"),
     Dropped("reward_loop.max_queued", "Trinity's workflows call their rewards"),
 ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from rlctl.adapters.implied import WORKFLOWS, kind_of
 from rlctl.adapters.rules import (
     BadValueError,
     By,
@@ -28,13 +27,11 @@ from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import one_turn, taught, teaches
 from rlctl.documents.paths import KeyPath
 
-PLAYED = {
-    "frozen_lake": "frozen_lake_workflow",
-    "webshop": "webshop_workflow",
-    "alfworld": "alfworld_workflow",
-    "sciworld": "sciworld_workflow",
-}
-"""Trinity's workflows that play an environment, by the environment's type."""
+PLAYED: dict[str, str] = {}
+"""Trinity's workflows that play an environment, by the environment's type: the first of each."""
+for _name, _row in WORKFLOWS.items():
+    if _row.plays:
+        PLAYED.setdefault(_row.plays, _name)
 
 
 def _write_workflow(view: Writing) -> Iterator[Out]:
@@ -72,7 +69,7 @@ def _write_evaluation_workflow(view: Writing) -> Iterator[Out]:
 def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
     """The workflow that plays the environments, where one of Trinity's does, and the task set that starts its episodes."""
     environments, to = view.get("rollout.environments"), "rollout.environments"
-    kinds = {_kind(environments["custom"].get(tag), tag) for tag in environments["tags"]}
+    kinds = {kind_of(environments["custom"].get(tag), tag) for tag in environments["tags"]}
     found = {PLAYED.get(kind) for kind in kinds}
     if len(found) == 1 and (workflow := found.pop()):
         yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
@@ -86,12 +83,6 @@ def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
         "path": "${oc.env:TRINITY_TASKSET_PATH}",
     }.items():
         yield Flow((*root, name), value, (view.to(to),), "derived", note, always=True)
-
-
-def _kind(definition: Any, tag: str) -> str:
-    """The type of an environment: as it is defined, or else as its name says."""
-    named = definition.get("env_type") if isinstance(definition, Mapping) else None
-    return str(named) if named else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tag).lower()
 
 
 def _read_models(view: Reading) -> Iterator[Flow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.implied import ENVIRONMENTS, WORKFLOWS, environment_types, told
 from rlctl.adapters.rules import (
     ABSENT,
     Code,
@@ -125,10 +126,12 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif field == "name":
             yield Flow((), None, (place,), "derived", "verl names sources by their data_source column")
         elif value is not None:
-            yield Lost((place,), OTHERWISE.get(field, f"verl has no {field} of one file"))
+            implied = told(WORKFLOWS, value) if field == "workflow" else ""
+            yield Lost((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
 
 
 OTHERWISE = {
+    "workflow": "verl has no workflows: it asks once and scores the answer, or runs an agent loop",
     "answer_key": f"verl reads the answer from '{ANSWER}'",
     "split": "verl reads whole files: name the file of this split",
     "subset": "verl reads whole files: name the file of this subset",
@@ -279,6 +282,7 @@ def needs(config: Config) -> list[Finding]:
         message = (
             f"verl has no environment managers: the written run answers each row of data.train_files once and scores the "
             f"answer, and does not play {', '.join(environments.tags) or 'the environments'}"
+            + "".join(told(ENVIRONMENTS, kind) for kind in environment_types(config))
         )
         hint = (
             "write an agent loop of verl's that plays them, or convert to a framework that does; set VERL_TRAIN_FILES"

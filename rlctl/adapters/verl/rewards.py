@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlctl.adapters.implied import SCORERS, WORKERS, scored_as, told
 from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import REWARD_FIELDS, NullReads
 from rlctl.adapters.verl.shaping import replaces_manager
 
-CODE = ("codecontests", "apps", "codeforces", "taco")
+CODE = tuple(source for row in SCORERS for source in row.sources if row.runs_programs)
 """Data sources whose programs verl's default runs in the sandbox."""
-OTHERS = (
-    *(
-        "openai/gsm8k",
-        "lighteval/MATH",
-        "DigitalLearningGmbH/MATH-lighteval",
-        "HuggingFaceH4/MATH-500",
-        "math_dapo",
-        "math",
-    ),
-    *("math_dapo_reasoning", "aime*", "numina_*", "hiyouga/geometry3k", "searchR1_*"),
-)
+OTHERS = tuple(source for row in SCORERS for source in row.sources if not row.runs_programs)
 """Those that it scores by rules."""
 MODEL_NAME, SANDBOX_NAME = "reward_model", "code"
 """Names of rewards that stand beside another."""
@@ -160,7 +151,8 @@ def _write(view: Writing) -> Iterator[Out]:
                 (place,), "verl adds no rewards up: one function, one model, or its default by data source scores"
             )
         else:
-            yield Lost((place, (*place, "type")), f"verl has no {kind} reward; write a function for it")
+            reason = f"verl has no {kind} reward; write a function for it{told(WORKERS, reward.get('kind'))}"
+            yield Lost((place, (*place, "type")), reason)
     if not rewards:
         yield Lost((("rewards",),), "verl always scores; its default goes by data source")
 
@@ -226,7 +218,10 @@ def _write_rule(reward: dict[str, Any], place: tuple[Any, ...]) -> Iterator[Out]
     if reward["rule"] == "auto":
         yield Flow((), None, used, "mapped", "verl's default scores by data source")
     else:
-        yield Lost(used, f"verl picks its rule by the data_source column; rule {reward['rule']} cannot be forced")
+        source = scored_as(reward["rule"])
+        hint = f": set it to '{source}' in each row for rule {reward['rule']}" if source else ""
+        reason = f"verl picks its rule by the data_source column; rule {reward['rule']} cannot be forced{hint}"
+        yield Lost(used, reason)
     for name, usual in (("args", {}), ("score_right", 1.0), ("score_wrong", 0.0)):
         if reward[name] != usual:
             yield Lost(((*place, name),), "verl's rules have scores and arguments of their own")

@@ -24,10 +24,11 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly
+from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
 from rlctl.adapters.verl import asynchronous
 
 R = "actor_rollout_ref.rollout"
+NO_WORKFLOW = "verl has no workflows: it asks once and scores the answer, or runs an agent loop"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "hf": "transformers"}
 LOAD = Names(
     {
@@ -390,10 +391,8 @@ RULES: list[Rule] = [
         Dropped(f"rollout.{name}", "verl decides it itself", idle=True)
         for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
-    *[
-        Dropped(f"rollout.{name}", "verl has no workflows: it asks once and scores the answer, or runs an agent loop")
-        for name in ("workflow", "evaluation_workflow", "workflow_args")
-    ],
+    workflow_rule(NO_WORKFLOW),
+    *[Dropped(f"rollout.{name}", NO_WORKFLOW) for name in ("evaluation_workflow", "workflow_args")],
     *[
         Dropped(f"rollout.{name}{end}", "verl has no environment managers", ABSENT if end else None)
         for name in ("environments", "evaluation_environments")

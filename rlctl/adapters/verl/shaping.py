@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from rlctl.adapters.implied import MANAGERS
 from rlctl.adapters.rules import ABSENT, Code, Flow, How, K, Lost, Out, Reading, Rule, Version, Writing
 
 
@@ -60,9 +61,9 @@ RECIPE = "reward_model.overlong_buffer"
 
 DAPO = "dapo"
 """The one reward manager of verl that reads the penalty."""
-DEAF_MANAGERS = ("naive", "prime", "batch", "gdpo", "rate_limited", "remote")
+DEAF_MANAGERS = tuple(name for name, row in MANAGERS.items() if not row.penalty)
 """Verl's other reward managers, in any release; one of the user's own may read it."""
-SAME_FUNCTION = ("naive", "prime", DAPO)
+SAME_FUNCTION = tuple(name for name, row in MANAGERS.items() if row.one_response)
 """Managers that call the reward function for one response with the same arguments, so that one replaces another."""
 MANAGER = "reward_loop.manager"
 
