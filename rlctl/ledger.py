@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.dialect import File
 from rlctl.adapters.writing import Fate
 from rlctl.documents import parse_dotted
+from rlctl.ranks import Rank, rank_of
 from rlctl.report import Bucket, Entry, Finding, Level, option_for_fact
 
 
@@ -22,20 +24,29 @@ def unsupported(entries: Sequence[Entry]) -> list[Finding]:
             entry.key,
             entry.at,
             option=option_for_fact(entry.note),
+            ranked=entry.rank,
         )
         for entry in entries
         if entry.bucket is Bucket.UNSUPPORTED
     ]
 
 
-def joined(entry: Entry, file: File) -> Entry:
+def joined(entry: Entry, file: File, source: str) -> Entry:
     """What became of one source leaf in the target, through the canonical keys it went to."""
+    entry = replace(entry, rank=rank_in(entry, source))
     if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED) or not entry.targets:
         return entry
     fates = [found for key, _ in entry.targets if (found := fate_in(key, file)) is not None]
     if not fates and entry.bucket is not Bucket.CARRIED:
         return replace(entry, bucket=Bucket.UNSUPPORTED, targets=(), note=f"{file.name} has nothing for it")
     return judged(entry, fates)
+
+
+def rank_in(entry: Entry, source: str) -> Rank:
+    """The gravest rank of the canonical keys that a source leaf went to; by the source's own table if it went to none."""
+    ranks = [rank for key, _ in entry.targets if (rank := rank_of(key)) is not None]
+    own = rank_of(entry.key, dialect_called(source).ranks) if source and not ranks else None
+    return min(ranks, key=lambda rank: rank.place) if ranks else own or Rank.NAMES
 
 
 def fate_in(key: str, file: File) -> Fate | None:

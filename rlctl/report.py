@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from rlctl.errors import Location
+from rlctl.ranks import BY_CODE, Rank, rank_of
 from rlctl.secrets import without_secrets
 
 
@@ -37,6 +38,8 @@ class Bucket(StrEnum):
     """The value was computed; the note shows the formula."""
     CARRIED = "carried"
     """No meaning for the target; kept for the way back."""
+    APPROXIMATED = "approximated"
+    """Written as another number, because the target counts in larger units; the note has both numbers."""
     UNSUPPORTED = "unsupported"
     """Has a meaning that the target cannot express; the note says what will differ."""
     DEAD = "dead"
@@ -75,6 +78,9 @@ def option_for_fact(text: str) -> str:
     return f"--assume {found[1]}={found[2] or 'N'}" if found is not None else ""
 
 
+DIFFERENCES = frozenset({"silent-difference", "micro-batches-added", "not-readable"})
+"""Findings on what the target does otherwise although the source does not say it."""
+
 Fix = tuple[tuple[str | int, ...], Any]
 """A canonical key, and a plain value for it."""
 
@@ -104,6 +110,13 @@ class Finding:
     option: str = ""
     """The command-line option that resolves it, with its value, as ``--assume dataset_rows=N``; other front ends have their own
     way."""
+    ranked: Rank | None = field(default=None, compare=False)
+    """Its rank, if its code and key do not say it."""
+
+    @property
+    def rank(self) -> Rank:
+        """How much it matters for the run."""
+        return self.ranked or BY_CODE.get(self.code) or rank_of(self.key) or Rank.NAMES
 
     @property
     def advice(self) -> str:
@@ -119,6 +132,7 @@ class Finding:
         return {
             "code": self.code,
             "level": str(self.level),
+            "rank": str(self.rank),
             "key": self.key,
             "file": self.at.file if self.at else None,
             "line": self.at.line if self.at else None,
@@ -137,11 +151,19 @@ class Entry:
     at: Location | None = None
     targets: tuple[tuple[str, Any], ...] = ()
     note: str = ""
+    rank: Rank = Rank.NAMES
+    """How much it matters for the run if the target says something else."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether the target does not say it."""
+        return self.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN)
 
     def as_data(self) -> dict[str, Any]:
         return {
             "key": self.key,
             "bucket": str(self.bucket),
+            "rank": str(self.rank),
             "file": self.at.file if self.at else None,
             "line": self.at.line if self.at else None,
             "value": self.value,
@@ -218,8 +240,11 @@ class Report:
 
     @property
     def loses(self) -> bool:
-        """Whether something of the source is not in the target."""
-        return any(entry.bucket in (Bucket.UNSUPPORTED, Bucket.UNKNOWN) for entry in self.accounting)
+        """Whether something of the source is not in the target, or the target trains otherwise."""
+        return any(
+            entry.loses or (entry.bucket is Bucket.APPROXIMATED and entry.rank.changes_training)
+            for entry in self.accounting
+        ) or any(finding.code in DIFFERENCES and finding.rank.changes_training for finding in self.warnings)
 
     def shares(self) -> dict[str, int]:
         """Count the source leaves in each bucket, in the order of ``Bucket``."""

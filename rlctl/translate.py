@@ -34,6 +34,7 @@ from rlctl.documents.override_lists import with_quoted_home
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
 from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
+from rlctl.read_back import accounted, ranked, read_back
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report, option_for_fact
 from rlctl.sources import Input, Script, gather, gather_text, is_script_file
@@ -464,8 +465,13 @@ def translate_loaded(
         return Translation(None, replace(report, target=target))
     try:
         outcome = write_out(loaded, target, options or {})
-        entries = [joined(entry, outcome.file) for entry in (*report.accounting, *_set(loaded))]
-        written = loaded.as_written([*outcome.report.findings, *unsupported(entries)])
+        source = _asked(report.dialect)[0]
+        before = [*report.accounting, *_set(loaded)]
+        entries = [joined(entry, outcome.file, source) for entry in before]
+        told = ranked(outcome.report.findings, outcome.file)
+        back = read_back(loaded, outcome.file, options or {})
+        entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
+        written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*report.findings, *written]
         findings += _upgraded(report, outcome.report.target)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)

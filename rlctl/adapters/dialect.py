@@ -13,6 +13,7 @@ from rlctl.adapters.writing import Given, Written, write_by_table
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
 from rlctl.errors import TranslationError, UsageError, nearest
+from rlctl.ranks import Rank
 from rlctl.report import Entry, Finding
 
 
@@ -87,6 +88,8 @@ class Dialect:
     """By module (``verl.trainer.main_ppo``), command (``trinity``) or script (``start_*_pipeline.py``); ``*`` as in a shell."""
     configs: Mapping[str, Shipped] = field(default_factory=dict)
     """By name, as ``ppo_trainer``."""
+    ranks: Mapping[str, Rank] = field(default_factory=dict)
+    """How much the keys matter that no canonical key stands for, by their beginning; ``*`` is any first part."""
 
     @property
     def newest(self) -> str:

@@ -62,7 +62,9 @@ def convert(
     ] = [],  # noqa: B006
     on_loss: Annotated[
         OnLoss,
-        typer.Option(help="Where keys are lost: write and exit 3, write nothing and exit 1, or write and exit 0."),
+        typer.Option(
+            help="If keys are lost or training changes: warn (exit 3), error (write nothing, exit 1) or ignore (exit 0)."
+        ),
     ] = OnLoss.WARN,
     sidecar: Annotated[
         Path | None,
@@ -79,7 +81,8 @@ def convert(
 
     The text goes to stdout, the account to stderr: how many keys were mapped, derived, carried along, or cannot be
     expressed, and a line with file, line and reason for each that was not simply mapped. What the source leaves unsaid is
-    written out where the target's own default differs. Exit code 3 says that something was lost.
+    written out where the target's own default differs. Exit code 3 means that keys were lost, or that the objective, the schedule
+    or the batch change.
 
     Of a folder every config in it is converted into the folder of [bold]-o[/bold], with the same names; files that are no
     configs are skipped, and it is said why.
@@ -131,7 +134,7 @@ def convert(
         output.text(text)
     diagnostics.accounting(result.report, verbose=verbose)
     if refused and result.text is not None:
-        diagnostics.note("nothing was written, because keys would be lost (--on-loss error)")
+        diagnostics.note("nothing was written: keys would be lost or training would change (--on-loss error)")
     arguments.finish(exit_code(text, result.report, on_loss))
 
 

@@ -329,12 +329,13 @@ def test_a_folder_of_runs_and_a_preset_are_not_lost() -> None:
     assert bucket(report, "algorithm.algorithm_type") is Bucket.DERIVED
 
 
-def test_an_interval_that_is_rounded_to_whole_steps_is_derived() -> None:
+def test_an_interval_that_is_rounded_to_whole_steps_is_approximated() -> None:
     text = "buffer: {batch_size: 8}\nalgorithm: {repeat_times: 4}\nsynchronizer: {sync_interval: 80}\n"
     values, report = from_trinity(text + "trainer: {save_interval: 100}")
     assert values["trainer"]["save_freq"] == 1
     entry = next(entry for entry in report.accounting if entry.key == "trainer.save_interval")
-    assert entry.bucket is Bucket.DERIVED
+    assert entry.bucket is Bucket.APPROXIMATED
+    assert "100 optimizer steps in Trinity, 1 step in verl" in entry.note
     assert "100 optimizer steps: 1 in whole steps" in entry.note
 
 

@@ -46,7 +46,7 @@ def test_json_is_one_object_of_the_documented_shape(rlctl: Any, verl_file: Path)
     assert found["dialect"].startswith("verl@")
     unknown = [entry for entry in found["accounting"] if entry["bucket"] == "unknown"]
     assert unknown[0]["line"] == 2
-    assert set(unknown[0]) == {"key", "bucket", "file", "line", "value", "targets", "note"}
+    assert set(unknown[0]) == {"key", "bucket", "rank", "file", "line", "value", "targets", "note"}
     assert "some/model" in found["text"]
 
 

@@ -27,6 +27,7 @@ from rlctl.adapters.roll import (
 )
 from rlctl.adapters.roll.helpers import explained, unexplained
 from rlctl.adapters.roll.needs import needs
+from rlctl.adapters.roll.ranks import RANKS
 from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
 from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.table import Table, joined
@@ -407,4 +408,5 @@ ROLL = Roll(
         "custom_envs",
     ),
     programs={f"*{name}": Program("file", kind) for name, kind in SCRIPTS.items()},
+    ranks=RANKS,
 )

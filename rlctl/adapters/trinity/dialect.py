@@ -33,6 +33,7 @@ from rlctl.adapters.trinity import (
     sampling,
     train,
 )
+from rlctl.adapters.trinity.ranks import RANKS
 from rlctl.adapters.writing import Given, Written
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
@@ -276,4 +277,5 @@ TRINITY = Trinity(
         "stages",
     ),
     programs={"trinity": Program("file", "run"), "trinity.cli.launcher": Program("file", "run")},
+    ranks=RANKS,
 )

@@ -26,6 +26,7 @@ from rlctl.adapters.verl import (
     train,
 )
 from rlctl.adapters.verl.known import known_keys
+from rlctl.adapters.verl.ranks import RANKS
 from rlctl.adapters.writing import Given, Written
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
@@ -203,6 +204,7 @@ VERL = Verl(
     ),
     PROGRAMS,
     CONFIGS,
+    ranks=RANKS,
 )
 
 

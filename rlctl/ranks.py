@@ -1,0 +1,203 @@
+"""How much a difference between two configs matters: six ranks, and the rank of every canonical key. Data only.
+
+A conversion report lists its lines by rank, so that what stops or changes a run comes before what only makes it slower.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+
+
+class Rank(StrEnum):
+    """What a difference changes, the gravest first."""
+
+    BREAKS = "breaks"
+    OBJECTIVE = "objective"
+    SCHEDULE = "schedule"
+    DATA = "data"
+    RESOURCES = "resources"
+    NAMES = "names"
+
+    @property
+    def place(self) -> int:
+        return _PLACES[self]
+
+    @property
+    def heading(self) -> str:
+        return HEADINGS[self]
+
+    @property
+    def changes_training(self) -> bool:
+        """Whether the run trains something else, or on another schedule or batch: a conversion warns of it."""
+        return self in (Rank.BREAKS, Rank.OBJECTIVE, Rank.SCHEDULE)
+
+
+_PLACES = {rank: place for place, rank in enumerate(Rank)}
+HEADINGS: Mapping[Rank, str] = {
+    Rank.BREAKS: "The run would break",
+    Rank.OBJECTIVE: "The objective changes",
+    Rank.SCHEDULE: "Schedule and batch",
+    Rank.DATA: "Data and reward",
+    Rank.RESOURCES: "Memory and speed",
+    Rank.NAMES: "Names and files",
+}
+
+BY_KEY: Mapping[str, Rank] = {
+    "run": Rank.NAMES,
+    "run.mode": Rank.OBJECTIVE,
+    "run.seed": Rank.DATA,
+    "run.deterministic": Rank.RESOURCES,
+    "run.skip": Rank.DATA,
+    "model": Rank.DATA,
+    "model.path": Rank.OBJECTIVE,
+    "model.lora": Rank.OBJECTIVE,
+    "model.lora.name": Rank.NAMES,
+    "model.lora.merge_for_rollout": Rank.RESOURCES,
+    "model.freeze": Rank.OBJECTIVE,
+    "model.tinker": Rank.OBJECTIVE,
+    "model.tinker.base_url": Rank.NAMES,
+    "model.multi_token_prediction": Rank.OBJECTIVE,
+    "model.attention": Rank.RESOURCES,
+    "model.stage_in_shared_memory": Rank.RESOURCES,
+    "model.trust_remote_code": Rank.NAMES,
+    "model.import_modules": Rank.NAMES,
+    "data": Rank.DATA,
+    "data.loader_workers": Rank.RESOURCES,
+    "data.filter_workers": Rank.RESOURCES,
+    "data.stage_in_shared_memory": Rank.RESOURCES,
+    "data.trust_remote_code": Rank.NAMES,
+    "data.evaluation_batch_prompts": Rank.RESOURCES,
+    "batch": Rank.SCHEDULE,
+    "batch.micro": Rank.RESOURCES,
+    "batch.log_prob_micro": Rank.RESOURCES,
+    "batch.balance": Rank.RESOURCES,
+    "batch.round_tokens_to": Rank.RESOURCES,
+    "batch.shuffle_seed": Rank.DATA,
+    "schedule": Rank.SCHEDULE,
+    "algorithm": Rank.OBJECTIVE,
+    "algorithm.preset": Rank.NAMES,
+    "rollout": Rank.DATA,
+    "rollout.engine": Rank.RESOURCES,
+    "rollout.parallel": Rank.RESOURCES,
+    "rollout.memory": Rank.RESOURCES,
+    "rollout.memory.quantization": Rank.DATA,
+    "rollout.timeouts": Rank.RESOURCES,
+    "rollout.max_running_prompts": Rank.RESOURCES,
+    "rollout.split_groups": Rank.RESOURCES,
+    "rollout.agent.workers": Rank.RESOURCES,
+    "rollout.environments.max_per_worker": Rank.RESOURCES,
+    "rollout.evaluation_environments.max_per_worker": Rank.RESOURCES,
+    "rollout.over_rollout": Rank.SCHEDULE,
+    "rollout.openai_server": Rank.NAMES,
+    "rollout.runners_per_engine": Rank.RESOURCES,
+    "rollout.report_every": Rank.NAMES,
+    "rollout.environment": Rank.NAMES,
+    "rollout.log_responses": Rank.NAMES,
+    "rollout.log_evaluation_responses": Rank.NAMES,
+    "rollout.responses_folder": Rank.NAMES,
+    "rollout.evaluation_folder": Rank.NAMES,
+    "rollout.sampling.log_probs": Rank.RESOURCES,
+    "train": Rank.RESOURCES,
+    "train.optimizer": Rank.OBJECTIVE,
+    "train.optimizer.learning_rate": Rank.SCHEDULE,
+    "train.learning_rate_schedule": Rank.SCHEDULE,
+    "train.precision": Rank.RESOURCES,
+    "train.seed": Rank.DATA,
+    "critic": Rank.RESOURCES,
+    "critic.model": Rank.OBJECTIVE,
+    "critic.optimizer": Rank.OBJECTIVE,
+    "critic.optimizer.learning_rate": Rank.SCHEDULE,
+    "critic.learning_rate_schedule": Rank.SCHEDULE,
+    "critic.value_loss": Rank.OBJECTIVE,
+    "critic.mini_batch_responses": Rank.SCHEDULE,
+    "critic.ppo_epochs": Rank.SCHEDULE,
+    "critic.shuffle": Rank.SCHEDULE,
+    "critic.shuffle_seed": Rank.DATA,
+    "critic.seed": Rank.DATA,
+    "critic.model.attention": Rank.RESOURCES,
+    "critic.model.trust_remote_code": Rank.NAMES,
+    "critic.model.stage_in_shared_memory": Rank.RESOURCES,
+    "reference": Rank.RESOURCES,
+    "reference.model": Rank.OBJECTIVE,
+    "reference.model.attention": Rank.RESOURCES,
+    "reference.model.trust_remote_code": Rank.NAMES,
+    "reference.model.stage_in_shared_memory": Rank.RESOURCES,
+    "rewards": Rank.DATA,
+    "reward_loop": Rank.RESOURCES,
+    "sync": Rank.SCHEDULE,
+    "sync.style": Rank.RESOURCES,
+    "sync.method": Rank.RESOURCES,
+    "sync.bucket_mib": Rank.RESOURCES,
+    "sync.timeout": Rank.RESOURCES,
+    "sync.args": Rank.RESOURCES,
+    "placement": Rank.RESOURCES,
+    "buffer": Rank.RESOURCES,
+    "buffer.replay": Rank.OBJECTIVE,
+    "buffer.auxiliary": Rank.DATA,
+    "buffer.label": Rank.NAMES,
+    "buffer.log_path": Rank.NAMES,
+    "checkpoint": Rank.NAMES,
+    "checkpoint.asynchronous": Rank.RESOURCES,
+    "checkpoint.writers": Rank.RESOURCES,
+    "tracking": Rank.NAMES,
+    "profiling": Rank.NAMES,
+    "environment": Rank.NAMES,
+    "environment.ray": Rank.RESOURCES,
+    "environment.device_memory_check": Rank.RESOURCES,
+    "service": Rank.NAMES,
+    "stages": Rank.OBJECTIVE,
+    "extensions": Rank.NAMES,
+    "rlctl": Rank.NAMES,
+}
+"""The rank of each canonical key, by its beginning; the longest one decides."""
+
+BY_CODE: Mapping[str, Rank] = {
+    "not-expressible": Rank.BREAKS,
+    "not-readable": Rank.BREAKS,
+    "data-files": Rank.BREAKS,
+    "start-script": Rank.BREAKS,
+    "unset": Rank.BREAKS,
+    "unresolved": Rank.BREAKS,
+    "bad-value": Rank.BREAKS,
+    "devices-uneven": Rank.BREAKS,
+    "micro-batches-added": Rank.OBJECTIVE,
+    "other-release": Rank.OBJECTIVE,
+    "newer-ignores": Rank.OBJECTIVE,
+    "data-columns": Rank.DATA,
+    "other-data-and-reward": Rank.DATA,
+    "other-environment": Rank.DATA,
+    "secret": Rank.NAMES,
+    "not-carried": Rank.NAMES,
+    "not-restored": Rank.NAMES,
+    "restored": Rank.NAMES,
+    "environment": Rank.NAMES,
+    "environment-fixed": Rank.NAMES,
+    "interpolation-resolved": Rank.NAMES,
+    "detected": Rank.NAMES,
+}
+"""The rank of findings that are about more than their key."""
+
+_PLACE = re.compile(r"\[[^\]]*\]|<[^>]*>|\{\}")
+_STAGE = re.compile(r"^stages\[\d+\]\.")
+
+
+def rank_of(key: str, table: Mapping[str, Rank] = BY_KEY) -> Rank | None:
+    """The rank of a key by a table, in which ``*`` is any first part; None if no beginning of the key is in it."""
+    return _longest(key, table) if table is not BY_KEY else _canonical(key)
+
+
+@cache
+def _canonical(key: str) -> Rank | None:
+    return _longest(key, BY_KEY)
+
+
+def _longest(key: str, table: Mapping[str, Rank]) -> Rank | None:
+    parts = _PLACE.sub("", _STAGE.sub("", key)).split(".")
+    for length in range(len(parts), 0, -1):
+        for first in (parts[0], "*"):
+            if (found := table.get(".".join([first, *parts[1:length]]))) is not None:
+                return found
+    return None
