@@ -54,8 +54,6 @@ NOTED = frozenset({"silent-difference", "micro-batches-added"})
 """Findings of a writer on what its framework does otherwise; a conversion warns of them if training changes."""
 INTERVALS = ("checkpoint.every",)
 """Intervals that no training depends on, whose rounding is reported too."""
-TELLING = NOTED | {"assumed"}
-"""Findings of a writer that say of their key what the target does."""
 _PLACE = re.compile(r"\[[^\]]*\]")
 
 
@@ -80,7 +78,8 @@ def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
         put(values, path, value)
     document = Document("the written file", values)
     try:
-        taken = target.take(document, version=file.release, kind=file.kind)
+        kind = file.kind if options.get("format") == "sh" else ""  # a script names the program, YAML does not
+        taken = target.take(document, version=file.release, kind=kind)
         again = target.read(document, taken, environment={}, options=options, restored={})
     except RlctlError as error:
         return Back(problem=_unreadable(target.name, error.message))
@@ -131,7 +130,7 @@ def accounted(
         findings: of the writer, each with its canonical key.
         names: of the source's and the target's dialect.
     """
-    told = [key for finding, key in findings if key and finding.code in TELLING]
+    told = [key for finding, key in findings if key and finding.code in NOTED]
     lost = {key for entry, read in zip(entries, before, strict=True) if entry.loses for key, _ in read.targets}
     places: dict[str, list[int]] = {}
     for place, read in enumerate(before):

@@ -77,8 +77,10 @@ def bash_override(change: Change, *, numeric: bool = False, keep: bool = False) 
         change: the override.
         numeric: whether the value is one environment variable that holds a number or a boolean, not a text.
         keep: leave interpolations to Hydra, so that bash never sees a value.
+
+    A variable without a default is left to Hydra too: the script can then be read, and started for ``--cfg job``, without it.
     """
-    if keep or not _has_environment(change.value):
+    if keep or not _has_environment(change.value) or (not numeric and _needs(change.value)):
         return bash_word(change.text())
     cut = pieces(change.value) if isinstance(change.value, str) else ()
     if numeric and len(cut) == 1 and isinstance(cut[0], Env):
@@ -106,6 +108,20 @@ def _has_environment(value: object) -> bool:
     if isinstance(value, dict):
         return any(_has_environment(item) for item in value.values())
     return isinstance(value, list | tuple) and any(_has_environment(item) for item in value)
+
+
+def _needs(value: object) -> bool:
+    """Whether a value names a variable without a default: bash would end under ``set -u``, and Hydra asks when it is read."""
+    if isinstance(value, str):
+        return any(isinstance(piece, Env) and _lacks(piece) for piece in pieces(value))
+    if isinstance(value, dict):
+        return any(_needs(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(_needs(item) for item in value)
+
+
+def _lacks(env: Env) -> bool:
+    inner = [piece for piece in env.default or () if isinstance(piece, Env)]
+    return env.default is None or any(map(_lacks, inner))
 
 
 def _piece(piece: str | Env, quote: str) -> str:

@@ -14,7 +14,7 @@ from rlctl.adapters import dialect
 from rlctl.adapters.verl.launch import prefix_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, read_overrides, read_yaml
-from rlctl.translate import convert, read_document, translate_loaded
+from rlctl.translate import convert, read, read_document, translate_loaded
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "verl"
 RUN = """
@@ -188,3 +188,21 @@ def test_the_generation_server_goes_by_the_rollouts_lengths_and_answers_each_pro
     assert (values["buffer"].get("total_epochs", 1), values["mode"]) == (1, "explore")
     handed = convert(f"#!/bin/bash\n{command}\n", to="verl", options={"format": "overrides"}).text
     assert "actor_rollout_ref.rollout.response_length=1024" in handed
+
+
+def test_a_script_reads_without_the_variables_that_it_leaves_open(tmp_path: Path) -> None:
+    """Bash would end at one without a value (set -u), and an array named like a variable would hide it."""
+    text = RUN.replace("${oc.env:DATA,/d/my data}", "${oc.env:DATA_DIR}").replace(
+        "experiment_name", "default_local_dir"
+    )
+    made = translate_loaded(
+        *read_document(read_yaml(text, "run.yaml"), dialect="verl", environment={}), "verl", options={"format": "sh"}
+    )
+    assert made.text is not None
+    script = tmp_path / "run.sh"
+    script.write_text(made.text)
+    loaded, report = read(script, environment={})
+    assert loaded is not None, report.errors
+    assert report.errors == []
+    assert [source.path for source in loaded.config.data.train] == ["${oc.env:DATA_DIR}/train.parquet", "b.parquet"]
+    assert loaded.config.model.path == "org/model"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -86,10 +87,11 @@ def script_text(file: File, table: Table, comments: Mapping[KeyPath, Comment], t
     launch = launch_of(file, table)
     head = [line for line in comments.get((), Comment()).above if not line.startswith("!")]
     lines = ["#!/usr/bin/env bash", *(comment_line(line) or "#" for line in head), "set -xeuo pipefail", ""]
-    names = []
-    for name, own in _sections(launch.changes):
-        names.append(name)
-        lines += [f"{name}=(", *_array(own, file, comments), ")", ""]
+    arrays = [(name, list(_array(own, file, comments))) for name, own in _sections(launch.changes)]
+    text = "\n".join(line for _, array in arrays for line in array)
+    names = [f"{name}_ARGS" if re.search(rf"\${{{name}\b", text) else name for name, _ in arrays]
+    for name, (_, array) in zip(names, arrays, strict=True):  # an array would hide the environment variable of its name
+        lines += [f"{name}=(", *array, ")", ""]
     words = [" ".join(launch.command), *(f'"${{{name}[@]}}"' for name in names), '"$@"']
     lines += [" \\\n    ".join(words)]
     if tail:
