@@ -159,6 +159,7 @@ BY_CODE: Mapping[str, Rank] = {
     "not-readable": Rank.BREAKS,
     "data-files": Rank.BREAKS,
     "start-script": Rank.BREAKS,
+    "unreadable": Rank.BREAKS,
     "unset": Rank.BREAKS,
     "unresolved": Rank.BREAKS,
     "bad-value": Rank.BREAKS,

@@ -210,8 +210,8 @@ def _raised(finding: Finding, canonical: str, back: Back, names: tuple[str, str]
     """A writer's note as a warning, if training changes by it."""
     if finding.code not in NOTED or finding.level is not Level.NOTE or not finding.rank.changes_training:
         return finding
-    if names[0] == names[1] and finding.code != "silent-difference":
-        return finding
+    if finding.code != "silent-difference":
+        return finding if names[0] == names[1] else replace(finding, level=Level.WARNING)
     same = _PLACE.sub("", canonical) in back.compared and not _overlaps(canonical, [item.key for item in back.found])
     return finding if same else replace(finding, level=Level.WARNING)
 

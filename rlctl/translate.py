@@ -34,6 +34,7 @@ from rlctl.documents.override_lists import with_quoted_home
 from rlctl.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
 from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
+from rlctl.ranks import BY_CODE
 from rlctl.read_back import accounted, ranked, read_back
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report, option_for_fact
@@ -472,8 +473,9 @@ def translate_loaded(
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         written = loaded.as_written([*own, *unsupported(entries)])
-        findings = [*report.findings, *written]
+        findings = [*_ranked(report.findings, entries), *written]
         findings += _upgraded(report, outcome.report.target)
+        findings.sort(key=lambda finding: finding.rank.place)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
         if (options or {}).get("annotate"):
             text = outcome.text(annotated(outcome.comments, whole), missing(whole))
@@ -490,6 +492,12 @@ def translate_loaded(
         )
         return Translation(None, replace(report, target=target))
     return Translation(text, whole, outcome.sidecar)
+
+
+def _ranked(findings: Sequence[Finding], entries: Sequence[Entry]) -> list[Finding]:
+    """Findings of a reader with the rank of the leaf that they are about."""
+    ranks = {entry.key: entry.rank for entry in entries}
+    return [item if item.code in BY_CODE else replace(item, ranked=ranks.get(item.key)) for item in findings]
 
 
 def _upgraded(report: Report, target: str) -> list[Finding]:

@@ -241,7 +241,11 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool) -> None:
     elif form is Format.SARIF:
         output.data(code_scanning.sarif([(item.file, item.report.findings) for item in found]))
     elif form is Format.GITHUB:
-        lines = [code_scanning.github(finding, item.file) for item in found for finding in item.report.findings]
+        lines = [
+            code_scanning.github(finding, item.file)
+            for item in found
+            for finding in code_scanning.ordered(item.report.findings)
+        ]
         output.text("\n".join(lines)) if lines else None
     for item in found:
         if form in (Format.TEXT, Format.JSON):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.errors import Location
+from rlctl.ranks import Rank
 from rlctl.report import Finding, Level
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -28,12 +29,17 @@ def sarif(found: Found) -> dict[str, Any]:
         "rules": [_rule(code) for code in codes],
     }
     place = {code: index for index, code in enumerate(codes)}
-    results = [_result(finding, file, place[finding.code]) for file, findings in found for finding in findings]
+    results = [_result(finding, file, place[finding.code]) for file, findings in found for finding in ordered(findings)]
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
     }
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings by rank, the gravest first."""
+    return sorted(findings, key=lambda finding: finding.rank.place)
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -55,6 +61,8 @@ def _result(finding: Finding, file: str, rule: int) -> dict[str, Any]:
         "ruleIndex": rule,
         "level": _SARIF[finding.level],
         "message": {"text": _text(finding)},
+        "rank": 100.0 * (1 - finding.rank.place / len(Rank)),
+        "properties": {"rank": str(finding.rank)},
     }
     where = _place(finding, file)
     if where is not None:

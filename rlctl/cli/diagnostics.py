@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rlctl.report import Bucket, Entry, Finding, Level, OriginEntry, Report
+from rlctl.report_lines import Line, lines
 from rlctl.terminal import safe
 
 if TYPE_CHECKING:
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from rlctl.errors import RlctlError
 
 _STYLES = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
-_BUCKET_STYLES = {Bucket.UNSUPPORTED: "yellow", Bucket.UNKNOWN: "red", Bucket.DEAD: "dim", Bucket.CARRIED: "cyan"}
+_BUCKET_STYLES = {
+    Bucket.UNSUPPORTED: "yellow",
+    Bucket.UNKNOWN: "red",
+    Bucket.APPROXIMATED: "yellow",
+    Bucket.DEAD: "dim",
+    Bucket.CARRIED: "cyan",
+}
 _ORDER = {Level.ERROR: 0, Level.WARNING: 1, Level.NOTE: 2}
 _LONGEST_VALUE = 40
-_TOLD_BY_ROWS = {"unsupported", "unknown-key"}
-"""Findings that, without a hint, only repeat a row of the account."""
 _LAST_COLUMN = 40
 """Columns that the text of a row keeps on a narrow terminal: a row grows past the edge before it gets narrower."""
 
@@ -160,7 +165,8 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
 
     Args:
         report: of a translation.
-        verbose: every row, and where every leaf of the target came from; otherwise only what was not simply mapped.
+        verbose: every key in a line, and where every leaf of the target came from; otherwise what was not simply converted,
+            with one line for keys that have one reason.
     """
     _line(headline(report))
     if verbose and report.reason:
@@ -168,15 +174,21 @@ def accounting(report: Report, *, verbose: bool = False) -> None:
     if report.errors:
         findings(report.findings)
         return
-    quiet = () if verbose else (Bucket.MAPPED, Bucket.DERIVED)
-    rows = [_entry_cells(entry) for entry in report.accounting if entry.bucket not in quiet]
-    rows += [_origin_cells(entry) for entry in report.origins if verbose]
+    told = lines(report, every=verbose)
+    for heading in dict.fromkeys(line.heading for line in told):
+        _section(heading, [_line_cells(line) for line in told if line.heading == heading])
+    if verbose and report.origins:
+        _section("Written", [_origin_cells(entry) for entry in report.origins])
+
+
+def _section(heading: str, rows: Sequence[Row]) -> None:
+    """The lines of one rank under its heading."""
+    _line(_coloured(f"{heading}:", "1"))
     if is_terminal():
-        _table(("where", "key", "bucket", "value", "why"), rows)
+        _table(("where", "", "what"), rows)
     else:
         for row in rows:
-            _line(_entry_line(*(content for content, _ in row)))
-    findings([finding for finding in report.findings if finding.code not in _TOLD_BY_ROWS or finding.advice])
+            _line(_row_line(*(content for content, _ in row)))
 
 
 def headline(report: Report) -> str:
@@ -190,21 +202,34 @@ def headline(report: Report) -> str:
     return f"{way}: {total} keys" + (f": {', '.join(counts)}" if counts else "")
 
 
-def _entry_cells(entry: Entry) -> Row:
-    targets = ", ".join(f"{key}: {shown(value)}" for key, value in entry.targets)
-    value = shown(entry.value) + (f" -> {targets}" if targets else "")
-    where = str(entry.at) if entry.at else ""
-    style = _BUCKET_STYLES.get(entry.bucket, "")
-    return ((where, ""), (entry.key, ""), (str(entry.bucket), style), (value, ""), (entry.note, ""))
+def _line_cells(line: Line) -> Row:
+    """The place, the kind, and the text of a line."""
+    advice = f" ({line.advice})" if line.advice and line.advice not in line.note else ""
+    if line.finding is not None:
+        style = _STYLES[line.finding.level]
+        content = f"{line.note}{advice} [{line.finding.code}]"
+    else:
+        style = _BUCKET_STYLES.get(line.entries[0].bucket, "")
+        content = f"{line.keys}{_values(line.entries)}" + (f": {line.note}" if line.note else "") + advice
+    return ((str(line.at) if line.at else "", ""), (line.kind, style), (content, ""))
+
+
+def _values(entries: Sequence[Entry]) -> str:
+    """What one key became; of several only the reason is shown."""
+    if len(entries) > 1:
+        return ""
+    targets = ", ".join(f"{key}: {shown(value)}" for key, value in entries[0].targets)
+    return f" = {shown(entries[0].value)}" + (f" -> {targets}" if targets else "")
 
 
 def _origin_cells(entry: OriginEntry) -> Row:
-    return (("", ""), (entry.key, ""), (str(entry.origin), "magenta"), (shown(entry.value), ""), (entry.note, ""))
+    content = f"{entry.key} = {shown(entry.value)}" + (f": {entry.note}" if entry.note else "")
+    return (("", ""), (str(entry.origin), "magenta"), (content, ""))
 
 
-def _entry_line(where: str, key: str, bucket: str, value: str, why: str) -> str:
+def _row_line(where: str, kind: str, content: str) -> str:
     place = f"{where}: " if where else ""
-    return " ".join(f"{place}{bucket}: {key} = {value}{': ' + why if why else ''}".splitlines())
+    return " ".join(f"{place}{kind}: {content}".splitlines())
 
 
 def shown(value: Any) -> str:

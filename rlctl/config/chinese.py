@@ -67,6 +67,7 @@ WORDS = {
     "parameters": "参数",
     "mapped": "对应",
     "derived": "换算得出",
+    "approximated": "近似",
     "carried": "保留",
     "unsupported": "不支持",
     "dead": "无效",

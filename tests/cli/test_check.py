@@ -26,7 +26,7 @@ def test_an_error_has_its_line_and_code(rlctl: Any, config_file: Path) -> None:
 def test_json_holds_the_findings(rlctl: Any, config_file: Path) -> None:
     config_file.write_text(config_file.read_text() + "rollout:\n  parallel: {tensor: 3}\n")
     found = json.loads(rlctl("check", str(config_file), "--json").out)
-    assert {"code", "level", "key", "file", "line", "message", "hint"} == set(found["findings"][0])
+    assert {"code", "level", "rank", "key", "file", "line", "message", "hint"} == set(found["findings"][0])
     assert any(finding["level"] == "error" and finding["line"] == 9 for finding in found["findings"])
 
 
@@ -177,6 +177,8 @@ SARIF: dict[str, Any] = {
                 "ruleIndex": {"type": "integer", "minimum": 0},
                 "level": {"$ref": "#/$defs/level"},
                 "message": {"$ref": "#/$defs/text"},
+                "rank": {"type": "number", "minimum": -1.0, "maximum": 100.0},
+                "properties": {"type": "object"},
                 "locations": {"type": "array", "items": {"$ref": "#/$defs/location"}},
             },
             "additionalProperties": False,

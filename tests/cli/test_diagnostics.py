@@ -84,10 +84,11 @@ def test_the_account_shows_shares_and_what_was_not_simply_mapped(capsys: pytest.
     diagnostics.accounting(report())
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "verl@0.9 -> trinity@0.6: 3 keys: 1 mapped (33%), 1 unsupported (33%), 1 unknown (33%)"
-    assert lines[1] == "v.yaml:2: unsupported: b = null: no such thing"
+    assert lines[1] == "Names and files:"
     assert lines[2].startswith("v.yaml:3: unknown: c = vvv")
-    assert lines[3] == "warning: 'x.gpus: 4' is assumed (--assume gpus=...) [assumed]"
-    assert len(lines) == 4
+    assert lines[3] == "v.yaml:2: unsupported: b = null: no such thing"
+    assert lines[4] == "warning: 'x.gpus: 4' is assumed (--assume gpus=...) [assumed]"
+    assert len(lines) == 5
 
 
 def test_verbose_shows_every_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +102,7 @@ def test_the_account_is_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     terminal = watched(monkeypatch)
     diagnostics.accounting(report())
     rows = [line.split() for line in terminal.getvalue().splitlines()]
-    assert ["v.yaml:2", "b", "unsupported", "null", "no", "such", "thing"] in rows
+    assert ["v.yaml:2", "unsupported", "b", "=", "null:", "no", "such", "thing"] in rows
 
 
 def test_a_closed_stderr_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import on
@@ -21,18 +21,29 @@ from rlctl.editing.leads import Leads
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.errors import RlctlError
+from rlctl.language import later
 from rlctl.report import Bucket, Entry, Finding, Level, fact_in
+from rlctl.report_lines import SHOWN_KEYS, Line, lines
 from rlctl.secrets import redacted
 from rlctl.translate import Translation
 from rlctl.tui.language import say
 from rlctl.tui.widgets.editor_pane import EditorPane
 
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
-TOLD = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.DEAD, Bucket.CARRIED, Bucket.DERIVED)
-"""The buckets that are listed, the most worth a look first; what is mapped is counted."""
+HEADINGS = (
+    later("The run would break"),
+    later("The objective changes"),
+    later("Schedule and batch"),
+    later("Data and reward"),
+    later("Memory and speed"),
+    later("Names and files"),
+    later("No effect on the run"),
+)
+"""The headings of a report's lines."""
 MARKS = {
     Bucket.UNKNOWN: "[$error on $surface]?[/]",
     Bucket.UNSUPPORTED: "[$error on $surface]x[/]",
+    Bucket.APPROXIMATED: "[$warning on $surface]≈[/]",
     Bucket.DEAD: "[$warning on $surface]-[/]",
 }
 
@@ -137,19 +148,35 @@ class PreviewPane(EditorPane):
 
 
 def _account(session: Session, found: Translation) -> Iterator[Told]:
-    """What is worth a look in a translation: what had to be assumed, and every key that is not simply said again."""
+    """What is worth a look in a translation, by rank: what is lost or had to be assumed, then what is computed."""
     leads = Leads(session, found)
-    told = {entry.key for entry in found.report.accounting if entry.bucket is Bucket.UNSUPPORTED}
-    for bucket in TOLD:
-        for entry in found.report.accounting:
-            if entry.bucket is bucket:
-                yield _told(_entry_text(entry), entry.note, leads.of_entry(entry))
-        if bucket is TOLD[1] and found.text is not None:  # after what is lost, before what is only worth to know
-            for item in found.report.findings:
-                known = item in session.report.findings or (item.code == "unsupported" and item.key in told)
-                if not known and item.level is not Level.NOTE:
-                    text = f"[$warning]![/] {escape(redacted(_finding_text(item)))}"
-                    yield _told(text, f"{item.message} {item.hint}", leads.of_finding(item))
+    heading = ""
+    for line in lines(found.report) if found.text is not None else []:
+        if line.finding is not None:
+            if line.finding in session.report.findings or line.finding.level is Level.NOTE:
+                continue
+            text = f"[$warning]![/] {escape(redacted(_finding_text(line.finding)))}"
+            told = _told(text, f"{line.note} {line.finding.hint}", leads.of_finding(line.finding))
+        else:
+            told = _told(_line_text(line), line.note, leads.of_entry(line.entries[0]))
+        yield told if line.heading == heading else replace(told, text=f"[b]{say(line.heading)}[/b]\n{told.text}")
+        heading = line.heading
+    for entry in found.report.accounting:
+        if entry.bucket is Bucket.DERIVED:
+            yield _told(_entry_text(entry), entry.note, leads.of_entry(entry))
+
+
+def _line_text(line: Line) -> str:
+    """Entries of the ledger that have one reason."""
+    first = line.entries[0]
+    if len(line.entries) == 1:
+        return _entry_text(first)
+    place = f" ({first.at})" if first.at is not None else ""
+    names = ", ".join(entry.key for entry in line.entries[:SHOWN_KEYS]) + (
+        ", ..." if len(line.entries) > SHOWN_KEYS else ""
+    )
+    told = say("{count} keys: {names}").format(count=len(line.entries), names=names) + place
+    return f"{MARKS.get(first.bucket, '·')} {in_words(first.bucket)}: {escape(redacted(told))}\n  [dim]{escape(line.note)}[/dim]"
 
 
 def _told(text: str, asking: str, path: KeyPath = ()) -> Told:
