@@ -29,15 +29,25 @@ async def settled(screen: Any, pilot: Any) -> None:
     await pilot.pause()
 
 
+ACT_SECONDS = 180
+"""Many times what the longest takes alone: the machine may be busy."""
+
+
 def drive(app: RlctlApp, act: Act, size: tuple[int, int] = (140, 45)) -> None:
-    """Run an app headless and act on it: ``act(screen, pilot)``."""
+    """Run an app headless and act on it: ``act(screen, pilot)``. An act that waits for what never comes fails."""
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
-            while len(app.screen_stack) == 1 and not app._exit:  # what is named is opened behind the first frame
-                await settled(app.screen, pilot)
-            await settled(app.screen, pilot)
-            await act(app.screen, pilot)
+            try:
+                async with asyncio.timeout(ACT_SECONDS):
+                    while (
+                        len(app.screen_stack) == 1 and not app._exit
+                    ):  # what is named is opened behind the first frame
+                        await settled(app.screen, pilot)
+                    await settled(app.screen, pilot)
+                    await act(app.screen, pilot)
+            except TimeoutError:
+                raise AssertionError(f"not done within {ACT_SECONDS} s:\n{text_of(app)}") from None
 
     asyncio.run(go())
 

@@ -150,8 +150,8 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         )
         held = dialog.query_one("#account", VerticalScroll)
         assert held.max_scroll_y
-        await pilot.press("pagedown")
         while not held.scroll_y:
+            await pilot.press("pagedown")
             await pilot.pause(0.02)
         dialog._save()
         while screen.session.is_changed or screen.session.file.path == file:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from textual.binding import Binding
 from textual.events import Key
 from textual.widgets import Input
+
+
+_OWN = frozenset(binding.key for binding in Binding.make_bindings(Input.BINDINGS)) - {"enter"}
+"""Keys of an input, without those that scroll: it has one line, and they are for what is around it."""
 
 
 class Line(Input):
@@ -14,7 +19,7 @@ class Line(Input):
     """
 
     async def _on_key(self, event: Key) -> None:
-        if event.is_printable or event.key == "enter":
+        if event.is_printable or event.key not in _OWN:
             return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             event.stop()
