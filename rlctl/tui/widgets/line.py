@@ -6,7 +6,6 @@ from textual.binding import Binding
 from textual.events import Key
 from textual.widgets import Input
 
-
 _OWN = frozenset(binding.key for binding in Binding.make_bindings(Input.BINDINGS)) - {"enter"}
 """Keys of an input, without those that scroll: it has one line, and they are for what is around it."""
 
