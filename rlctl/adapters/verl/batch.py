@@ -60,6 +60,9 @@ def _read_prompts(view: Reading) -> Iterator[Flow]:
         yield from PROMPTS.read(view)
 
 
+STEPS_FIRST = "an epoch is one step at least, so the steps come first"
+
+
 def _read_total(view: Reading) -> Iterator[Flow]:
     if asynchronous.is_fully(view):
         yield from asynchronous.read_total(view)
@@ -106,10 +109,12 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
         needed = -(-steps // arithmetic.steps_per_epoch(view.config, count))
         note = f"verl drops the rest of an epoch, so {steps} steps need {needed}"
         yield Flow(view.path("trainer.total_epochs"), needed, used, "derived", note, always=True)
+    elif epochs is not None and steps is not None and epochs >= steps:
+        yield Flow(view.path("trainer.total_epochs"), epochs, used, "derived", STEPS_FIRST, always=True)
     elif epochs is not None:
         yield Flow(view.path("trainer.total_epochs"), epochs, used, same=True)
     elif steps is not None:
-        note = "verl ends at the first of steps and epochs; an epoch is one step at least, so the steps come first"
+        note = f"verl ends at the first of steps and epochs; {STEPS_FIRST}"
         yield Flow(view.path("trainer.total_epochs"), steps, used, "derived", note, always=True)
 
 
@@ -117,7 +122,7 @@ def _read_epochs(view: Reading) -> Iterator[Flow]:
     key = asynchronous.EPOCHS if view.written(asynchronous.EPOCHS) else "trainer.total_epochs"
     epochs, steps, used = view.get(key), view.get("trainer.total_training_steps"), (view.path(key),)
     if isinstance(epochs, int) and isinstance(steps, int) and epochs >= steps:
-        yield Flow(view.to("schedule.total_epochs"), None, used, "mapped", "the steps come first")
+        yield Flow(view.to("schedule.total_epochs"), None, used, "mapped", STEPS_FIRST)
     else:
         yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
 
