@@ -166,6 +166,7 @@ BY_CODE: Mapping[str, Rank] = {
     "devices-uneven": Rank.BREAKS,
     "micro-batches-added": Rank.OBJECTIVE,
     "other-release": Rank.OBJECTIVE,
+    "releases-differ": Rank.OBJECTIVE,
     "newer-ignores": Rank.OBJECTIVE,
     "data-columns": Rank.DATA,
     "other-data-and-reward": Rank.DATA,

@@ -52,6 +52,8 @@ CONSEQUENCES: Mapping[str, str] = {
 """What follows if the two sides of a key differ, by canonical key."""
 NOTED = frozenset({"silent-difference", "micro-batches-added"})
 """Findings of a writer on what its framework does otherwise; a conversion warns of them if training changes."""
+LENGTHS = ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps")
+"""The length of a run, which one of them says: a line about one is about all."""
 INTERVALS = ("checkpoint.every",)
 """Intervals that no training depends on, whose rounding is reported too."""
 _PLACE = re.compile(r"\[[^\]]*\]")
@@ -139,7 +141,7 @@ def accounted(
     made, more = list(entries), []
     for item in back.found:
         rank = rank_of(item.key) or Rank.NAMES
-        if _overlaps(item.key, lost):
+        if _overlaps(item.key, lost) or (item.key in LENGTHS and lost.intersection(LENGTHS)):
             continue
         own = places.get(item.key, [])
         rounded = (rank.changes_training or item.key.endswith(INTERVALS)) and _rounded(item, back.found)

@@ -36,6 +36,7 @@ from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.ranks import BY_CODE
 from rlctl.read_back import accounted, ranked, read_back
+from rlctl.releases import differing, fitting, spoken
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report, option_for_fact
 from rlctl.sources import Input, Script, gather, gather_text, is_script_file
@@ -218,16 +219,18 @@ def read_input(
     document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
     kind = given.kind if _asked(dialect)[0] in ("", given.dialect) else ""
     found, taken = _taken(document, dialect or given.dialect, kind)
-    outcome = found.read(
-        _without_kept(document),
-        taken,
-        environment=environment,
-        options=options or {},
-        restored=kept,
-    )
+    plain = _without_kept(document)
+
+    def read_as(taken: Taken) -> Read:
+        return found.read(plain, taken, environment=environment, options=options or {}, restored=kept)
+
+    outcome = read_as(taken)
     report = outcome.report
-    report.reason = _reason(dialect, given, found, taken)
+    older = [] if _asked(dialect)[1] or outcome.loaded is None else fitting(found, document, taken)
+    report.reason = _reason(dialect, given, found, taken, older)
     report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
+    if outcome.loaded is not None:
+        report.findings += differing(found, taken, outcome.loaded, older, read_as)
     loaded = outcome.loaded
     if loaded is not None:
         report.findings = loaded.as_written(report.findings)
@@ -288,9 +291,9 @@ def _prepared(document: Document, changes: list[Override], dialect: str | None) 
     return min(candidates, key=lambda pair: pair[0].take(pair[1]).unknown)[1]
 
 
-def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken) -> str:
-    """Why a text was taken for a dialect and release."""
-    keys = _known_keys(found, taken)
+def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken, older: Sequence[str]) -> str:
+    """Why a text was taken for a dialect and release, and which older releases its keys fit as well."""
+    keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} fit as well" if older else "")
     if asked:
         return f"--from {asked} says so; {keys}"
     return f"{given.reason}; {keys}" if given.dialect else keys

@@ -16,6 +16,7 @@ from rlctl.config.inspect import Key, walk
 from rlctl.difference import differences
 from rlctl.documents import dotted, read_yaml
 from rlctl.ranks import BY_KEY, HEADINGS, Rank, rank_of
+from rlctl.read_back import LENGTHS
 from rlctl.report import Bucket, Finding, Level, Report
 from rlctl.translate import Translation, read_document, translate_loaded, write
 
@@ -51,6 +52,7 @@ def _unreported(loaded: Loaded, report: Report, target: str) -> list[str]:
         if fates[entry.key].bucket in (Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
         for key, _ in entry.targets
     ]
+    told += LENGTHS if set(told) & set(LENGTHS) else []
     told += [finding.key for finding in made.report.findings if finding.level is Level.WARNING]
     return [
         f"{item.key}: {item.first.value!r} became {item.second.value!r}"
