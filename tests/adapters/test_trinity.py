@@ -239,7 +239,35 @@ def write_plain(tree: dict[str, Any], release: str) -> tuple[str | None, Report]
             0.7,
         ),
         ("0.6", {"algorithm.train_temperature": "one", "rollout.sampling.temperature": 0.7}, "model.temperature", 1.0),
+        # Prompt and response fit in the context, which Trinity checks.
+        (
+            "0.6",
+            {
+                "model.max_context_tokens": 8000,
+                "data.max_prompt_tokens": 2048,
+                "rollout.max_response_tokens": 8192,
+                "rollout.per_turn_tokens": None,
+            },
+            "model.max_model_len",
+            10240,
+        ),
+        # One string, which is a pattern of PEFT's.
+        (
+            "0.6",
+            {"model.lora": {"rank": 8, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}},
+            "model.lora_configs",
+            [{"name": "lora", "lora_rank": 8, "lora_alpha": 8, "target_modules": r".*\.(q_proj|v_proj)"}],
+        ),
         # Engines that leave a trainer whole nodes.
+        (
+            "0.6",
+            {
+                "placement": {"layout": "split", "nodes": 2, "devices_per_node": 8, "rollout_devices": 4},
+                "rollout.parallel": {"tensor": 1},
+            },
+            "explorer.rollout_model.engine_num",
+            8,
+        ),
         (
             "0.6",
             {

@@ -112,10 +112,19 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
         return
     own = arithmetic.rollout_devices(config)
-    own -= sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models) + teacher_devices(config)
+    beside = sum(model.replicas * model.tensor for model in config.rollout.auxiliary_models) + teacher_devices(config)
+    own -= beside
     engines = config.rollout.parallel.replicas
     count = engines if isinstance(engines, int) else max(1, own // wide)
     used = (view.to("rollout.parallel.replicas"), *layout)
+    if config.run.mode == "online" and _refused(total - count * wide - beside, placement.devices_per_node):
+        fitting = _engines(view, total - beside, wide)
+        explore, trains = fitting * wide, arithmetic.train_devices(config)
+        kept = f"{explore} explore and {total - explore - beside} train, instead of {own} and {trains}"
+        reason = f"Trinity's trainer has devices of its own, in whole nodes of {placement.devices_per_node}: {kept}"
+        yield Flow(view.path(f"{ROLL}.engine_num"), fitting, used, "derived", reason)
+        yield Lost((view.to("placement.roles"), *layout), reason)
+        return
     how: How = "mapped" if isinstance(engines, int) else "derived"
     yield Flow(
         view.path(f"{ROLL}.engine_num"),
@@ -127,7 +136,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
     if isinstance(engines, int) and placement.layout == "split" and engines * wide != own:
         yield Lost(layout[1:], f"Trinity's explorer gets {engines} engines x {wide} devices, not {own}")
     if placement.layout == "explicit":
-        reason = f"Trinity places no roles on devices: {count * wide} are the explorer's, the others the trainer's"
+        reason = f"Trinity places no roles on devices: {count * wide} explore and {total - count * wide - beside} train, instead "
+        reason += f"of {own} and {arithmetic.train_devices(config)}"
         yield Lost((view.to("placement.roles"), *layout), reason)
 
 
@@ -156,11 +166,16 @@ def _engines(view: Writing, total: int, wide: int) -> int:
 
     def misfit(count: int) -> tuple[bool, bool, float, int]:
         left = total - count * wide
-        refused = left < 1 or (left > each and left % each != 0)
+        refused = _refused(left, each)
         uneven = refused or left % share != 0 or batch % (left // share) != 0
         return refused, uneven, abs(total / 2 - count * wide), count
 
     return min(range(1, max(2, total // wide + 1)), key=misfit)
+
+
+def _refused(left: int, each: int) -> bool:
+    """Whether Trinity refuses the devices that are left for its trainer: none, or several nodes and a part of one."""
+    return left < 1 or (left > each and left % each != 0)
 
 
 def engine_shape(view: Writing) -> tuple[int, int]:

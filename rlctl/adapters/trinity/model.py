@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -129,7 +130,12 @@ def _write_lengths(view: Writing) -> Iterator[Out]:
         same=True,
         always=True,
     )
-    if total is None:
+    if total is not None and total < prompt + response:
+        note = f"Trinity requires a context of {prompt} prompt + {response} response tokens: {prompt + response}, not {total}"
+        used = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
+        yield Flow(view.path("model.max_model_len"), prompt + response, used, "derived", always=True)
+        yield Lost((view.to("model.max_context_tokens"),), note)
+    elif total is None:
         note = f"{prompt} prompt + {response} response tokens"
         yield Flow(
             view.path("model.max_model_len"),
@@ -193,7 +199,7 @@ def _read_lora(view: Reading) -> Iterator[Flow]:
     for key, field in LORA.items():
         value = values.get(key)
         if key in ("target_modules", "exclude_modules"):
-            value = [] if value is None else list(value) if isinstance(value, list) else [value]
+            value = [] if value is None else list(value) if isinstance(value, list) else _modules(value)
         if value is not None:
             yield Flow(view.to(f"model.lora.{field}"), value, ((*root, key),), same=not isinstance(value, list))
     for index in range(1, len(several)):
@@ -212,6 +218,20 @@ LORA = {
     "target_modules": "target_modules",
     "exclude_modules": "exclude_modules",
 }
+
+
+_SUFFIXES = re.compile(r"\.\*\\\.\(([^()]+)\)")
+
+
+def _modules(text: str) -> list[str]:
+    """The names in a pattern that ``_pattern`` made; any other pattern is one item."""
+    found = _SUFFIXES.fullmatch(text)
+    return found[1].split("|") if found else [text]
+
+
+def _pattern(names: list[str]) -> str:
+    """Modules as Trinity has them: one string, which PEFT matches against a module's whole name if there are several."""
+    return names[0] if len(names) == 1 else rf".*\.({'|'.join(names)})"
 
 
 def _write_lora(view: Writing) -> Iterator[Out]:
@@ -241,9 +261,7 @@ def _write_lora(view: Writing) -> Iterator[Out]:
         elif key == "lora_alpha":
             yield Flow((*root, key), int(value) if value == int(value) else value, used, always=True)
         else:
-            yield Flow(
-                (*root, key), value[0] if isinstance(value, list) and len(value) == 1 else value, used, always=True
-            )
+            yield Flow((*root, key), _pattern(value) if isinstance(value, list) else value, used, always=True)
     for field, neutral in (("dropout", 0.0), ("merge_for_rollout", False)):
         used = (view.to(f"model.lora.{field}"),)
         yield Flow((), None, used) if lora[field] == neutral else Lost(used, f"Trinity's adapters have no {field}")
