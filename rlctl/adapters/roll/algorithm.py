@@ -210,7 +210,18 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
 
 
 TEMPERATURE = Code("training temperature", (), ("algorithm.train_temperature",), _read_temperature, _write_temperature)
-REPLAY = Names({"disable": "off", "R3": "rollout", "R2": "recompute"})
+
+
+class RouterReplay(Names):
+    """ROLL names R2 and refuses it."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value == "recompute":
+            raise InexpressibleError("ROLL refuses router_replay.mode R2: experts are chosen again in training")
+        return super().write(value, view)
+
+
+REPLAY = RouterReplay({"disable": "off", "R3": "rollout", "R2": "recompute"})
 PRESET = Code(
     "preset",
     (),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from rlctl import arithmetic
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
-from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
 
 ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
 """Canonical roles, and ROLL's workers for them."""
@@ -111,6 +111,8 @@ def _write(view: Writing) -> Iterator[Out]:
         if rolls_out
         else min(placement.devices_per_node, max(arithmetic.train_devices(view.config), 1))
     )
+    least = 1 if rolls_out else arithmetic.devices_per_replica(view.config.train.engine)
+    each = max(each, min(least, NODE)) if total < least else each
     yield Flow(view.path("num_gpus_per_node"), each, width, same=each == placement.devices_per_node, always=True)
     yield Flow((), None, nodes, "mapped", "ROLL counts nodes from device_mapping")
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"), *nodes, *width)
@@ -120,7 +122,14 @@ def _write(view: Writing) -> Iterator[Out]:
             continue
         listed = ((*view.to("placement.roles"), role, "devices"), *layout[:1])
         devices, used = _devices_of(view, role, total), listed if placement.layout == "explicit" else layout
-        yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, "derived", always=True)
+        how: How = "derived"
+        note = ""
+        if len(devices) < least:
+            note = (
+                f"the source has {len(devices)} devices, and a replica of the model takes {least}: {least} are written"
+            )
+            how, devices = "assumed", tuple(range(least))
+        yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, how, note, always=True)
     yield from _lose(view)
 
 
@@ -155,6 +164,8 @@ def _lose(view: Writing) -> Iterator[Out]:
         yield Lost((view.to("placement.device"),), "ROLL's workers want accelerators")
 
 
+NODE = 8
+"""Devices of a usual node."""
 RULES: list[Rule] = [
     *[_valid(worker) for worker in ROLES.values()],
     Code(

@@ -118,3 +118,17 @@ def test_engines_that_do_not_divide_the_devices_are_refused_with_the_arithmetic(
 def test_fewer_engines_than_fit_cannot_be_said() -> None:
     _, report = written(rollout__parallel__replicas=3)
     assert bucket(report, "rollout.parallel.replicas") is Bucket.UNSUPPORTED
+
+
+def test_supervised_training_gets_devices_for_a_replica() -> None:
+    """A launcher, not the config, says how many devices verl's SFT has: ROLL refuses fewer than a replica takes."""
+    engine = {"name": "megatron", "tensor": 2, "pipeline": 4}
+    values, _ = written(algorithm__objective={"name": "sft"}, train__engine=engine, placement__devices_per_node=1)
+    assert values["sft_train"]["device_mapping"] == "list(range(0,8))"
+    assert values["num_gpus_per_node"] == 8
+
+
+def test_a_router_replay_that_roll_refuses_is_not_written() -> None:
+    values, report = written(algorithm__router_replay="recompute")
+    assert "router_replay" not in values["actor_train"]
+    assert bucket(report, "algorithm.router_replay") is Bucket.UNSUPPORTED
