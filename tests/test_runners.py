@@ -97,9 +97,9 @@ def test_an_unknown_key_is_refused_where_the_framework_refuses_it() -> None:
 
 
 def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_path: Path) -> None:
-    text = write_yaml(
-        tree(changed("trinity", {"buffer.batch_size": 7, "algorithm.repeat_times": 1, "buffer.train_batch_size": 7}))
-    )
+    sizes = {"buffer.batch_size": 7, "algorithm.repeat_times": 1, "buffer.train_batch_size": 7}
+    sizes["explorer.rollout_model.tensor_parallel_size"] = 2  # no even number of devices divides the mini-batch
+    text = write_yaml(tree(changed("trinity", sizes)))
     loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
     assert loaded is not None
     found = [item for item in findings_of("verl", loaded, report) if item.level is Level.ERROR]
@@ -107,6 +107,14 @@ def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_pat
     assert "7 prompts x 1 responses" in mini.message
     assert mini.at is not None
     assert mini.at.file == "trinity.yaml"
+
+
+def test_devices_are_written_that_divide_a_mini_batch() -> None:
+    """Trinity's trainer has devices of its own; verl's roles share all, and it stops at a mini-batch that does not divide by them."""
+    sizes = {"buffer.batch_size": 6, "algorithm.repeat_times": 1, "buffer.train_batch_size": 6}
+    text = write_yaml(tree(changed("trinity", sizes)))
+    loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
+    assert [item for item in findings_of("verl", loaded, report) if item.level is Level.ERROR] == []
 
 
 def test_the_command_cites_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,8 @@ VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
     ),
     ({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/ckpt"}, "trainer.resume_from_path"),
     ({"trainer.v1.trainer_mode": "separate_async"}, "data.train_batch_size"),
+    ({"trainer.v1.trainer_mode": "separate_async"}, f"{R}.checkpoint_engine.backend"),
+    ({"trainer.v1.trainer_mode": "separate_async", f"{R}.nnodes": 0}, f"{R}.nnodes"),
 ]
 """What its workers and trainer refuse."""
 

@@ -54,6 +54,7 @@ def test_the_newest_release_has_it_in_its_usual_trainer() -> None:
     assert values["data"]["train_batch_size"] == 512
     assert values["trainer"]["v1"]["trainer_mode"] == "separate_async"
     assert values["trainer"]["v1"]["separate_async"]["parameter_sync_step"] == 16
+    assert values["actor_rollout_ref"]["rollout"]["checkpoint_engine"]["backend"] == "nccl"
 
 
 @pytest.mark.parametrize("own", ["true", "false"])

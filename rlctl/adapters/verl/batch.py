@@ -166,21 +166,38 @@ def total_rules(default_epochs: int) -> list[Rule]:
 
 
 def needs(config: Config) -> list[Finding]:
-    """What verl asks of the numbers of a step: a mini-batch must divide by the replicas."""
-    mini, devices, own = (
-        arithmetic.mini_batch_responses(config),
-        arithmetic.devices(config),
-        asynchronous.rollout_nodes(config),
-    )
-    devices -= own * config.placement.devices_per_node
+    """What verl makes of the devices: roles share them, and a mini-batch must divide by the replicas."""
+    placement, mini = config.placement, arithmetic.mini_batch_responses(config)
+    own = asynchronous.rollout_nodes(config)
+    width = placement.devices_per_node
+    if placement.layout == "split" and not own:
+        width = devices_that_divide(config)
+    devices = (placement.nodes - own) * width
+    found = []
+    trains = arithmetic.train_devices(config)
+    if placement.layout == "split" and not own and trains != devices:
+        message = f"verl trains and generates on all {devices} devices; the source trains on {trains} devices alone"
+        found.append(Finding("devices-shared", Level.WARNING, message, "trainer.n_gpus_per_node"))
     each = arithmetic.devices_per_replica(config.train.engine)
-    if config.placement.layout == "explicit" or devices % each or mini % (devices // each) == 0:
-        return []
+    if placement.layout == "explicit" or devices % each or mini % (devices // each) == 0:
+        return found
     message = f"verl stops at a mini-batch of {mini} responses on {devices // each} replicas, which do not divide it"
     fewer = next((each * n for n in range(devices // each - 1, 0, -1) if mini % n == 0), each)
     more = next((each * n for n in range(devices // each + 1, mini + 1) if mini % n == 0), None)
     hint = f"take {fewer} devices" + (f", or {more}" if more else "")
-    return [Finding("devices-uneven", Level.WARNING, message, "trainer.n_gpus_per_node", None, hint)]
+    return [*found, Finding("devices-uneven", Level.WARNING, message, "trainer.n_gpus_per_node", None, hint)]
+
+
+def devices_that_divide(config: Config) -> int:
+    """The most devices a node that verl takes for shared roles: replicas divide a mini-batch, engines divide the devices."""
+    placement, mini = config.placement, arithmetic.mini_batch_responses(config)
+    each, parallel = arithmetic.devices_per_replica(config.train.engine), config.rollout.parallel
+    engine = parallel.tensor * parallel.pipeline * parallel.data
+    counts = [(width, width * placement.nodes) for width in range(placement.devices_per_node, 0, -1)]
+    fitting = (
+        width for width, total in counts if total % each == 0 and total % engine == 0 and mini % (total // each) == 0
+    )
+    return next(fitting, placement.devices_per_node)
 
 
 ACTOR_MICRO = micro(

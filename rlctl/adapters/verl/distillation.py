@@ -37,6 +37,14 @@ def _leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
         yield path, tree
 
 
+def _teacher(view: Reading) -> str:
+    """The key of the teacher's model: the usual one, an older release's, or that of the only teacher with another name."""
+    named = [name for name in view.get(f"{D}.teacher_models") or {} if name != "teacher_model"]
+    if view.written(ALONE) or len(named) != 1:
+        return OLD if view.written(OLD) and not view.written(ALONE) else ALONE
+    return f"{D}.teacher_models.{named[0]}.model_path"
+
+
 def _read(view: Reading) -> Iterator[Flow]:
     to, root = view.to(TO), view.path(D)
     if not view.get(f"{D}.enabled"):
@@ -45,7 +53,7 @@ def _read(view: Reading) -> Iterator[Flow]:
             rest = [path for path, _ in _leaves(view.get(D)) if path != ("enabled",)]
             yield Flow((), None, tuple(root + path for path in rest), "dead", "'distillation.enabled' is off")
         return
-    teacher = ALONE if view.written(ALONE) or not view.written(OLD) else OLD
+    teacher = _teacher(view)
     read = (view.path(teacher), *(view.path(key) for key, _ in (*TYPED.values(), *ARGS.values())))
     yield Flow(to, {}, (view.path(f"{D}.enabled"),))
     yield Flow((*to, "teacher"), view.get(teacher) or "", (view.path(teacher),), same=True)

@@ -340,6 +340,23 @@ ROWS: tuple[Requirement, ...] = (
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
         "change one of the three",
     ),
+    Requirement(
+        f"{ROLLOUT}.checkpoint_engine.backend",
+        lambda v: not _in_turns(v) and v[f"{ROLLOUT}.checkpoint_engine.backend"] in (None, "naive"),
+        f"{ROLLOUT}.checkpoint_engine.backend is naive, and separate_async sends weights to other devices",
+        "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
+        f"set {ROLLOUT}.checkpoint_engine.backend to nccl",
+    ),
+    *(
+        Requirement(
+            f"{ROLLOUT}.{name}",
+            lambda v, name=name: not _in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
+            f"{ROLLOUT}.{name} is {{{ROLLOUT}.{name}}}, and separate_async has devices for rollout alone",
+            "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
+            f"set {ROLLOUT}.{name} to at least 1",
+        )
+        for name in ("nnodes", "n_gpus_per_node")
+    ),
 )
 
 REQUIREMENTS = Requirements(

@@ -15,6 +15,7 @@ from rlctl.adapters.rules import (
     Code,
     Dropped,
     Flow,
+    How,
     K,
     Key,
     Lost,
@@ -25,7 +26,7 @@ from rlctl.adapters.rules import (
     Writing,
 )
 from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
-from rlctl.adapters.verl import asynchronous
+from rlctl.adapters.verl import asynchronous, batch
 
 R = "actor_rollout_ref.rollout"
 NO_WORKFLOW = "verl has no workflows: it asks once and scores the answer, or runs an agent loop"
@@ -173,21 +174,35 @@ def _write_split(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], always=True)
         yield Flow(view.path(f"{R}.nnodes"), own // each, layout[1:], always=True)
         yield Flow(view.path(f"{R}.n_gpus_per_node"), each, layout[1:], always=True)
-        steps = view.get("sync.every_optimizer_steps") or view.config.sync.every * arithmetic.optimizer_steps_per_step(
-            view.config
-        )
-        yield Flow(
-            view.path("trainer.v1.separate_async.parameter_sync_step"),
-            steps,
-            (view.to("sync.every_optimizer_steps"), view.to("sync.every")),
-            "derived",
-        )
+        yield from _write_sync_step(view)
         yield from _pace(view, "separate_async")
         return
-    note = f"verl runs every role on all {placement.nodes * each} devices in turn, instead of {own} for rollout alone"
+    fitting, trains = batch.devices_that_divide(view.config), arithmetic.train_devices(view.config)
+    total = placement.nodes * fitting
+    note = (
+        f"verl runs every role on all {total} devices in turn, instead of {own} for rollout and {trains} for training"
+    )
     yield Flow(view.path("trainer.nnodes"), placement.nodes, nodes[:1], same=True)
-    yield Flow(view.path("trainer.n_gpus_per_node"), each, nodes[1:], same=True, always=True)
+    how: How = "mapped" if fitting == each else "derived"
+    told = (
+        ""
+        if fitting == each
+        else f"{fitting} of {each} devices a node, because a mini-batch must divide by the replicas"
+    )
+    key = view.path("trainer.n_gpus_per_node")
+    yield Flow(key, fitting, nodes[1:], how, told, same=fitting == each, always=True)
     yield Lost(layout, note)
+
+
+def _write_sync_step(view: Writing) -> Iterator[Out]:
+    """``separate_async`` sends weights once a step: it refuses a step that is not ``parameter_sync_step`` mini-batches."""
+    config = view.config
+    used = (view.to("sync.every_optimizer_steps"), view.to("sync.every"))
+    wanted = view.get("sync.every_optimizer_steps") or config.sync.every * arithmetic.optimizer_steps_per_step(config)
+    step = max(1, arithmetic.responses_per_step(config) // arithmetic.mini_batch_responses(config))
+    yield Flow(view.path("trainer.v1.separate_async.parameter_sync_step"), step, used, "derived", always=True)
+    if step != wanted:
+        yield Lost(used, f"verl sends weights once a step, after {step} updates, not after {wanted}")
 
 
 def _pace(view: Writing, mode: str) -> Iterator[Out]:
@@ -256,6 +271,15 @@ def _write_method(view: Writing) -> Iterator[Out]:
     if not _same_sharing(view):
         note = "weights stay on the devices that all roles share"
         yield Flow((), None, (view.to("sync.method"),), "derived", note)
+    elif _needs_transfer(view):
+        note = "separate_async refuses naive, verl's default"
+        key, used = view.path(f"{R}.checkpoint_engine.backend"), (view.to("sync.method"),)
+        yield Flow(key, "nccl", used, "derived", note, always=True)
+
+
+def _needs_transfer(view: Writing) -> bool:
+    """Whether verl refuses its default transport of weights, which needs devices that all roles share."""
+    return asynchronous.is_separate(view) and view.get("sync.method") in (None, "auto")
 
 
 def length(name: str, trainers: str, to: str, *, server: bool = False) -> Code:
@@ -486,7 +510,7 @@ RULES: list[Rule] = [
         "naive",
         Names({"naive": "auto", "nccl": "nccl"}, "verl has no such way", fallback="auto"),
         since="0.8",
-        write_when=lambda view: _same_sharing(view),
+        write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),
     Code("way of weights on shared devices", (), (), _none, lambda view: _write_method(view), "naive where all share"),
     Key(
