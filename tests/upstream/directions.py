@@ -30,6 +30,7 @@ from rlctl.report import Bucket, Report
 from rlctl.translate import Translation, read, read_document, translate_loaded
 
 from .frameworks import ENVIRONMENTS, ROOT, Framework, framework
+from .test_verl import composed_by
 
 FRAMEWORKS = ("verl", "trinity", "roll")
 DIRECTIONS = (
@@ -143,7 +144,7 @@ def surroundings(text: str) -> dict[str, str]:
 def read_source(dialect: str, path: Path) -> tuple[Loaded | None, Report]:
     """A corpus file as rlctl reads it."""
     if dialect == "verl":
-        lines = [line for line in yaml.safe_load(path.read_text())["overrides"] if not line.startswith("--")]
+        _, lines = composed_by(yaml.safe_load(path.read_text()))
         nothing = read_yaml("", "overrides", allow_empty=True)
         return read_document(nothing, dialect="verl", overrides=lines, environment={}, options=FACTS)
     return read(path, dialect=dialect, environment=surroundings(path.read_text()), options=FACTS)
@@ -226,11 +227,7 @@ def ask_text(dialect: str, text: str) -> dict[str, Any]:
 
 
 def ask_verl(module: str, overrides: list[str], release: str = f"verl-{VERSIONS['verl']}") -> dict[str, Any]:
-    own = [re.sub("~/", "/home/me/", text) for text in overrides if not text.startswith(("--", "hydra.searchpath"))]
-    if any("ppo_megatron_trainer" in text for text in overrides):
-        own.insert(0, "model_engine=megatron")
-    programs = {"sft": "sft_trainer_engine", "generation": "generation"}
-    config = next((config for part, config in programs.items() if part in module), "ppo_trainer")
+    config, own = composed_by({"module": module, "overrides": overrides})
     return framework(release, "drive_verl.py").ask(config=config, overrides=own, effective=True, rows=ROWS)
 
 
@@ -273,6 +270,8 @@ def compare(before: dict[str, Any], after: dict[str, Any], reports: list[Report]
     """Sort each number that both have into equal, reported and silent."""
     for name in sorted(set(before) & set(after)):
         one, other = before[name], after[name]
+        if None in (one, other) and name == "learning rates":
+            continue  # an engine or a schedule whose rates these tests cannot compute
         if same(one, other):
             outcome.equal.append(name)
         elif reported(name, one, other, reports):

@@ -8,6 +8,8 @@ from typing import Any
 import workers_roll
 from formulas import ROUNDS, kl, megatron_rate
 
+NEVER = 1_000_000
+"""Steps that no run reaches."""
 MEGATRON = {"constant_with_warmup": "constant", "inverse_sqrt": "inverse-square-root", "cosine_with_min_lr": "cosine"}
 
 
@@ -39,8 +41,8 @@ def numbers(kind: str, config: Any) -> dict[str, Any]:
         "top_p": drawn.top_p,
         "top_k": max(drawn.top_k or 0, 0),
         "training temperature": 1.0,
-        "save every (rounds)": config.save_steps / each if config.save_steps > 0 else None,
-        "evaluate every (rounds)": config.eval_steps / each if config.eval_steps > 0 else None,
+        "save every (rounds)": config.save_steps / each if 0 < config.save_steps < NEVER else None,
+        "evaluate every (rounds)": config.eval_steps / each if 0 < config.eval_steps < NEVER else None,
         "training devices": len(worker.device_mapping),
         "learning rate": arguments.learning_rate,
         "weight decay": arguments.weight_decay,
@@ -64,7 +66,7 @@ def _verifiable(config: Any) -> dict[str, Any]:
         "training data": sorted(config.actor_train.data_args.file_name or []),
     }
     validation = config.validation
-    if validation and validation.data_args and config.eval_steps > 0:
+    if validation and validation.data_args and 0 < config.eval_steps < NEVER:
         drawn = validation.generating_args
         found |= {
             "evaluation temperature": drawn.temperature,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +67,9 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
         "shuffled data": task.data_selector.selector_type in ("shuffle", "random"),
     }
     if by_tokens:
-        found["tokens of a micro-batch"] = engine["tokens"] * engine.get("sequence_parallel", 1)
+        found["tokens of a micro-batch"] = engine["tokens"] * (
+            engine.get("sequence_parallel") or engine["parallel"]["context"]
+        )
     else:
         found["responses of a micro-batch"] = engine["micro"]
     if held_out and found["evaluate every (rounds)"]:
@@ -85,9 +86,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
 
 def _rounds(config: Any, rows: int) -> float:
     buffer, sync = config.buffer, config.synchronizer.sync_interval
-    steps = (
-        [math.ceil(rows / buffer.batch_size) * buffer.total_epochs] if not buffer.total_steps else [buffer.total_steps]
-    )
+    steps = [buffer.total_steps or rows * buffer.total_epochs // buffer.batch_size]
     if config.trainer.total_steps:
         steps.append(config.trainer.total_steps)
     return min(steps) / sync

@@ -34,7 +34,6 @@ def numbers(cfg: Any, question: dict[str, Any], rates: Any) -> dict[str, Any]:
     found = _batch(cfg, question["rows"]) | _algorithm(cfg)
     limits = [data.max_prompt_length, data.max_response_length]
     held_out = rollout.val_kwargs
-    greedy = not held_out.do_sample
     every = [trainer.save_freq, trainer.test_freq]
     found |= {
         "kind": "rl",
@@ -45,9 +44,9 @@ def numbers(cfg: Any, question: dict[str, Any], rates: Any) -> dict[str, Any]:
         "top_p": rollout.top_p,
         "top_k": max(rollout.top_k, 0),
         "training temperature": rollout.temperature,
-        "evaluation temperature": 0.0 if greedy else held_out.temperature,
-        "evaluation top_p": 1.0 if greedy else held_out.top_p,
-        "evaluation top_k": 0 if greedy else max(held_out.top_k, 0),
+        "evaluation temperature": held_out.temperature,  # nothing reads do_sample: agent_loop.py
+        "evaluation top_p": held_out.top_p,
+        "evaluation top_k": max(held_out.top_k, 0),
         "evaluation responses": held_out.n,
         "save every (rounds)": every[0] if every[0] > 0 else None,
         "evaluate every (rounds)": every[1] if every[1] > 0 else None,
@@ -70,8 +69,6 @@ def _batch(cfg: Any, rows: int) -> dict[str, Any]:
     size, mini = cfg.data.train_batch_size, actor.ppo_mini_batch_size
     steps = cfg.trainer.total_training_steps
     epochs = rows // size * cfg.trainer.total_epochs
-    share = workers_verl.replicas(cfg)
-    devices = cfg.trainer.nnodes * cfg.trainer.n_gpus_per_node
     by_tokens = bool(actor.use_dynamic_bsz)
     found = {
         "prompts a round": size,
@@ -82,7 +79,7 @@ def _batch(cfg: Any, rows: int) -> dict[str, Any]:
         "micro-batches by": "tokens" if by_tokens else "responses",
     }
     if by_tokens:
-        found["tokens of a micro-batch"] = actor.ppo_max_token_len_per_gpu * (devices // share)
+        found["tokens of a micro-batch"] = actor.ppo_max_token_len_per_gpu * workers_verl.sharing(actor)
     else:
         found["responses of a micro-batch"] = actor.ppo_micro_batch_size_per_gpu
     return found

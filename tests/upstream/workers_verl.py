@@ -80,19 +80,22 @@ def _trainer(cfg) -> None:
         assert "global_step_" in path, "resume ckpt must specify the global_steps"
 
 
-def replicas(cfg, role="actor") -> int:
-    """Data-parallel ranks of a role."""
-    block = cfg.critic if role == "critic" else cfg.actor_rollout_ref[role]
+def sharing(block) -> int:
+    """Devices that share a sequence, and so the tokens of a micro-batch."""
+    if block.strategy == "megatron":
+        return int(block.megatron.context_parallel_size)
+    if block.strategy == "veomni":
+        return int(block.veomni.get("ulysses_parallel_size", 1))
+    return int(block.get("ulysses_sequence_parallel_size") or 1)
+
+
+def replicas(cfg) -> int:
+    """Data-parallel ranks of the actor."""
+    block = cfg.actor_rollout_ref.actor
     devices = int(cfg.trainer.nnodes) * int(cfg.trainer.n_gpus_per_node)
     if block.strategy == "megatron":
-        parts = block.megatron
-        shared = parts.tensor_model_parallel_size * parts.pipeline_model_parallel_size * parts.context_parallel_size
-    else:
-        engine = block.get("fsdp_config") or block.get("model", {}).get("fsdp_config") or {}
-        shared = block.get("ulysses_sequence_parallel_size") or engine.get("ulysses_sequence_parallel_size") or 1
-        if block.strategy == "veomni":
-            shared = block.veomni.get("ulysses_parallel_size", 1)
-    return devices // int(shared)
+        devices //= block.megatron.tensor_model_parallel_size * block.megatron.pipeline_model_parallel_size
+    return devices // sharing(block)
 
 
 def _mini_batches(cfg) -> None:
