@@ -130,21 +130,14 @@ def _write_lengths(view: Writing) -> Iterator[Out]:
         same=True,
         always=True,
     )
+    lengths = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
     if total is not None and total < prompt + response:
         note = f"Trinity requires a context of {prompt} prompt + {response} response tokens: {prompt + response}, not {total}"
-        used = (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens"))
-        yield Flow(view.path("model.max_model_len"), prompt + response, used, "derived", always=True)
+        yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", always=True)
         yield Lost((view.to("model.max_context_tokens"),), note)
     elif total is None:
         note = f"{prompt} prompt + {response} response tokens"
-        yield Flow(
-            view.path("model.max_model_len"),
-            prompt + response,
-            (view.to("data.max_prompt_tokens"), view.to("rollout.max_response_tokens")),
-            "derived",
-            note,
-            always=True,
-        )
+        yield Flow(view.path("model.max_model_len"), prompt + response, lengths, "derived", note, always=True)
     else:
         yield Flow(
             view.path("model.max_model_len"), total, (view.to("model.max_context_tokens"),), same=True, always=True
