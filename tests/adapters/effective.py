@@ -203,6 +203,9 @@ VERL_KL = {
 VERL_ADVANTAGE = {"rloo_vectorized": "rloo", "grpo_vectorized": "grpo"}
 VERL_LOSS = {"vanilla": "ppo_clip", "gpg": "policy_gradient"}
 
+DISTILS = "distillation.distillation_loss"
+TEACHERS = "a teacher's log-probs less the policy's"
+
 
 def verl(v: Values) -> Numbers:
     """Numbers of a config of verl's PPO trainer."""
@@ -254,9 +257,9 @@ def verl(v: Values) -> Numbers:
             if v.get("algorithm.use_kl_in_reward", False)
             else None
         ),
-        advantage=VERL_ADVANTAGE.get(
-            v.get("algorithm.adv_estimator", "gae"), str(v.get("algorithm.adv_estimator", "gae"))
-        ),
+        advantage=TEACHERS
+        if v.get("distillation.enabled", False) and not v.get(f"{DISTILS}.use_task_rewards", True)
+        else VERL_ADVANTAGE.get(v.get("algorithm.adv_estimator", "gae"), str(v.get("algorithm.adv_estimator", "gae"))),
         loss=VERL_LOSS.get(loss, loss),
         clip=(
             (both if low is None else low, both if high is None else high)
@@ -398,7 +401,9 @@ def trinity(v: Values) -> Numbers:
         kl_in_reward=None
         if penalty == "none" or kind not in IN_TRAINER
         else (TRINITY_KL[penalty], v.either("algorithm.kl_penalty_fn_args", {}).get("kl_coef", 0.001)),
-        advantage=TRINITY_ADVANTAGE.get(advantage, advantage),
+        advantage=TEACHERS
+        if advantage in ("on_policy_distill", "jsd")
+        else TRINITY_ADVANTAGE.get(advantage, advantage),
         loss=TRINITY_LOSS.get(loss, loss),
         clip=clip,
         dual_clip=dual,
@@ -548,8 +553,10 @@ def roll(v: Values) -> Numbers:
         prompt_tokens=None if agentic else v.get("prompt_length", 1024),
         response_tokens=None if agentic else total - v.get("prompt_length", 1024),
         sampling=_roll_sampling(v, infer if v.has(f"{infer}.generating_args") else "train_env_manager"),
-        held_out=[(v.get("validation.generating_args.num_return_sequences", 1), *_roll_sampling(v, "validation"))]
-        * (0 if agentic or not v.get("validation") else len(files) if isinstance(files, list) else 1),
+        held_out=_roll_episodes(v, infer)
+        if agentic
+        else [(v.get("validation.generating_args.num_return_sequences", 1), *_roll_sampling(v, "validation"))]
+        * (0 if not v.get("validation") else len(files) if isinstance(files, list) else 1),
         kl_in_loss=("k3", v.get("kl_loss_coef", 0)) if v.get("use_kl_loss", False) else None,
         kl_in_reward=(
             (
@@ -573,6 +580,8 @@ def roll(v: Values) -> Numbers:
 
 def _roll_advantage(v: Values, agentic: bool) -> str:
     """The estimator that the normalisations make of plain returns; an agentic run's own ones are under ``reward_normalization``."""
+    if v.get("is_pure_opd", False) or v.has("student_train"):
+        return TEACHERS
     name = str(v.get("adv_estimator", "gae"))
     if name not in ("grpo", "reinforce") or (name == "grpo" and not agentic):
         return name
@@ -644,6 +653,13 @@ def _roll_gpus(v: Values, train: list[int], infer: list[int]) -> Replicas:
     return Replicas(max(every) + 1, len(set(train)), len(set(infer)))
 
 
+def _roll_episodes(v: Values, infer: str) -> list[Any]:
+    """Episodes of evaluation: the engines' sampling, or that of their manager where the engines have none."""
+    role = infer if v.has(f"{infer}.generating_args") else "val_env_manager"
+    role = role if v.has(f"{role}.generating_args") else "train_env_manager"
+    return [(v.get("val_env_manager.group_size", 1), *_roll_sampling(v, role))] if v.has("val_env_manager") else []
+
+
 def _roll_sampling(v: Values, role: str) -> tuple[float, float, int | None]:
     args = f"{role}.generating_args"
     return (
@@ -703,15 +719,34 @@ def canonical(config: Config, rows: int) -> Numbers:
                 source.evaluation_sampling.top_k,
             )
             for source in config.data.eval
-        ],
+        ]
+        or _episodes(config),
         kl_in_loss=None if kl is None else (kl.estimator, kl.coefficient),
         kl_in_reward=None if penalty is None else (penalty.estimator, penalty.coefficient),
-        advantage=getattr(algorithm.advantage, "kind", "") or algorithm.advantage.choice,
+        advantage=TEACHERS
+        if algorithm.distillation is not None and algorithm.distillation.args.get("with_rewards") is False
+        else getattr(algorithm.advantage, "kind", "") or algorithm.advantage.choice,
         loss=name,
         clip=(loss.clip_low, loss.clip_high) if name in ("ppo_clip", "gspo", "cispo") else None,  # type: ignore[attr-defined]
         dual_clip=getattr(loss, "dual_clip", None),
         aggregation=algorithm.aggregation.mode,
     ).numbers()
+
+
+def _episodes(config: Config) -> list[Any]:
+    environments, sampling = config.rollout.evaluation_environments, config.rollout.sampling
+    if environments is None:
+        return []
+    own = environments.args.get("generating_args") or {}
+    top_k = _top_k(own["top_k"]) if "top_k" in own else sampling.top_k
+    return [
+        (
+            environments.group_size,
+            own.get("temperature", sampling.temperature),
+            own.get("top_p", sampling.top_p),
+            top_k,
+        )
+    ]
 
 
 def _interval(interval: Any, config: Config) -> float | None:

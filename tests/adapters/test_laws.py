@@ -169,7 +169,7 @@ LAYOUT = ("placement", "rollout.parallel", "tracking", "rollout.memory.gpu_fract
 """Who shares devices, which a dialect may have no word for and then is assumed, and what hangs on it; and where one monitor is all
 there can be."""
 CUT = (
-    *("batch.micro", "critic.micro", "rollout.split_groups", "rollout.memory.load_format"),
+    *("batch.micro", "batch.log_prob_micro", "critic.micro", "rollout.split_groups", "rollout.memory.load_format"),
     *("algorithm.preset", "extensions"),
 )
 """How work is cut up and weights are first filled, which no result hangs on; a name for settings that are said one by one; and what

@@ -318,6 +318,11 @@ def _write_kl_loss(view: Writing) -> Iterator[Out]:
                 view.path(f"{X}kl_loss_fn"), "none", used, "mapped", note, always=not silent and not usual, quiet=usual
             )
         return
+    if section["coefficient"] == 0:
+        every = tuple(view.to(f"algorithm.kl_in_loss.{name}") for name in section)
+        note = "a coefficient of 0 does nothing"
+        yield Flow(view.path(f"{X}kl_loss_fn"), "none", (*used, *every), "derived", note, always=True)
+        return
     name = next((name for name, choice in ESTIMATORS.items() if choice == section["estimator"]), None)
     if name is None:
         yield Lost(

@@ -124,7 +124,7 @@ def _fixed(view: Writing, kind: str, index: int, source: Any, sources: Any, colu
         elif field == "split" and not view.explicit(".".join(str(part) for part in place)):
             yield Flow((), None, (place,), "derived", "verl reads whole files")
         elif field == "name":
-            yield Flow((), None, (place,), "derived", "verl names sources by their data_source column")
+            yield Lost((place,), "verl names sources by their data_source column", idle=True)
         elif value is not None:
             implied = told(WORKFLOWS, value) if field == "workflow" else ""
             yield Lost((place,), OTHERWISE.get(field, f"verl has no {field} of one file") + implied)
@@ -235,6 +235,8 @@ def _write_episodes(view: Writing) -> Iterator[Out]:
         yield Flow(
             view.path(f"{R}.val_kwargs.{name}"), value or -1 if name == "top_k" else value, (used,), "derived", note
         )
+    group = view.to("rollout.evaluation_environments.group_size")
+    yield Flow(view.path(f"{R}.val_kwargs.n"), environments["group_size"], (group,), "derived")
     if view.version < (0, 7) and sampling.temperature > 0:
         temperature = view.to("rollout.sampling.temperature")
         yield Flow(view.path(f"{R}.val_kwargs.do_sample"), True, (temperature,), "derived", "else verl is greedy")
