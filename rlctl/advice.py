@@ -208,7 +208,7 @@ class Adviser:
         """Why the framework cannot say a value, by its table; empty if this machine cannot tell."""
         dropped = self._table.dropped_at(key)
         if dropped is not None:
-            return dropped.reason
+            return dropped.why(self.source.partition("@")[0], key)
         try:
             changed = put(self.loaded, key, value)
         except RlctlError:  # such as a variable that is not set here

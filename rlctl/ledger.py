@@ -8,6 +8,7 @@ from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.dialect import File
+from rlctl.adapters.lacking import lacking
 from rlctl.adapters.writing import Fate
 from rlctl.documents import parse_dotted
 from rlctl.ranks import Rank, rank_of
@@ -38,7 +39,9 @@ def joined(entry: Entry, file: File, source: str) -> Entry:
         return entry
     fates = [found for key, _ in entry.targets if (found := fate_in(key, file)) is not None]
     if not fates and entry.bucket is not Bucket.CARRIED:
-        return replace(entry, bucket=Bucket.UNSUPPORTED, targets=(), note=f"{file.name} has nothing for it")
+        return replace(
+            entry, bucket=Bucket.UNSUPPORTED, targets=(), note=lacking(file.name, parse_dotted(entry.targets[0][0]))
+        )
     return judged(entry, fates)
 
 

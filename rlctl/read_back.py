@@ -13,6 +13,7 @@ from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.dialect import File, stage_parts
+from rlctl.adapters.lacking import SHOWN
 from rlctl.adapters.tree import put
 from rlctl.config import Loaded
 from rlctl.config.inspect import settings
@@ -23,8 +24,6 @@ from rlctl.errors import RlctlError
 from rlctl.ranks import BY_CODE, Rank, rank_of
 from rlctl.report import Bucket, Entry, Finding, Level
 
-SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
-"""The frameworks' own spelling of their names."""
 CONSEQUENCES: Mapping[str, str] = {
     "algorithm.aggregation.follow_source": "If true, each micro-batch's loss is normalized separately, so that the gradient "
     "depends on the micro-batch size",

@@ -76,8 +76,8 @@ def _finding(found: Dialect, taken: Taken, release: str, items: Sequence[Differe
         f"the keys fit {found.name} {release} as well as {taken.version}, which rlctl read; in {release} "
         f"{', '.join(texts)}{more}"
     )
-    hint = f"if the config is for that release, pass --from {found.name}@{release}"
-    return Finding("releases-differ", Level.NOTE, message, hint=hint)
+    hint = f"if the config is for {found.name} {release}, read it as that release"
+    return Finding("releases-differ", Level.NOTE, message, hint=hint, option=f"--from {found.name}@{release}")
 
 
 def _shown(value: object) -> str:

@@ -31,7 +31,7 @@ def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
     assert "0.3 to 0.8 fit as well" in report.reason
     assert "entropy_coeff is 0.001 (in 0.9 0" in told.message
     assert told.rank is Rank.OBJECTIVE
-    assert "--from verl@0.3" in told.hint
+    assert told.option == "--from verl@0.3"
 
 
 def test_a_file_that_writes_the_values_or_names_its_release_is_told_nothing() -> None:

@@ -118,7 +118,9 @@ def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
         how = "derived" if any(_how(rule) == "derived" for rule in rules) else "mapped"
         return Spelling(name, (kind,), tuple(keys.values()), how, tuple(notes))
     dropped = table.dropped_at(_plain(path))
-    return Spelling(name, (kind,), (), "dropped", (dropped.reason,)) if dropped is not None else None
+    if dropped is None:
+        return None
+    return Spelling(name, (kind,), (), "dropped", (dropped.why(name, _plain(path)),))
 
 
 @cache

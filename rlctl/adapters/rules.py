@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol
 
+from rlctl.adapters.lacking import lacking
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 
@@ -502,7 +503,7 @@ class Chosen(Rule):
             yield Flow((), None, used, "mapped", f"releases before {self.since} have this one only")
             return
         if raw is None or not self.keys[0].exists(view.version):
-            yield Lost(used, (self.missing or "there is nothing like {}").format(name))
+            yield Lost(used, self.missing.format(name) or f"{self.key} has no value that means {name}")
             return
         yield Flow(view.path(self.key), raw, used, always=self.always)
 
@@ -570,9 +571,13 @@ class When(Rule):
                 yield from rule.write(view)
 
 
+NO_KEY = "no key"
+"""The reason of a canonical key that the dialect has no key for and that nothing stands in for: ``lacking`` says what follows."""
+
+
 @dataclass(frozen=True)
 class Dropped(Rule):
-    """A canonical key that the dialect has nothing for: why, and what the dialect does instead."""
+    """A canonical key that no key of the dialect stands for: why, and what the dialect does instead."""
 
     to: str
     """``a.b`` or, for all below it, ``a.b.**``."""
@@ -591,6 +596,10 @@ class Dropped(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return (self.to,)
+
+    def why(self, dialect: str, canonical: KeyPath) -> str:
+        """The reason, for one of the keys that it is about."""
+        return lacking(dialect, canonical) if self.reason == NO_KEY else self.reason
 
     def read(self, view: Reading) -> Iterator[Flow]:
         if not isinstance(self.neutral, Absent):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
+from rlctl.adapters.lacking import lacking
 from rlctl.adapters.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
 from rlctl.adapters.secrets import without_literal
 from rlctl.adapters.table import Table
@@ -386,19 +387,19 @@ class Writer:
             value = find(self.given.plain, path)
             neutral = _default_of(path) if isinstance(rule.neutral, Absent) else rule.neutral
             same = value == neutral
-            explicit = self.given.is_explicit(path)
+            explicit, reason = self.given.is_explicit(path), rule.why(self.dialect, path)
             fate = self.out.fates.setdefault(path, Fate())
             if explicit and rule.idle and isinstance(rule.neutral, Absent):
-                fate.kept = rule.reason
+                fate.kept = reason
             elif same or isinstance(value, Absent):
                 fate.notes.append("what the target does anyway")
             elif explicit and rule.idle:
-                fate.kept = rule.reason
+                fate.kept = reason
             elif explicit:
-                fate.lost = rule.reason
+                fate.lost = reason
             elif rule.matters:
-                fate.kept = rule.reason
-                message = f"{dotted(path)} is {value}: {rule.reason}"
+                fate.kept = reason
+                message = f"{dotted(path)} is {value}: {reason}"
                 self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(path)))
 
     def _unhandled(self, path: KeyPath) -> None:
@@ -414,7 +415,7 @@ class Writer:
             return
         fate = self.out.fate_of(path)
         if fate is None or not (fate.targets or fate.notes or fate.lost or fate.kept):
-            self.out.fates.setdefault(path, Fate()).lost = f"{self.dialect} has nothing for it here"
+            self.out.fates.setdefault(path, Fate()).lost = lacking(self.dialect, path)
 
     def _put_back(self) -> None:
         kept = self.given.plain["extensions"].get(self.dialect, {})

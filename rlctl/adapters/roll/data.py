@@ -9,7 +9,7 @@ from rlctl.adapters.implied import WORKFLOWS, told
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.roll.rollout import G as TRAINING
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.rules import ABSENT, NO_KEY, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.values import NullReads, Partly
 from rlctl.documents.paths import KeyPath
 
@@ -395,7 +395,7 @@ ORDER: list[Rule] = [
     Dropped("data.seed", "ROLL shuffles with seed"),
     Dropped("data.loader_workers", "ROLL loads rows in the process that schedules them", idle=True),
     Dropped("data.last_batch", "ROLL goes round its data without a last batch", "carry"),
-    Dropped("data.**", "ROLL has no such key"),
+    Dropped("data.**", NO_KEY),
 ]
 RLVR: list[Rule] = [PROMPTS, MIXING, VALIDATION, WORKERS, *ORDER]
 
@@ -472,7 +472,7 @@ SUPERVISED: list[Rule] = [
     Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
     Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
     Dropped("data.curriculum.order", "ROLL reads rows in file order", "sequential", matters=True),
-    Dropped("data.**", "ROLL has no such key"),
+    Dropped("data.**", NO_KEY),
 ]
 LOADER = Key("actor_train.training_args.dataloader_num_workers", "data.loader_workers", 0)
 SFT: list[Rule] = [
@@ -496,7 +496,7 @@ DPO: list[Rule] = [
     Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
     Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),
     Dropped("data.curriculum.order", "ROLL's DPO shuffles", "shuffle"),
-    Dropped("data.**", "ROLL has no such key"),
+    Dropped("data.**", NO_KEY),
 ]
 DISTILL: list[Rule] = [
     _supervised(

@@ -12,6 +12,7 @@ from rlctl import arithmetic
 from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     BadValueError,
     Code,
     Dropped,
@@ -404,7 +405,7 @@ RULES: list[Rule] = [
             ("multi_turn.**", "ROLL's turns are those of its environments"),
             ("agent.**", "ROLL's agents are its environment managers"),
             ("auxiliary_models.**", "ROLL serves models for its rewards only"),
-            ("openai_server.**", "ROLL has no such endpoint"),
+            ("openai_server.**", NO_KEY),
             ("evaluation_workflow", NO_WORKFLOW),
             ("workflow_args", NO_WORKFLOW),
         )

@@ -13,6 +13,7 @@ from rlctl import arithmetic
 from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     Code,
     Dropped,
     Flow,
@@ -238,10 +239,7 @@ CHECKPOINT: list[Rule] = [
     Code("export", (K(HF, False),), ("checkpoint.export",), _read_export, _write_export),
     Dropped("checkpoint.save_contents", "ROLL saves weights, optimizer and counters"),
     Dropped("checkpoint.load_contents", "ROLL loads all that it saved"),
-    *[
-        Dropped(f"checkpoint.{name}", "ROLL has no such key")
-        for name in ("delete_after_load", "delete_previous", "writers")
-    ],
+    *[Dropped(f"checkpoint.{name}", NO_KEY) for name in ("delete_after_load", "delete_previous", "writers")],
 ]
 
 
@@ -504,11 +502,11 @@ ENVIRONMENT: list[Rule] = [
     Key("rpc_timeout", "environment.ray.rpc_timeout", 3600, Seconds()),
     Key("actor_train.backend_timeout", "environment.ray.backend_timeout", 30, Minutes()),
     *[
-        Dropped(f"environment.{name}", "ROLL has no such key", idle=True)
+        Dropped(f"environment.{name}", NO_KEY, idle=True)
         for name in ("log_level", "logs_by_node", "device_memory_check")
     ],
     *[
-        Dropped(f"environment.{name}", "ROLL has no such key")
+        Dropped(f"environment.{name}", NO_KEY)
         for name in (
             "plugins",
             "ray.address",
@@ -537,7 +535,7 @@ RUN: list[Rule] = [
         _write_mock,
     ),
     *[
-        Dropped(f"run.{name}", "ROLL has no such key")
+        Dropped(f"run.{name}", NO_KEY)
         for name in (
             "deterministic",
             "max_steps_this_session",

@@ -31,6 +31,7 @@ from rlctl.adapters.roll.workers import (
 )
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     Code,
     Dropped,
     Flow,
@@ -215,7 +216,7 @@ CRITIC: list[Rule] = [
     Dropped("critic.value_loss.coefficient", "ROLL's critic has its own optimizer, so its loss has no weight"),
     Dropped("critic.shuffle", "ROLL always shuffles responses over mini-batches", True),
     Dropped("critic.shuffle_seed", "ROLL shuffles with seed"),
-    Dropped("critic.model.**", "ROLL has no such key for the critic"),
+    Dropped("critic.model.**", NO_KEY),
 ]
 
 
@@ -348,7 +349,7 @@ REFERENCE: list[Rule] = [
     ),
     forward_micro(REF, "reference.micro", has_reference, ("batch.log_prob_micro",)),
     Dropped("reference.compile", "ROLL does not compile", None, idle=True),
-    Dropped("reference.model.**", "ROLL has no such key for the reference"),
+    Dropped("reference.model.**", NO_KEY),
 ]
 
 POLICY: list[Rule] = [*training(A, "train")]

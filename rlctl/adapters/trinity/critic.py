@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     SAME,
     Absent,
     By,
@@ -291,5 +292,5 @@ CRITIC: list[Rule] = [
         _write_offload,
     ),
     Dropped("critic.mini_batch_responses", "Trinity's critic takes the policy's mini-batch", None),
-    Dropped("critic.**", "Trinity has no such key for the critic"),
+    Dropped("critic.**", NO_KEY),
 ]

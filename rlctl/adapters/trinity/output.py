@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     BadValueError,
     By,
     Code,
@@ -358,7 +359,7 @@ OUTPUT: list[Rule] = [
     ],
     Dropped("rlctl", "the schema's version"),
     *[
-        Dropped(f"run.{name}", "Trinity has no such key")
+        Dropped(f"run.{name}", NO_KEY)
         for name in (
             "seed",
             "deterministic",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, By, Dropped, Key, Like, Rule, Section, When, Writing
+from rlctl.adapters.rules import ABSENT, NO_KEY, By, Dropped, Key, Like, Rule, Section, When, Writing
 from rlctl.adapters.trinity.keys import REF
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.train import role_engine, role_strategy, writes_engine
@@ -77,7 +77,7 @@ REFERENCE: list[Rule] = [
             ),
         ),
     ),
-    Dropped("reference.engine.**", "Trinity has no such key for the reference"),
+    Dropped("reference.engine.**", NO_KEY),
     Dropped("reference.precision", "Trinity's reference has the policy's types", None),
     Dropped("reference.precision.**", "Trinity's reference has the policy's types"),
     Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT, since="0.6"),

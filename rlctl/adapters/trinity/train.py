@@ -8,6 +8,7 @@ from typing import Any
 
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     SAME,
     Absent,
     By,
@@ -416,11 +417,11 @@ TRAINER: list[Rule] = [
         "min_lr / lr",
     ),
     *[
-        Dropped(f"train.optimizer.{name}", "Trinity's optimizer has no such key")
+        Dropped(f"train.optimizer.{name}", NO_KEY)
         for name in ["module", "epsilon", "weight_decay_style", "start_weight_decay", "end_weight_decay"]
     ],
     *[
-        Dropped(f"train.learning_rate_schedule.{name}", "Trinity's schedule has no such key")
+        Dropped(f"train.learning_rate_schedule.{name}", NO_KEY)
         for name in [
             "decay_ticks",
             "wsd_decay_ticks",
@@ -509,7 +510,7 @@ TRAINER: list[Rule] = [
         "the trainer is not Megatron",
     ),
     *[
-        Dropped(f"train.engine.{name}", "Trinity has no such key")
+        Dropped(f"train.engine.{name}", NO_KEY)
         for name in [
             "expert_parallel",
             "source_args",

@@ -9,6 +9,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     BadValueError,
     By,
     Chosen,
@@ -359,7 +360,7 @@ RULES: list[Rule] = [
         since="0.5",
     ),
     *[
-        Dropped(f"rollout.sampling.{name}", "verl has no such sampling setting")
+        Dropped(f"rollout.sampling.{name}", NO_KEY)
         for name in ["min_p", "repetition_penalty", "min_response_tokens", "stop", "include_stop", "num_beams"]
     ],
     Key(f"{R}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
@@ -401,7 +402,7 @@ RULES: list[Rule] = [
         for name in ["ratio", "wait_after_minimum", "additional_prompts"]
     ],
     *[
-        Dropped(f"rollout.{name}", "verl has no such key")
+        Dropped(f"rollout.{name}", NO_KEY)
         for name in [
             "max_running_prompts",
             "split_groups",
@@ -418,7 +419,7 @@ RULES: list[Rule] = [
     workflow_rule(NO_WORKFLOW),
     *[Dropped(f"rollout.{name}", NO_WORKFLOW) for name in ("evaluation_workflow", "workflow_args")],
     *[
-        Dropped(f"rollout.{name}{end}", "verl has no environment managers", ABSENT if end else None)
+        Dropped(f"rollout.{name}{end}", NO_KEY, ABSENT if end else None)
         for name in ("environments", "evaluation_environments")
         for end in ("", ".**")
     ],

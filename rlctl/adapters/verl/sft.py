@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.rules import ABSENT, NO_KEY, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
 from rlctl.adapters.values import Off, Partly, interval
 from rlctl.adapters.verl.algorithm import PRESET
 from rlctl.adapters.verl.batch import total_rules
@@ -61,10 +61,10 @@ COMMON: list[Rule] = [
     Dropped("placement.layout", "verl's SFT trainer has one role"),
     Dropped("data.**", "verl's SFT trainer does not read it"),
     Dropped("batch.**", "verl's SFT trainer takes one optimizer step a step"),
-    Dropped("schedule.**", "verl's SFT trainer has no such key"),
+    Dropped("schedule.**", NO_KEY),
     *unread("not part of supervised training", "run"),
-    Dropped("train.**", "verl's SFT trainer has no such key"),
-    Dropped("model.**", "verl's SFT trainer has no such key"),
+    Dropped("train.**", NO_KEY),
+    Dropped("model.**", NO_KEY),
 ]
 
 ENGINE_COLUMNS = {

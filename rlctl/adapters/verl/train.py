@@ -8,6 +8,7 @@ from typing import Any
 from rlctl import arithmetic
 from rlctl.adapters.rules import (
     ABSENT,
+    NO_KEY,
     SAME,
     Absent,
     By,
@@ -423,7 +424,7 @@ CRITIC: list[Rule] = [
     Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
     Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT, since="0.8"),
     *[
-        Dropped(f"{C}.{name}", "verl has no such key for the critic")
+        Dropped(f"{C}.{name}", NO_KEY)
         for name in [
             "precision.reduce",
             "engine.wrap_layers",
@@ -445,7 +446,7 @@ CRITIC: list[Rule] = [
             "model.tinker.**",
         ]
     ],
-    Dropped("reference.engine.**", "verl has no such key for the reference"),
+    Dropped("reference.engine.**", NO_KEY),
     Dropped("reference.model.**", "verl takes the reference's settings from the policy's model block"),
 ]
 

@@ -1,0 +1,46 @@
+"""What a report says of a key that the target has none for: what is lacking, and what follows for the run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rlctl.adapters import dialect, names
+from rlctl.adapters.lacking import EFFECTS, LACKS, lacking
+from rlctl.config import Config
+from rlctl.config.inspect import walk
+from rlctl.ranks import Rank
+from rlctl.translate import convert
+
+ENVIRONMENTS = """
+pretrain: org/model
+rollout_batch_size: 16
+train_env_manager: {max_env_num_per_worker: 4, num_env_groups: 16, group_size: 2, tags: [SimpleSokoban], num_groups_partition: [16]}
+custom_envs: {SimpleSokoban: {env_type: sokoban, env_config: {dim_x: 6}}}
+"""
+CATCH_ALL = re.compile(r"has nothing for it|has no such (key|setting|endpoint)|nothing like")
+
+
+def test_keys_of_one_lack_share_one_sentence() -> None:
+    made = convert(ENVIRONMENTS, to="verl", dialect="roll")
+    lost = {entry.key: entry.note for entry in made.report.accounting if entry.loses}
+    own = {key: note for key, note in lost.items() if key.startswith(("train_env_manager", "custom_envs"))}
+    assert len(own) > 3
+    assert set(own.values()) == {"verl has no environment managers: the written run plays no environment"}
+
+
+def test_every_row_names_a_key() -> None:
+    known = [key.path for key in walk(Config)]
+    assert [row for row in LACKS if not any(key == row or key.startswith(f"{row}.") for key in known)] == []
+
+
+def test_a_key_without_a_row_says_what_follows_of_its_rank() -> None:
+    assert lacking("roll", ("batch", "balance")).endswith(EFFECTS[Rank.RESOURCES])
+    assert "ROLL has no key for algorithm.filters" in lacking("roll", ("algorithm", "filters", 0))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "rlctl"])
+def test_no_table_has_a_sentence_for_everything(name: str) -> None:
+    reasons = {rule.reason for table in dialect(name).tables.values() for rule in table.dropped.values()}
+    assert [reason for reason in reasons if CATCH_ALL.search(reason)] == []
