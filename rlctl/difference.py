@@ -155,7 +155,7 @@ def _normal(values: dict[KeyPath, Any], config: Config, rows: int | None) -> dic
     _join_batch(values, config)
     _join_objective(values, config)
     for role in ("train", "critic"):
-        _join_learning_rates(values, role, config)
+        _join_learning_rates(values, role, config, rows)
     return values
 
 
@@ -207,11 +207,14 @@ def _join_objective(values: dict[KeyPath, Any], config: Config) -> None:
         values[dual] = None
 
 
-def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config) -> None:
+def _join_learning_rates(values: dict[KeyPath, Any], role: str, config: Config, rows: int | None) -> None:
     """A schedule in optimizer steps, its end as a share of the peak; of a constant one only its warm-up."""
     place: KeyPath = (role, "learning_rate_schedule")
     if values.get((*place, "tick")) == "step":
         values |= {(*place, *key): _in_optimizer_steps(values.get((*place, *key)), config) for key in TICKS}
+    steps = arithmetic.total_steps(config, rows) if _can_count(config, rows) else None
+    if steps is not None and values.get((*place, "total_ticks")) == _in_optimizer_steps(steps, config):
+        values[*place, "total_ticks"] = None  # the length of the run, as null is
     peak, end = values.get((role, "optimizer", "learning_rate")), values.get((*place, "min_learning_rate"))
     if end is not None and peak:
         values |= {(*place, "min_ratio"): end / peak, (*place, "min_learning_rate"): None}
