@@ -140,7 +140,13 @@ def longest(view: Writing) -> int:
 
 
 def _write_mini(view: Writing) -> Iterator[Out]:
-    yield from split(view, arithmetic.mini_batch_responses(view.config), "batch.mini_batch_responses")
+    mini, step = arithmetic.mini_batch_responses(view.config), arithmetic.responses_per_step(view.config)
+    if mini > step:
+        reason = (
+            f"ROLL trains on the {step} responses of a step, and never fills a mini-batch of {mini}: {step} is written"
+        )
+        yield Lost((view.to("batch.mini_batch_responses"),), reason)
+    yield from split(view, min(mini, step), "batch.mini_batch_responses")
 
 
 def mini_rule(reader: Any, writer: Any, fills: tuple[str, ...]) -> list[Rule]:

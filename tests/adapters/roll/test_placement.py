@@ -132,3 +132,12 @@ def test_a_router_replay_that_roll_refuses_is_not_written() -> None:
     values, report = written(algorithm__router_replay="recompute")
     assert "router_replay" not in values["actor_train"]
     assert bucket(report, "algorithm.router_replay") is Bucket.UNSUPPORTED
+
+
+def test_a_mini_batch_is_not_larger_than_a_step() -> None:
+    values, report = written(batch__mini_batch_responses=1024)
+    arguments = values["actor_train"]["training_args"]
+    assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] * 8 == 512
+    note = entry(report, "batch.mini_batch_responses").note
+    assert "512" in note
+    assert "1024" in note
