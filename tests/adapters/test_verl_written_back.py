@@ -171,3 +171,13 @@ def test_of_a_source_only_what_differs_is_kept() -> None:
     made = translate_loaded(loaded, report, "verl")
     assert made.text is not None
     assert kept_in(made.text) == {"rlctl": {"data.train": [{"path": "a.parquet", "split": "test"}]}}
+
+
+def test_a_lone_teacher_keeps_its_name() -> None:
+    teacher = "distillation.teacher_models.math"
+    loaded, report = read("distillation.enabled=true", f"+{teacher}.model_path=org/teacher", f"+{teacher}.key=math")
+    distillation = loaded.config.algorithm.distillation
+    assert distillation is not None
+    assert distillation.teacher == "org/teacher"
+    values, _ = written(loaded, report, "verl@0.9")
+    assert values["distillation"]["teacher_models"] == {"math": {"model_path": "org/teacher", "key": "math"}}

@@ -174,7 +174,7 @@ def teaches(view: Reading) -> str | None:
 def taught(config: Config) -> str | None:
     """The advantage that is written for a config that learns from a teacher alone; None if Trinity has none."""
     chosen = config.algorithm.distillation
-    if chosen is None or config.algorithm.objective.choice != "rl" or chosen.top_k is not None:
+    if chosen is None or config.algorithm.objective.choice != "rl" or chosen.top_k is not None or not chosen.teacher:
         return None
     alone = chosen.args.get("policy_gradient") is True and chosen.args.get("with_rewards") is False
     drawn = chosen.loss != "reverse_kl" or chosen.args.get("estimator", "k1") in ("k1", "kl")

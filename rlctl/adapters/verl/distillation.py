@@ -88,9 +88,11 @@ def _write(view: Writing) -> Iterator[Out]:
         yield Lost((to, *((*to, name) for name in section)), "verl distils since 0.8")
         return
     yield Flow(view.path(f"{D}.enabled"), True, (to,))
-    if section["teacher"]:
-        yield Flow(view.path(ALONE), section["teacher"], ((*to, "teacher"),), same=True)
     args = section["args"]
+    if section["teacher"]:
+        named = [name.split(".")[1] for name in args if name.startswith("teacher_models.")]
+        model = f"{D}.teacher_models.{named[0]}.model_path" if named else ALONE
+        yield Flow(view.path(model), section["teacher"], ((*to, "teacher"),), same=True)
     yield from _write_loss(view, section)
     if args.get("with_rewards", True):
         yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
