@@ -301,11 +301,14 @@ def lines(reports: list[Report]) -> Iterator[str]:
 
 
 def reported(name: str, one: Any, other: Any, reports: list[Report]) -> bool:
-    """Whether a line about the number names both values."""
-    words = ABOUT[name]
-    return any(
-        any(word in line.lower() for word in words) and shown(one, line) and shown(other, line)
-        for line in lines(reports)
+    """Whether a line about the number names both values; on a way of two conversions, lines of the first and the second."""
+    about = [
+        [line for line in lines([report]) if any(word in line.lower() for word in ABOUT[name])] for report in reports
+    ]
+    if any(shown(one, line) and shown(other, line) for found in about for line in found):
+        return True
+    return (
+        len(about) > 1 and any(shown(one, line) for line in about[0]) and any(shown(other, line) for line in about[-1])
     )
 
 

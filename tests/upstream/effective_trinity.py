@@ -36,9 +36,9 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
     drawn, engine = task.rollout_args, told["engine"]
     responses = buffer.batch_size * config.algorithm.repeat_times
     by_tokens = bool(engine["dynamic"])
-    rounds = _rounds(config, rows)
-    saved, evaluated = config.trainer.save_interval, config.explorer.eval_interval
     updates = responses * sync / buffer.train_batch_size
+    rounds = _rounds(config, rows, updates)
+    saved, evaluated = config.trainer.save_interval, config.explorer.eval_interval
     held_out = buffer.explorer_input.eval_tasksets
     found: dict[str, Any] = {
         "kind": "rl",
@@ -84,12 +84,14 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
     return found | _algorithm(told)
 
 
-def _rounds(config: Any, rows: int) -> float:
-    buffer, sync = config.buffer, config.synchronizer.sync_interval
-    steps = [buffer.total_steps or rows * buffer.total_epochs // buffer.batch_size]
+def _rounds(config: Any, rows: int, updates: float) -> float:
+    """``TaskScheduler.max_steps``, or the trainer's limit where that comes first."""
+    buffer = config.buffer
+    explored = buffer.total_steps or rows * buffer.total_epochs // buffer.batch_size
+    limits = [explored / config.synchronizer.sync_interval]
     if config.trainer.total_steps:
-        steps.append(config.trainer.total_steps)
-    return min(steps) / sync
+        limits.append(config.trainer.total_steps / updates)
+    return min(limits)
 
 
 def _algorithm(told: dict[str, Any]) -> dict[str, Any]:
