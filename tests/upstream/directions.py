@@ -334,18 +334,37 @@ def row(direction: str, outcomes: list[Outcome]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-HEADER = """| direction | files | judged | accepted | numbers equal | reported | silent |
+PAGE = f"""# Fidelity of conversions
+
+Each example config of the three frameworks is converted in fifteen directions, and read by the target's own code:
+verl {VERSIONS["verl"]} (sources that need it: {OLDER.removeprefix("verl-")}), Trinity-RFT {VERSIONS["trinity"]}, ROLL {VERSIONS["roll"]}.
+
+- **judged**: the source's own framework accepts the file, rlctl writes the target (it refuses, for example, DPO for verl), and the packages and
+  models that the file needs are installed.
+- **accepted**: the target's loader, its validators, and what its trainer and workers check before the first step accept the text.
+- **equal, reported, silent**: effective numbers, such as the learning rate at eight points, prompts and updates of a step, clip, KL, sampling and
+  data files. They are computed from the source's loaded config and from the target's, without rlctl. A number that differs is *reported* if a
+  line of the conversion report names both values (for a list or a name: is about it), and *silent* otherwise. The aim is 0.
+
+| direction | files | judged | accepted | equal | reported | silent |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
+AFTER = """
+`make test-upstream ROLL=/path/to/checkout` computes the table; it needs the shared corpus of examples beside the repository, and fails for each
+refused text and each silent number. `DIRECTION=verl-roll` runs one direction. `python -m tests.upstream.directions` prints this page from the
+last results.
+
+Not compared: data that only exists at run time, speed and memory settings, and whether rewards score alike."""
 
 
-def summary() -> Iterator[str]:
-    """The table of the last results."""
-    yield HEADER
+def page() -> Iterator[str]:
+    """The page of the last results."""
+    yield PAGE
     for direction in DIRECTIONS:
         path = RESULTS / f"{direction}.json"
         if path.exists():
             yield row(direction, [Outcome(**one) for one in json.loads(path.read_text())])
+    yield AFTER
 
 
 if __name__ == "__main__":
-    print("\n".join(summary()))
+    print("\n".join(page()))
