@@ -145,9 +145,7 @@ def test_saving_as_another_dialect_tells_what_is_lost_and_writes_over_nothing(fi
         listed = text(dialog, "#lost")
         assert "F10" not in listed
         assert listed.startswith("Changes training (")
-        assert listed.index("algorithm.train_temperature") < listed.index(
-            "Changes speed, memory, names or records only ("
-        )
+        assert listed.index("data.overlong_prompts") < listed.index("Changes speed, memory, names or records only (")
         held = dialog.query_one("#account", VerticalScroll)
         assert held.max_scroll_y
         while not held.scroll_y:
