@@ -164,6 +164,22 @@ BY_CODE: Mapping[str, Rank] = {
     "unresolved": Rank.BREAKS,
     "bad-value": Rank.BREAKS,
     "devices-uneven": Rank.BREAKS,
+    "devices-shared": Rank.BREAKS,
+    "uncallable-reward": Rank.BREAKS,
+    "unknown-dialect": Rank.BREAKS,
+    "option": Rank.OBJECTIVE,
+    "other-gradient": Rank.OBJECTIVE,
+    "other-trainer": Rank.OBJECTIVE,
+    "unknown-algorithm": Rank.OBJECTIVE,
+    "cut-responses-masked": Rank.OBJECTIVE,
+    "endless-schedule": Rank.SCHEDULE,
+    "reward-missing": Rank.DATA,
+    "micro-batches-in-sequences": Rank.RESOURCES,
+    "base-config": Rank.NAMES,
+    "composed-config": Rank.NAMES,
+    "shipped-config": Rank.NAMES,
+    "exports": Rank.NAMES,
+    "launch": Rank.NAMES,
     "micro-batches-added": Rank.OBJECTIVE,
     "other-release": Rank.OBJECTIVE,
     "releases-differ": Rank.OBJECTIVE,
@@ -181,6 +197,8 @@ BY_CODE: Mapping[str, Rank] = {
     "detected": Rank.NAMES,
 }
 """The rank of findings that are about more than their key."""
+OF_THEIR_KEY = frozenset({"assumed", "silent-difference", "unknown-key", "unsupported", "set", "option-left"})
+"""Findings of a conversion that have the rank of their key."""
 
 _PLACE = re.compile(r"\[[^\]]*\]|<[^>]*>|\{\}")
 _STAGE = re.compile(r"^stages\[\d+\]\.")

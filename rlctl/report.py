@@ -78,7 +78,9 @@ def option_for_fact(text: str) -> str:
     return f"--assume {found[1]}={found[2] or 'N'}" if found is not None else ""
 
 
-DIFFERENCES = frozenset({"silent-difference", "micro-batches-added", "not-readable"})
+DIFFERENCES = frozenset(
+    {"silent-difference", "micro-batches-added", "not-readable", "uncallable-reward", "other-gradient", "other-trainer"}
+)
 """Findings on what the target does otherwise although the source does not say it."""
 
 Fix = tuple[tuple[str | int, ...], Any]

@@ -476,7 +476,7 @@ def translate_loaded(
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         written = loaded.as_written([*own, *unsupported(entries)])
-        findings = [*_ranked(report.findings, entries), *written]
+        findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
         findings += _upgraded(report, outcome.report.target)
         findings.sort(key=lambda finding: finding.rank.place)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
@@ -497,10 +497,16 @@ def translate_loaded(
     return Translation(text, whole, outcome.sidecar)
 
 
-def _ranked(findings: Sequence[Finding], entries: Sequence[Entry]) -> list[Finding]:
-    """Findings of a reader with the rank of the leaf that they are about."""
+def _ranked(findings: Sequence[Finding], entries: Sequence[Entry], *, moves: bool) -> list[Finding]:
+    """Findings of a reader with the rank of the leaf that they are about.
+
+    What its framework computes otherwise than all others is a warning if the config moves to another one.
+    """
     ranks = {entry.key: entry.rank for entry in entries}
-    return [item if item.code in BY_CODE else replace(item, ranked=ranks.get(item.key)) for item in findings]
+    found = [item if item.code in BY_CODE else replace(item, ranked=ranks.get(item.key)) for item in findings]
+    return [
+        replace(item, level=Level.WARNING) if moves and item.code == "micro-batches-added" else item for item in found
+    ]
 
 
 def _upgraded(report: Report, target: str) -> list[Finding]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import rlctl
 from rlctl.config import Config, Loaded, Source, config_from, to_plain
 from rlctl.config.inspect import Key, walk
 from rlctl.difference import differences
 from rlctl.documents import dotted, read_yaml
-from rlctl.ranks import BY_KEY, HEADINGS, Rank, rank_of
+from rlctl.ranks import BY_CODE, BY_KEY, HEADINGS, OF_THEIR_KEY, Rank, rank_of
 from rlctl.read_back import LENGTHS
 from rlctl.report import Bucket, Finding, Level, Report
 from rlctl.translate import Translation, read_document, translate_loaded, write
@@ -226,6 +229,21 @@ def test_every_canonical_key_has_a_rank() -> None:
 def test_every_row_of_ranks_names_a_key() -> None:
     known = {"rlctl", *(key.path.replace("[]", "").replace("{}", "") for key in walk(Config))}
     assert sorted(set(BY_KEY) - known) == []
+
+
+def test_every_finding_of_a_conversion_has_a_rank() -> None:
+    package = Path(rlctl.__file__).parent
+    places = [*(package / "adapters").rglob("*.py"), *(package / "sources").rglob("*.py"), package / "translate.py"]
+    texts = [path.read_text(encoding="utf-8") for path in places]
+    codes = {code for text in texts for code in re.findall(r'(?:Finding|_warning)\(\s*"([a-z-]+)"', text)}
+    assert len(codes) > 20
+    assert sorted(codes - BY_CODE.keys() - OF_THEIR_KEY) == []
+
+
+def test_what_trinity_computes_otherwise_is_a_warning_elsewhere() -> None:
+    for target, level in (("verl", Level.WARNING), ("trinity", Level.NOTE)):
+        told = [item for item in _converted("trinity", target).report.findings if item.code == "micro-batches-added"]
+        assert {item.level for item in told} == {level}
 
 
 def test_the_longest_beginning_of_a_key_decides() -> None:
