@@ -72,6 +72,10 @@ VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
     ({"trainer.v1.trainer_mode": "separate_async"}, "data.train_batch_size"),
     ({"trainer.v1.trainer_mode": "separate_async"}, f"{R}.checkpoint_engine.backend"),
     ({"trainer.v1.trainer_mode": "separate_async", f"{R}.nnodes": 0}, f"{R}.nnodes"),
+    (
+        {**MEGATRON, f"{A}.megatron.router_replay.mode": "R2", "algorithm.rollout_correction.bypass_mode": True},
+        "algorithm.rollout_correction.bypass_mode",
+    ),
 ]
 """What its workers and trainer refuse."""
 
@@ -171,9 +175,28 @@ ROLL_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**AGENTIC, "train_env_manager.num_groups_partition": [7]}, "train_env_manager.num_groups_partition"),
     ({**AGENTIC, "train_env_manager.max_traj_per_env": 1}, "train_env_manager.max_traj_per_env"),
 ]
+ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    (
+        {
+            "num_return_sequences_in_group": 3,
+            "actor_train.strategy_args.strategy_name": "fsdp2_train",
+            "rollout_batch_size": 1,
+        },
+        "num_return_sequences_in_group",
+    ),
+    (
+        {"actor_train.training_args.gradient_accumulation_steps": 1024},
+        "actor_train.training_args.gradient_accumulation_steps",
+    ),
+]
+"""What its pipelines refuse, or train nothing with."""
 
 BASES = {"verl": VERL, "trinity": TRINITY, "roll": ROLL}
-REFUSED = {"verl": [*VERL_REFUSED, *VERL_REFUSED_LATER], "trinity": TRINITY_REFUSED, "roll": ROLL_REFUSED}
+REFUSED = {
+    "verl": [*VERL_REFUSED, *VERL_REFUSED_LATER],
+    "trinity": TRINITY_REFUSED,
+    "roll": [*ROLL_REFUSED, *ROLL_REFUSED_LATER],
+}
 
 
 def changed(dialect: str, change: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,10 @@ ABOUT: dict[str, tuple[str, ...]] = {
 """A number, and what a line of a report about it mentions one of."""
 
 
+OF_DATA = ("response tokens", "shuffled data")
+"""Numbers that environments do not have: tokens are those of a turn, and nothing is read from rows."""
+
+
 @dataclass
 class Outcome:
     """What became of one file in one direction."""
@@ -216,18 +220,24 @@ def ask_source(dialect: str, path: Path) -> dict[str, Any]:
     return ask_text("trinity", path.read_text())
 
 
+def resolved(text: str) -> str:
+    """A text with values for the variables that it has no default for."""
+    for name, value in surroundings(text).items():
+        text = text.replace("${oc.env:" + name + "}", value)
+    return text
+
+
 def ask_text(dialect: str, text: str) -> dict[str, Any]:
     """What a framework makes of a converted text."""
     if dialect == "verl":
         return ask_verl(*launched(text))
-    for name, value in surroundings(text).items():
-        text = text.replace("${oc.env:" + name + "}", value)
+    text = resolved(text)
     driver = roll() if dialect == "roll" else framework(f"trinity-{VERSIONS['trinity']}", "drive_trinity.py")
     return driver.ask(text=text, effective=True, rows=ROWS)
 
 
 def ask_verl(module: str, overrides: list[str], release: str = f"verl-{VERSIONS['verl']}") -> dict[str, Any]:
-    config, own = composed_by({"module": module, "overrides": overrides})
+    config, own = composed_by({"module": module, "overrides": [resolved(text) for text in overrides]})
     return framework(release, "drive_verl.py").ask(config=config, overrides=own, effective=True, rows=ROWS)
 
 
@@ -235,11 +245,17 @@ def run(direction: str) -> Iterator[Outcome]:
     """Every corpus file of a direction."""
     first, *rest = direction.split("-")
     for path in sources(first):
-        before = ask_source(first, path)
+        before = answered(ask_source(first, path))
         if not before["accepted"]:
             yield Outcome(name_of(path), judged=False, error=before["error"])
             continue
         yield passed(name_of(path), before, *read_source(first, path), rest)
+
+
+def answered(answer: dict[str, Any]) -> dict[str, Any]:
+    """A driver's answer; an error of its own formulas is none of the framework's."""
+    assert "broken" not in answer, answer["broken"]
+    return answer
 
 
 def passed(name: str, before: dict[str, Any], loaded: Loaded | None, report: Report, way: list[str]) -> Outcome:
@@ -256,7 +272,7 @@ def passed(name: str, before: dict[str, Any], loaded: Loaded | None, report: Rep
             if loaded is None:
                 told = "; ".join(finding.message for finding in report.errors)
                 return Outcome(name, judged=True, error=f"rlctl cannot read its own text: {told}")
-    after = ask_text(way[-1], made.text)
+    after = answered(ask_text(way[-1], made.text))
     if not after["accepted"]:
         missing = any(text in after["error"] for text in HERE)
         return Outcome(name, judged=not missing, error=after["error"])
@@ -272,6 +288,8 @@ def compare(before: dict[str, Any], after: dict[str, Any], reports: list[Report]
         one, other = before[name], after[name]
         if None in (one, other) and name == "learning rates":
             continue  # an engine or a schedule whose rates these tests cannot compute
+        if name in OF_DATA and ("environments" in before or "environments" in after):
+            continue
         if same(one, other):
             outcome.equal.append(name)
         elif reported(name, one, other, reports):

@@ -88,6 +88,30 @@ def _agentic(values: Values, manager: str) -> int:
     return values.number(f"{manager}.num_env_groups", 128) * values.number(f"{manager}.group_size")
 
 
+def _is_rlvr(values: Values) -> bool:
+    """Whether a step has prompts of a data set, which are answered in groups."""
+    return values.written("rewards") and not _is_agentic(values)
+
+
+def _ranks(values: Values) -> int:
+    """Data-parallel ranks of ``actor_train``."""
+    if _strategy(values, "actor_train").startswith("fsdp2"):
+        return _devices(values, "actor_train") // values.number("actor_train.model_args.ulysses_size")
+    return _devices(values, "actor_train") // _model_parallel(values, "actor_train")
+
+
+def _responses(values: Values) -> int:
+    """Responses of a step."""
+    return values.number("rollout_batch_size", 128) * values.number("num_return_sequences_in_group")
+
+
+def _rank_mini_batch(values: Values) -> int:
+    """Responses of a mini-batch on one rank."""
+    arguments = "actor_train.training_args"
+    each = values.number(f"{arguments}.per_device_train_batch_size", 8)
+    return each * values.number(f"{arguments}.gradient_accumulation_steps")
+
+
 def _is_agentic(values: Values) -> bool:
     return values.written("train_env_manager") or values.written("custom_envs")
 
@@ -131,6 +155,21 @@ ROWS: tuple[Requirement, ...] = (
         "rollout_batch_size ({rollout_batch_size}) does not divide by the data-parallel size of actor_train",
         f"{CONFIGS}, validate_megatron_batch_size",
         "change rollout_batch_size, or the parallel sizes of actor_train",
+    ),
+    Requirement(
+        "num_return_sequences_in_group",
+        lambda v: _is_rlvr(v) and _responses(v) % _ranks(v),
+        "rollout_batch_size x num_return_sequences_in_group ({rollout_batch_size} x {num_return_sequences_in_group}) does not "
+        "divide by the data-parallel size of actor_train",
+        "roll/distributed/scheduler/protocol.py, DataProto.chunk",
+        "change rollout_batch_size, or actor_train.device_mapping",
+    ),
+    Requirement(
+        "actor_train.training_args.gradient_accumulation_steps",
+        lambda v: _is_rlvr(v) and _responses(v) // _ranks(v) < _rank_mini_batch(v),
+        "a mini-batch of a rank is larger than its responses of a step: actor_train would make no update",
+        "roll/pipeline/base_worker.py, ActorWorker.train_step",
+        "lower actor_train.training_args.gradient_accumulation_steps",
     ),
     Requirement(
         "actor_train.device_mapping",

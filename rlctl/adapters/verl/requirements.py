@@ -347,6 +347,16 @@ ROWS: tuple[Requirement, ...] = (
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
         f"set {ROLLOUT}.checkpoint_engine.backend to nccl",
     ),
+    Requirement(
+        "algorithm.rollout_correction.bypass_mode",
+        lambda v: (
+            v["algorithm.rollout_correction.bypass_mode"]
+            and "R2" in (v[f"{ACTOR}.{engine}.router_replay.mode"] for engine in ("megatron", "veomni"))
+        ),
+        "algorithm.rollout_correction.bypass_mode is true, and router_replay.mode R2 needs the pass that it skips",
+        f"{CONFIG}, _validate_router_replay_config",
+        "set algorithm.rollout_correction.bypass_mode to false",
+    ),
     *(
         Requirement(
             f"{ROLLOUT}.{name}",
