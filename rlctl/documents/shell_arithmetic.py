@@ -24,6 +24,16 @@ _MAX_LENGTH = 2000
 _MAX_POWER = 64
 
 
+_SET = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)?(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*(?P<counted>[A-Za-z_]\w*)"
+)
+
+
+def assigned(text: str) -> list[str]:
+    """The names that an expression sets, as ``i`` in ``i++`` and ``a = b``."""
+    return [match["name"] or match["counted"] for match in _SET.finditer(text)]
+
+
 def evaluate(text: str, variable: Callable[[str], int]) -> int:
     """The value of an expression.
 

@@ -27,20 +27,42 @@ class Known:
 
 
 _QUIET_NAMES = (
-    "set trap ulimit shopt mkdir rm cp mv ln touch chmod chown sleep wait kill pkill killall pip pip3 uv-pip conda mamba apt "
-    "apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee clear sync umask alias local readonly declare "
-    "typeset nvidia-cuda-mps-control module modprobe sysctl rsync scp printf-log true : enable bind env-update"
+    "trap ulimit mkdir rm cp mv ln touch chmod chown sleep wait kill pkill killall pip pip3 uv-pip conda mamba apt "
+    "apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee clear sync umask alias "
+    "nvidia-cuda-mps-control module modprobe sysctl rsync scp printf-log true : bind env-update"
 )
 _QUIET = frozenset(_QUIET_NAMES.split())
 """Commands that change no variable; that they succeed is taken for granted."""
 _PRINTING_NAMES = (
     "ulimit pip pip3 uv-pip conda mamba apt apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee umask alias "
-    "declare typeset readonly shopt trap kill module sysctl rsync"
+    "trap kill module sysctl rsync"
 )
 PRINTING = frozenset(_PRINTING_NAMES.split())
 """Those of them that may print something, which ``$( )`` would take."""
 MAX_CONTENTS = 1 << 16
 """Characters of a file that ``$(<FILE)`` reads; a longer one is no setting."""
+UNREAD = frozenset({"eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"})
+"""Commands of bash that change what follows in ways that are not read here."""
+TRACE = "run the script in isolation with --trace"
+_SET_FLAGS = frozenset("aeuxvfhmbBCEHTP")
+"""Flags of ``set`` that are read (a, u), or change nothing that a script starts."""
+_SET_NAMES = {"allexport": "a", "nounset": "u"} | dict.fromkeys(
+    ("errexit", "xtrace", "verbose", "pipefail", "errtrace", "functrace", "hashall", "monitor", "noclobber", "noglob",
+     "braceexpand", "history", "histexpand", "notify", "physical", "emacs", "vi", "ignoreeof"), ""
+)  # fmt: skip
+_SHOPT_NAMES = frozenset(
+    {
+        "checkwinsize",
+        "cmdhist",
+        "histappend",
+        "huponexit",
+        "inherit_errexit",
+        "interactive_comments",
+        "progcomp",
+        "sourcepath",
+    }
+)
+_MAX_NUMBERS = 1000
 _PROBES = frozenset({"torch_npu"})
 """Python modules whose import a script tries to find out where it is; they are taken for missing."""
 _IMPORT = re.compile(r"\s*import (\w+)\s*;?\s*")
@@ -51,23 +73,24 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     name = plain(words[0])
     arguments = words[1:]
     if name == "set":
-        flags = "".join(plain(word)[1:] for word in arguments if plain(word).startswith("-"))
-        state.strict = state.strict or "u" in flags or "nounset" in [plain(word) for word in arguments]
-        if any(plain(word).startswith("+") and "u" in plain(word) for word in arguments):
-            state.strict = False
-        if arguments and plain(arguments[0]) == "--":
-            state.arguments = arguments[1:]
-        return Known()
+        return _set(state, arguments, at)
+    if name == "shopt":
+        return _shopt(arguments, at)
     if name == "cd":
         return _cd(state, arguments, at)
     if name == "false":
         return Known(False)
-    if name == "eval":
-        raise DocumentError("'eval' is not read here", at=at, hint="run the script in isolation with --trace")
+    if name in ("pushd", "popd"):
+        return _folders(state, name, arguments, at)
+    if name in UNREAD:
+        raise DocumentError(f"'{name}' is not read here", at=at, hint=TRACE)
+    if name == "printf" and arguments and plain(arguments[0]) == "-v":
+        return _printf_into(state, arguments[1:], at)
     if name in ("read", "mapfile", "readarray"):
-        for word in arguments:
-            if re.fullmatch(r"[A-Za-z_]\w*", plain(word)):
-                state.variables[plain(word)] = unknown(f"'{name}' takes it from outside of the script", at)
+        given = [plain(word) for word in arguments if re.fullmatch(r"[A-Za-z_]\w*", plain(word))]
+        for variable in given or ["REPLY", "MAPFILE"]:
+            bad = unknown(f"'{name}' takes it from outside of the script", at)
+            state.assign(variable, bad if name == "read" and not _fills_array(arguments) else [bad])
         return Known()
     if name in _QUIET:
         return Known()
@@ -122,6 +145,62 @@ def status_of(state: State, words: list[Text], at: Location) -> Status:
     return None
 
 
+def _set(state: State, arguments: list[Text], at: Location) -> Known:
+    """``set``: its flags, and the arguments of the script."""
+    words = list(arguments)
+    while words and (text := plain(words[0]))[:1] in ("-", "+") and text not in ("-", "+"):
+        words.pop(0)
+        if text == "--":
+            state.arguments = words
+            return Known()
+        flags = text[1:]
+        if "o" in flags:
+            name = plain(words.pop(0)) if words else ""
+            if name and name not in _SET_NAMES:
+                raise DocumentError(f"'set {text} {name}' is not read here", at=at, hint=TRACE)
+            flags = flags.replace("o", "") + _SET_NAMES.get(name, "")
+        if odd := set(flags) - _SET_FLAGS:
+            raise DocumentError(f"'set {text[0]}{min(odd)}' is not read here", at=at, hint=TRACE)
+        if "u" in flags:
+            state.strict = text[0] == "-"
+        if "a" in flags:
+            state.exports_all = text[0] == "-"
+    if words:
+        state.arguments = words
+    return Known()
+
+
+def _shopt(arguments: list[Text], at: Location) -> Known:
+    names = [plain(word) for word in arguments if not plain(word).startswith("-")]
+    if "-q" in map(plain, arguments):
+        return Known(None)
+    if odd := [name for name in names if name not in _SHOPT_NAMES]:
+        raise DocumentError(f"'shopt {odd[0]}' is not read here", at=at, hint=TRACE)
+    return Known()
+
+
+def _folders(state: State, name: str, arguments: list[Text], at: Location) -> Known:
+    if name == "popd" and state.folders and not arguments:
+        state.folder = state.folders.pop()
+        return Known()
+    if name == "pushd" and len(arguments) == 1 and re.match(r"[^-+]", plain(arguments[0])):
+        state.folders.append(state.folder)
+        return _cd(state, arguments, at)
+    raise DocumentError(f"'{name}' as it is used here is not read", at=at, hint=TRACE)
+
+
+def _fills_array(arguments: list[Text]) -> bool:
+    return any(re.fullmatch(r"-\w*a\w*", plain(word)) for word in arguments)
+
+
+def _printf_into(state: State, arguments: list[Text], at: Location) -> Known:
+    """``printf -v NAME``."""
+    if len(arguments) < 2 or not re.fullmatch(r"[A-Za-z_]\w*", plain(arguments[0])):
+        raise DocumentError("what 'printf -v' sets is not known", at=at, hint=TRACE)
+    state.assign(plain(arguments[0]), _printf(state, arguments[1:], at))
+    return Known()
+
+
 def _cd(state: State, arguments: list[Text], at: Location) -> Known:
     words = [word for word in arguments if plain(word) != "--"]
     target = plain(words[0]) if words else plain(state.text("HOME", at))
@@ -134,8 +213,12 @@ def _cd(state: State, arguments: list[Text], at: Location) -> Known:
 
 
 def _echo(state: State, arguments: list[Text], at: Location) -> Text:
+    escapes = False
     while arguments and re.fullmatch(r"-[neE]+", plain(arguments[0])):
+        escapes = "e" in plain(arguments[0])
         arguments = arguments[1:]
+    if escapes and any("\\" in plain(word) for word in arguments):
+        return unknown("what 'echo -e' prints here is not worked out", at)
     return joined(arguments, " ", at)
 
 
@@ -145,7 +228,7 @@ def _printf(state: State, arguments: list[Text], at: Location) -> Text:
     pattern = plain(arguments[0]).replace("\\n", "\n")
     if pattern in ("%s", "%s\n") and len(arguments) == 2:
         return arguments[1]
-    if "%" not in pattern:
+    if "%" not in pattern and "\\" not in pattern:
         return changed(arguments[0], pattern, at)
     return unknown("what printf prints here is not worked out", at)
 
@@ -160,10 +243,14 @@ def _date(state: State, arguments: list[Text], at: Location) -> Text:
     return changed(arguments[-1], time.strftime(pattern, time.gmtime() if utc else time.localtime()), at)
 
 
+_PLAIN_OPTIONS = frozenset({"-f", "-e", "-m", "-q", "--"})
+"""Options of realpath and readlink that ask for the same."""
+
+
 def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Location], Text]:
     def printer(state: State, arguments: list[Text], at: Location) -> Text:
-        words = [word for word in arguments if not plain(word).startswith("-")]
-        if len(words) != 1:
+        words = [word for word in arguments if plain(word) not in _PLAIN_OPTIONS]
+        if len(words) != 1 or plain(words[0]).startswith("-"):
             return unknown("a command of several paths is not worked out", at)
         return changed(words[0], change(plain(words[0])), at)
 
@@ -171,9 +258,9 @@ def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Loca
 
 
 def _basename(state: State, arguments: list[Text], at: Location) -> Text:
-    words = [word for word in arguments if not plain(word).startswith("-")]
-    if not words:
-        return ()
+    words = [word for word in arguments if plain(word) != "--"]
+    if not words or len(words) > 2 or plain(words[0]).startswith("-"):
+        return unknown("what basename prints here is not worked out", at)
     name = plain(words[0]).rstrip("/").rpartition("/")[2]
     suffix = plain(words[1]) if len(words) > 1 else ""
     return changed(words[0], name.removesuffix(suffix) if suffix else name, at)
@@ -196,7 +283,9 @@ def _seq(state: State, arguments: list[Text], at: Location) -> Text:
     if not by:
         return unknown("seq with a step of 0", at)
     found = range(begin, numbers[last] + (1 if by > 0 else -1), by)
-    return changed(arguments[0], "\n".join(str(number) for number in found[:1000]), at)
+    if len(found) > _MAX_NUMBERS:
+        return unknown(f"seq of more than {_MAX_NUMBERS} numbers", at)
+    return changed(arguments[0], "\n".join(map(str, found)), at)
 
 
 _PRINTERS: dict[str, Callable[[State, list[Text], Location], Text]] = {

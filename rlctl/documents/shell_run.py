@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rlctl.documents import shell_builtins
 from rlctl.documents.files import read_text
+from rlctl.documents.shell_arithmetic import assigned
 from rlctl.documents.shell_conditions import Conditions, Status
 from rlctl.documents.shell_state import MissingError, State
 from rlctl.documents.shell_syntax import Script, parse
-from rlctl.documents.shell_text import Text, hidden, joined, literal, plain, problem, unknown
+from rlctl.documents.shell_text import Text, hidden, joined, literal, plain, problem, unknown, unquoted
 from rlctl.documents.shell_words import Words, as_regex, is_costly
 from rlctl.errors import DocumentError, Location
 from rlctl.filenames import expanded
@@ -29,6 +31,13 @@ _MAX_TURNS = 1_000
 _MAX_DEPTH = 30
 _HINT = "say what decides it with --env NAME=VALUE, or run the script in isolation with --trace"
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?(?P<sign>\+?=)")
+_NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
+_PREFIXED = re.compile(r"\s*(\+\+|--)\s*([A-Za-z_]\w*)\s*")
+_COUNTED = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--)\s*")
+_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(\*|/|%|\+|-|<<|>>|&|\^|\|)?=(?!=)\s*(.*?)\s*", re.DOTALL)
+_LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
+_SETTERS = ("let", "read", "mapfile", "readarray", "printf", "getopts")
+"""Commands that set the variables they name."""
 _QUESTIONS = ("grep", "egrep", "awk", "test")
 """Programs at the end of a pipeline that answer with their status."""
 _ENDS = frozenset(
@@ -59,15 +68,21 @@ class Reading:
 
 
 class _End(Exception):
-    """``exit``."""
+    """``exit``, with its status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status: Status = status
 
 
 class _Return(Exception):
-    """``return``, ``break`` and ``continue``."""
+    """``return`` with its status; ``break`` and ``continue`` with how many loops they leave."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, status: Status = None, loops: int = 1) -> None:
         super().__init__(kind)
         self.kind = kind
+        self.status: Status = status
+        self.loops = loops
 
 
 def read_script(
@@ -138,6 +153,35 @@ def listed(wanted: Mapping[str, tuple[Location, str]], name: str) -> str:
     )
 
 
+OWN = (
+    "variables",
+    "functions",
+    "exported",
+    "removed",
+    "fixed",
+    "arguments",
+    "folder",
+    "before",
+    "strict",
+    "exports_all",
+)
+"""What of the state a process has of its own."""
+
+
+def _told_status(words: Sequence[Text]) -> Status:
+    """The status that ``exit`` and ``return`` give."""
+    if len(words) < 2 or hidden(words[1]) is not None or not plain(words[1]).isdecimal():
+        return None
+    return int(plain(words[1])) % 256 == 0
+
+
+def _odd_flags(source: str) -> set[str]:
+    """Flags of ``declare`` and its kin that give a variable a property which is not read here."""
+    kind, _, rest = source.partition(" ")
+    flags = {flag for word in re.findall(r"(?:^|\s)([-+]\S+)", rest) for flag in word}
+    return flags - set("-axrgfFp") - ({"n"} if kind == "export" else set())
+
+
 class _Reader:
     def __init__(self, state: State) -> None:
         self.state = state
@@ -151,16 +195,43 @@ class _Reader:
         """What they print outside."""
         self._steps = 0
         self._depth = 0
+        self._loops = 0
+        """How many loops are being run, one in the other."""
+        self._sourced = 0
+        """How many files are being read by ``source``, one in the other."""
 
     # Statements
 
     def block(self, script: Script, node: Any) -> Status:
         """The statements of a node, in order; the status of the last."""
+        return self._statements(script, node.children)
+
+    def _statements(self, script: Script, nodes: Sequence[Any]) -> Status:
         status: Status = True
-        children = [child for child in node.children if child.is_named and child.type != "comment"]
-        for child in children:
-            status = self.statement(script, child)
+        for child in nodes:
+            if not child.is_named or child.type == "comment":
+                continue
+            following = child.next_sibling
+            if following is not None and following.type == "&":
+                with suppress(_End, _Return), self._apart():
+                    self.statement(script, child)
+                status = True
+            else:
+                status = self.statement(script, child)
         return status
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """A process of its own, which changes nothing in this one."""
+        state, loops, ended = self.state, self._loops, self.ended
+        kept = {name: copy(getattr(state, name)) for name in OWN}
+        self._loops = 0
+        try:
+            yield
+        finally:
+            self._loops, self.ended = loops, ended
+            for name, value in kept.items():
+                setattr(state, name, value)
 
     def statement(self, script: Script, node: Any) -> Status:
         self._steps += 1
@@ -188,10 +259,11 @@ class _Reader:
         return self.block(script, node)
 
     def _subshell(self, script: Script, node: Any) -> Status:
-        kept = dict(self.state.variables), self.state.folder
-        status = self.block(script, node)
-        self.state.variables, self.state.folder = kept
-        return status
+        try:
+            with self._apart():
+                return self.block(script, node)
+        except (_End, _Return) as end:
+            return end.status
 
     def _variable_assignment(self, script: Script, node: Any) -> Status:
         self._assign(script, node)
@@ -201,37 +273,81 @@ class _Reader:
         return self.block(script, node)
 
     def _declaration_command(self, script: Script, node: Any) -> Status:
-        kind = script.text(node.children[0])
-        flags = ""
+        """``export``, ``local``, ``declare``: flags, then names and assignments, some of which come out of expansions."""
+        kind, flags = script.text(node.children[0]), ""
         for child in node.children[1:]:
-            text = script.text(child)
+            source, at = script.text(child), script.at(child)
             if child.type == "variable_assignment":
-                name = self._assign(script, child)
-                if kind == "export":
-                    self.state.exported[name] = script.at(child)
-            elif text.startswith("-"):
-                flags += text
-            elif kind == "export" or "x" in flags:
-                self.state.exported[text] = script.at(child)
-            elif "a" in flags or "A" in flags:
-                self.state.variables.setdefault(text, [])
-        if "A" in flags:
-            self._taint(script, node, f"'{kind} -A' makes a table, which is not read here")
+                self._declared(kind, flags, self._assign(script, child, own=self._is_local(kind, flags)), at)
+            elif not child.is_named:
+                continue
+            elif source[:1] in "-+":
+                flags += source
+            else:
+                for word in self.words.fields(source, at):
+                    self._declare(kind, flags, word, at)
         return True
 
+    def _declare(self, kind: str, flags: str, word: Text, at: Location) -> None:
+        name, sign, value = plain(word).partition("=")
+        if hidden(word) is not None or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise DocumentError(f"the name that '{kind}' sets is not known", at=at, hint=_HINT)
+        if "f" in flags or "F" in flags or "p" in flags:
+            return
+        if self._is_local(kind, flags):
+            self.state.localize(name)
+        if sign:
+            self.state.assign(name, literal(value, at))
+        elif "a" in flags or "A" in flags:
+            self.state.variables.setdefault(name, [])
+        self._declared(kind, flags, name, at)
+
+    def _is_local(self, kind: str, flags: str) -> bool:
+        return bool(self.state.calls) and "g" not in flags and kind in ("local", "declare", "typeset")
+
+    def _declared(self, kind: str, flags: str, name: str, at: Location) -> None:
+        """What becomes of a variable by its flags."""
+        if odd := _odd_flags(f"{kind} {flags}"):
+            flag = "+" if "+" in odd else f"-{min(odd)}"
+            self.state.odd[name] = unknown(f"'{kind} {flag}' is not read here", at)
+            self.state.assign(name, ())
+        if kind == "export" and "n" in flags:
+            self.state.exported.pop(name, None)
+        elif kind == "export" or "x" in flags:
+            self.state.exported[name] = at
+        if kind == "readonly" or "r" in flags:
+            self.state.fixed.add(name)
+
     def _unset_command(self, script: Script, node: Any) -> Status:
+        flags = ""
         for child in node.children[1:]:
-            if child.is_named:
-                for name in self.words.fields(script.text(child), script.at(child)):
-                    self.state.variables.pop(plain(name), None)
+            at = script.at(child)
+            for word in self.words.fields(script.text(child), at) if child.is_named else ():
+                self._unset(flags, word, at)
+                flags += plain(word) if plain(word).startswith("-") else ""
         return True
+
+    def _unset(self, flags: str, word: Text, at: Location) -> None:
+        name = plain(word)
+        if hidden(word) is not None or "n" in flags:
+            raise DocumentError("which variable 'unset' removes is not known", at=at, hint=_HINT)
+        if name.startswith("-"):
+            return
+        if "[" in name:
+            owner = name.partition("[")[0]
+            self.state.variables[owner] = [unknown(f"'unset {name}' leaves a gap in it, which is not read here", at)]
+        elif "f" in flags or (name not in self.state.variables and name in self.state.functions):
+            self.state.functions.pop(name, None)
+        else:
+            self.state.remove(name)
 
     def _function_definition(self, script: Script, node: Any) -> Status:
         name = script.text(node.child_by_field_name("name"))
         self.state.functions[name] = (script, node.child_by_field_name("body"))
         return True
 
-    def _assign(self, script: Script, node: Any) -> str:
+    def _assign(self, script: Script, node: Any, *, own: bool = False) -> str:
+        """Assign what a node says; with ``own``, to a new local variable, once the value is known."""
         source = script.text(node)
         match = _ASSIGNMENT.match(source)
         if match is None:
@@ -244,17 +360,26 @@ class _Reader:
                 for text, at in self._word_sources(script, value.children[1:-1])
                 for item in self.words.fields(text, at)
             ]
+            if own:
+                self.state.localize(name)
             self.state.assign(name, items, append=append)
             return name
         at = script.at(value) if value is not None else script.at(node)
         text = self.words.text(source[match.end() :], at)
+        if own:
+            self.state.localize(name)
         if match["index"] is not None:
             self._assign_item(name, match["index"], text, script.at(node), append=append)
         else:
             self.state.assign(name, text, append=append)
+        if self.state.exports_all:
+            self.state.exported[name] = script.at(node)
         return name
 
     def _assign_item(self, name: str, index: str, text: Text, at: Location, *, append: bool) -> None:
+        if name in self.state.odd or name in self.state.fixed:
+            self.state.assign(name, text)
+            return
         items = self.state.items(name, at)
         where = self.words.arithmetic(index, at)
         number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
@@ -299,24 +424,19 @@ class _Reader:
         status: Status = True
         for condition in conditions:
             status = self.statement(script, condition)
-        body = [
-            child
-            for child in node.children[split + 1 :]
-            if child.is_named and child.type not in ("comment", "elif_clause", "else_clause")
-        ]
+        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
         if status is None:
             whole = [child for child in node.children[split + 1 :] if child.is_named]
             self._undecided(script, conditions[-1], whole)
             return False if not any(child.type in ("elif_clause", "else_clause") for child in whole) else None
         if not status:
             return False
-        for child in body:
-            self.statement(script, child)
+        self._statements(script, body)
         return True
 
     def _undecided(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
         """Nobody knows whether these are run: what they set is not known."""
-        shown = " ".join(script.text(condition).split())[:60]
+        shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
         why = f"it depends on '{shown}', which only running the script can decide"
         for branch in branches:
             if (launch := self._program_in(script, branch)) is not None:
@@ -325,18 +445,62 @@ class _Reader:
                     at=script.at(branch),
                     hint=_HINT,
                 )
+            if (leaving := self._leaving(branch, int(condition.type in _LOOPS))) is not None:
+                raise DocumentError(f"whether the loop goes on is not known: {why}", at=script.at(leaving), hint=_HINT)
             self._taint(script, branch, why)
 
-    def _taint(self, script: Script, node: Any, why: str) -> None:
-        if node.type == "variable_assignment":
-            match = _ASSIGNMENT.match(script.text(node))
-            value = node.child_by_field_name("value")
-            if match is not None:
-                bad = unknown(why, script.at(node))
-                is_array = value is not None and value.type == "array"
-                self.state.assign(match["name"], [bad] if is_array else bad, append=match["sign"] == "+=")
+    def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
+        """What a node sets is not known; also in the functions that it calls."""
+        bad = unknown(why, script.at(node))
+        match node.type:
+            case "variable_assignment":
+                if (match := _ASSIGNMENT.match(script.text(node))) is not None:
+                    value = node.child_by_field_name("value")
+                    is_array = (value is not None and value.type == "array") or match["index"] is not None
+                    self.state.assign(match["name"], [bad] if is_array else bad, append=match["sign"] == "+=")
+            case "declaration_command" if _odd_flags(script.text(node)):
+                for name in _NAMES.findall(script.text(node))[1:]:
+                    self.state.odd[name] = bad
+                    self.state.assign(name, bad)
+            case "for_statement":
+                self.state.assign(script.text(node.child_by_field_name("variable")), bad)
+            case "unset_command":
+                for name in _NAMES.findall(script.text(node)[len("unset") :]):
+                    self.state.assign(name, bad)
+            case "command" if words := script.text(node).split():
+                place = 1 if words[0] in ("command", "builtin") and len(words) > 1 else 0
+                self._taint_command(script, node, words[place], why, called)
+            case "compound_statement" | "test_command" if script.text(node).startswith("(("):
+                for name in assigned(script.text(node)):
+                    self.state.assign(name, bad)
         for child in node.children:
-            self._taint(script, child, why)
+            self._taint(script, child, why, called)
+
+    def _taint_command(self, script: Script, node: Any, name: str, why: str, called: frozenset[str]) -> None:
+        if name in self.state.functions and name not in called:
+            self._taint(*self.state.functions[name], why, called | {name})
+        elif name in ("set", "shift"):
+            self.state.arguments = [unquoted(unknown(why, script.at(node)))]
+        elif name in ("source", "."):
+            shown = " ".join(script.text(node).split())
+            self.state.assumed.setdefault(
+                f"assumed that '{shown}' sets nothing that the command uses ({why})", script.at(node)
+            )
+        elif name in shell_builtins.UNREAD:
+            raise DocumentError(f"'{name}' is not read here", at=script.at(node), hint=shell_builtins.TRACE)
+        elif name in _SETTERS:
+            for found in _NAMES.findall(script.text(node)[len(name) :]):
+                self.state.assign(found, unknown(why, script.at(node)))
+
+    def _leaving(self, node: Any, inside: int = 0) -> Any:
+        """The ``break`` or ``continue`` of a node that leaves a loop around it; ``inside``: loops in the node."""
+        if node.type == "command" and node.text.split()[:1] in ([b"break"], [b"continue"]):
+            loops = node.text.split()[1:2]
+            return node if not inside or (loops and loops != [b"1"]) else None
+        if node.type == "function_definition":
+            return None
+        inside += node.type in _LOOPS
+        return next((found for child in node.children if (found := self._leaving(child, inside)) is not None), None)
 
     def _program_in(self, script: Script, node: Any) -> str | None:
         """The first command in a node that starts a trainer, as far as its source shows."""
@@ -360,10 +524,9 @@ class _Reader:
                 self._undecided(script, node.child_by_field_name("value"), items)
                 return None
             if any(self._matches(subject, script, pattern) for pattern in patterns):
-                for child in item.children[end + 1 :]:
-                    if child.is_named and child.type != "comment":
-                        self.statement(script, child)
-                return True
+                if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
+                    raise DocumentError(f"{odd.type!r} in 'case' is not read here", at=script.at(odd), hint=_HINT)
+                return self._statements(script, item.children[end + 1 :])
         return True
 
     def _matches(self, subject: Text, script: Script, pattern: Any) -> bool:
@@ -383,9 +546,11 @@ class _Reader:
             items = list(self.state.arguments)
         body = node.child_by_field_name("body")
         if any(problem(item) is not None for item in items):
-            self._undecided(script, values[0], [body])
+            self._undecided(script, node, [body])
             return None
-        for item in items[:_MAX_TURNS]:
+        if len(items) > _MAX_TURNS:
+            raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+        for item in items:
             self.state.assign(variable, item)
             if not self._turn(script, body):
                 break
@@ -393,12 +558,17 @@ class _Reader:
 
     def _turn(self, script: Script, body: Any) -> bool:
         """One turn of a loop; whether it goes on."""
+        self._loops += 1
         try:
             self.block(script, body)
         except _Return as end:
             if end.kind == "return":
                 raise
+            if end.loops > 1:
+                raise _Return(end.kind, loops=end.loops - 1) from None
             return end.kind == "continue"
+        finally:
+            self._loops -= 1
         return True
 
     def _while_statement(self, script: Script, node: Any) -> Status:
@@ -411,15 +581,34 @@ class _Reader:
             for condition in conditions:
                 status = self.statement(script, condition)
             if status is None:
-                self._undecided(script, conditions[-1], [body])
+                self._undecided(script, node, [body])
                 return None
             if bool(status) is until or not self._turn(script, body):
                 return True
         raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
 
     def _c_style_for_statement(self, script: Script, node: Any) -> Status:
-        self._undecided(script, node.children[0], [node.child_by_field_name("body")])
-        return None
+        opening, closing = (next(child for child in node.children if child.type == sign) for sign in ("((", "))"))
+        header, at = script.between(opening.end_byte, closing.start_byte), script.at(node)
+        parts = [part.strip() for part in header.split(";")]
+        body = node.child_by_field_name("body")
+        if len(parts) != 3:
+            raise DocumentError("the head of the loop is not read here", at=at, hint=_HINT)
+        first, condition, update = parts
+        if first:
+            self._arithmetic_statement(first, at)
+        for _ in range(_MAX_TURNS):
+            status = self._arithmetic_statement(condition, at) if condition else True
+            if status is None:
+                for name in assigned(header):
+                    self.state.assign(name, unknown(f"how often the loop at line {at.line} runs is not known", at))
+                self._undecided(script, node, [body])
+                return None
+            if not status or not self._turn(script, body):
+                return True
+            if update:
+                self._arithmetic_statement(update, at)
+        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=at, hint=_HINT)
 
     def _list(self, script: Script, node: Any) -> Status:
         left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
@@ -436,7 +625,8 @@ class _Reader:
     def _only_ends(self, script: Script, node: Any) -> bool:
         """Whether a statement only prints and ends the script, as a check does that has failed."""
         if node.type == "command":
-            return script.text(node.child_by_field_name("name")) in _ENDS
+            words = script.text(node).split()
+            return words[0] in _ENDS and words[:2] != ["printf", "-v"]
         if node.type in ("compound_statement", "subshell", "list", "redirected_statement"):
             return all(
                 self._only_ends(script, child)
@@ -452,10 +642,9 @@ class _Reader:
     def _pipeline(self, script: Script, node: Any) -> Status:
         stages = [child for child in node.children if child.is_named]
         if self.output is None:
-            kept = dict(self.state.variables)
             for stage in stages:
-                self.statement(script, stage)
-            self.state.variables = kept
+                with suppress(_End, _Return), self._apart():
+                    self.statement(script, stage)
             return None if len(stages) > 1 and self._asks(script, stages[-1]) else True
         shown = " ".join(script.text(node).split())[:60]
         self.output.append(unknown(f"what '{shown}' prints can only be known by running it", script.at(node)))
@@ -510,20 +699,21 @@ class _Reader:
         return self.conditions.test(script, node)
 
     def _arithmetic_statement(self, source: str, at: Location) -> Status:
-        if match := re.fullmatch(r"\s*(\w+)\s*(\+\+|--|[-+*]?=(?!=))\s*(.*?)\s*", source, re.DOTALL):
-            name, sign, rest = match.groups()
-            expression = (
-                f"{name} {sign[0]} (1)"
-                if sign in ("++", "--")
-                else rest
-                if sign == "="
-                else f"{name} {sign[0]} ({rest})"
-            )
-            value = self.words.arithmetic(expression, at)
+        """``(( ))``, whose status is whether its value is another than 0."""
+        if match := _PREFIXED.fullmatch(source):
+            source = f"{match[2]} {match[1][0]}= 1"
+        before: Text | None = None
+        if match := _COUNTED.fullmatch(source):
+            before = self.words.arithmetic(match[1], at)
+            source = f"{match[1]} {match[2][0]}= 1"
+        if match := _ASSIGNED.fullmatch(source):
+            name, operator, rest = match.groups()
+            value = self.words.arithmetic(f"{name} {operator} ({rest})" if operator else rest, at)
             self.state.assign(name, value)
         else:
             value = self.words.arithmetic(source, at)
-        return None if problem(value) is not None else plain(value) != "0"
+        told = value if before is None else before
+        return None if hidden(told) is not None else plain(told) != "0"
 
     # Commands
 
@@ -541,26 +731,61 @@ class _Reader:
         skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
         nodes = [child for child in node.children if child not in before and child.type not in skipped]
         words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
-        kept = dict(self.state.variables)
-        for child in before:
-            self._assign(script, child)
+        for child in node.children:
+            if child.type == "herestring_redirect":  # it may set a variable, as $((n++)) does
+                self.words.text(script.text(child).removeprefix("<<<").strip(), script.at(child))
+        self.state.frames.append({})
         try:
+            for child in before:
+                if (match := _ASSIGNMENT.match(script.text(child))) is not None:
+                    self.state.keep(match["name"])
+                self._assign(script, child)
             return self._call(words, script.at(node)) if words else True
         finally:
-            if before:
-                self.state.variables = kept
+            self.state.leave()
 
     def _call(self, words: list[Text], at: Location) -> Status:
         name = plain(words[0])
         if name in self.state.functions:
             return self._function(name, words[1:], at)
-        if name in ("exit", "return", "break", "continue"):
-            if name != "exit":
-                raise _Return(name)
+        if name in ("break", "continue"):
+            raise _Return(name, loops=self._left_loops(words, at))
+        if name == "return":
+            if not self.state.calls and not self._sourced:
+                return False
+            raise _Return(name, _told_status(words))
+        if name == "exit":
             self.ended = at
             if self.state.surveys:
                 return None
-            raise _End
+            raise _End(_told_status(words))
+        if name == "let":
+            return self._let(words[1:], at)
+        if name in ("command", "builtin") and len(words) > 1 and not plain(words[1]).startswith("-"):
+            return self._called(words[1:], at)
+        return self._called(words, at)
+
+    def _left_loops(self, words: list[Text], at: Location) -> int:
+        """How many loops ``break`` or ``continue`` leaves."""
+        if not self._loops:
+            raise DocumentError(f"'{plain(words[0])}' is in no loop", at=at)
+        if len(words) == 1:
+            return 1
+        if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d*", plain(words[1])):
+            raise DocumentError(f"how many loops '{plain(words[0])}' leaves is not known", at=at, hint=_HINT)
+        return min(int(plain(words[1])), self._loops)
+
+    def _let(self, expressions: list[Text], at: Location) -> Status:
+        status: Status = False
+        for text in expressions:
+            if (piece := hidden(text)) is not None:
+                raise DocumentError(f"'let' sets what is not known: {piece.problem}", at=at, hint=_HINT)
+            status = self._arithmetic_statement(plain(text), at)
+        return status
+
+    def _called(self, words: list[Text], at: Location) -> Status:
+        """A builtin, another script, or a program."""
+        name = plain(words[0])
         if name in ("source", "."):
             return self._source(words, at)
         if name in ("bash", "sh") and len(words) > 1:
@@ -596,13 +821,17 @@ class _Reader:
             raise DocumentError(f"the function {name} calls itself too often", at=at)
         script, body = self.state.functions[name]
         kept, self.state.arguments = self.state.arguments, arguments
+        loops, self._loops = self._loops, 0
         self.state.calls += 1
+        self.state.frames.append({})
         try:
             return self.statement(script, body)
-        except _Return:
-            return None
+        except _Return as end:
+            return end.status
         finally:
+            self.state.leave()
             self.state.calls -= 1
+            self._loops = loops
             self.state.arguments = kept
             self._depth -= 1
 
@@ -615,57 +844,64 @@ class _Reader:
                 at=at,
                 hint="put the file beside the script, or run the script in isolation with --trace",
             )
-        self._run_file(found)
-        return True
+        self._sourced += 1
+        try:
+            return self._run_file(found)
+        finally:
+            self._sourced -= 1
 
     def _shell(self, arguments: list[Text], at: Location) -> Status:
         """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script."""
         options = [plain(word) for word in arguments if plain(word).startswith("-")]
         rest = [word for word in arguments if not plain(word).startswith("-")]
-        kept = dict(self.state.variables), self.state.arguments
         try:
-            if any("c" in option for option in options) and rest:
-                script = parse(plain(rest[0]), at.file, at.line)
-                self.state.arguments = rest[2:]
-                return self.block(script, script.root)
-            found = self._script_file(plain(rest[0])) if rest else None
-            if found is None:
-                self.commands.append(Command((literal("bash", at) or (), *arguments), at, self.state.folder))
-                return True
-            self.state.arguments = rest[1:]
-            self._run_file(found)
-            return True
-        finally:
-            self.state.variables, self.state.arguments = kept
+            with self._apart():
+                if any("c" in option for option in options) and rest:
+                    script = parse(plain(rest[0]), at.file, at.line)
+                    self.state.arguments = rest[2:]
+                    return self.block(script, script.root)
+                found = self._script_file(plain(rest[0])) if rest else None
+                if found is None:
+                    self.commands.append(Command((literal("bash", at) or (), *arguments), at, self.state.folder))
+                    return True
+                self.state.arguments = rest[1:]
+                return self._run_file(found)
+        except _End as end:
+            return end.status
 
     def _script_file(self, name: str) -> Path | None:
         beside = Path(self.state.script).parent
         places = (Path(self.state.folder) / name, beside / name, expanded(name))
         return next((place for place in places if name and place.is_file()), None)
 
-    def _run_file(self, path: Path) -> None:
+    def _run_file(self, path: Path) -> Status:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise DocumentError("scripts read each other too often", at=Location(str(path)))
         script = parse(read_text(path), os.path.normpath(path))
-        self.block(script, script.root)
-        self._depth -= 1
+        try:
+            return self.block(script, script.root)
+        except _Return as end:
+            if end.kind != "return":
+                raise
+            return end.status
+        finally:
+            self._depth -= 1
 
     def substitute(self, source: str, at: Location) -> Text:
         """What ``$( )`` stands for."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise DocumentError("'$( )' is nested too deep", at=at)
-        kept = self.output, self.state.folder, dict(self.state.variables), len(self.commands)
+        kept, count = self.output, len(self.commands)
         self.output = []
         try:
-            script = parse(source, at.file, at.line)
-            self.block(script, script.root)
-            found = joined(self.output, "\n", at)
-        except (_End, _Return):
+            with suppress(_End, _Return), self._apart():
+                script = parse(source, at.file, at.line)
+                self.block(script, script.root)
             found = joined(self.output, "\n", at)
         finally:
-            self.output, self.state.folder, self.state.variables, count = kept
+            self.output = kept
             del self.commands[count:]
             self._depth -= 1
         if found and not found[-1].symbol and not found[-1].problem:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlctl.documents.shell_text import Piece, Text, from_environment, from_secret, literal, plain
+from rlctl.documents.shell_text import Piece, Text, from_environment, from_secret, literal, plain, problem
 from rlctl.errors import DocumentError, Location
 from rlctl.secrets import is_secret, is_secret_name
 
@@ -18,6 +18,8 @@ MAX_TEXT = 1 << 18
 MAX_ITEMS = 10_000
 _PIECE = 16
 """What a piece counts for beside its characters."""
+BLANKS = " \t\n"
+"""The characters at which bash splits words, unless the script sets IFS."""
 NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
 """Variables that have another value each time."""
 
@@ -57,17 +59,29 @@ class State:
     """Where the script is, after ``cd``."""
     before: str = "."
     """Where it was before the last ``cd``."""
+    folders: list[str] = field(default_factory=list)
+    """What ``popd`` goes back to."""
     surveys: bool = False
     """Whether the script is read on where it would end, to learn of everything that it wants."""
     missing: dict[str, tuple[Location, str]] = field(default_factory=dict)
     """What it wants and is not given, where and why, in a survey."""
-    calls: int = 0
-    """How many functions are being called, one in the other."""
     strict: bool = False
     """Whether a variable that is not set ends the script (``set -u``)."""
     wants_arguments: bool = False
     """Whether the script looks at what follows it on the command line."""
     exported: dict[str, Location] = field(default_factory=dict)
+    exports_all: bool = False
+    """Whether what is assigned is exported (``set -a``)."""
+    calls: int = 0
+    """How many functions are being called, one in the other."""
+    frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
+    """Of each command that has variables of its own, what these were before, and whether they were unset."""
+    odd: dict[str, Text] = field(default_factory=dict)
+    """Variables with a property that is not read here, as ``declare -i`` gives it, and what stands for them."""
+    removed: set[str] = field(default_factory=set)
+    """Variables that the script has unset, whatever the environment says."""
+    fixed: set[str] = field(default_factory=set)
+    """Variables that the script has made readonly."""
     unset: dict[str, Location] = field(default_factory=dict)
     """Variables that nobody set, and which the script used as empty."""
     assumed: dict[str, Location] = field(default_factory=dict)
@@ -79,11 +93,15 @@ class State:
         """The value of a variable; None where it is not set."""
         if name in self.variables:
             return self.variables[name]
+        if name in self.removed:
+            return None
         if name in self.given:
             place, value = Location(f"--env {name}"), self.given[name]
             return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in NEVER:
             return (Piece("", at, names=frozenset({name}), problem=f"${name} has another value each time"),)
+        if name == "IFS":
+            return literal(BLANKS, at)
         if name == "PWD":
             here = str(Path(self.folder).resolve())
             return from_environment("PWD", here, None, at) if self.folder == "." else literal(here, at)
@@ -126,18 +144,54 @@ class State:
         return list(value) if isinstance(value, list) else [value]
 
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
-        """Set a variable, or add to it."""
+        """Set a variable, or add to it.
+
+        Raises:
+            DocumentError: it is readonly, or grows too large.
+        """
+        if name in self.fixed:
+            raise DocumentError(f"the script sets {name}, which is readonly", at=Location(self.script))
+        if name in self.odd:
+            value, append = self.odd[name], False
         if append:
-            old = self.variables.get(name, ())
+            old = self.look_up(name, Location(self.script)) or ()
             if isinstance(value, list):
                 value = [*(old if isinstance(old, list) else [old] if old else []), *value]
             elif isinstance(old, list):
                 value = [(*old[0], *value), *old[1:]] if old else [value]
             else:
                 value = (*old, *value)
+        elif not isinstance(value, list) and isinstance(items := self.variables.get(name), list):
+            left = next((item for item in items if problem(item)), None)
+            value = [value, *items[1:]] if left is None else [value, left]
         value = [self._hidden(name, item) for item in value] if isinstance(value, list) else self._hidden(name, value)
         self._check_size(name, value)
+        self.removed.discard(name)
         self.variables[name] = value
+
+    def remove(self, name: str) -> None:
+        """Unset a variable."""
+        self.variables.pop(name, None)
+        self.removed.add(name)
+
+    def keep(self, name: str) -> None:
+        """Let a variable be what it is now once the command that is being called has ended."""
+        self.frames[-1].setdefault(name, (self.variables.get(name), name in self.removed))
+
+    def localize(self, name: str) -> None:
+        """Let a function have a variable of its own, which is not set yet."""
+        if name not in self.frames[-1]:
+            self.keep(name)
+            self.remove(name)
+
+    def leave(self) -> None:
+        """End a function: its local variables are what they were before."""
+        for name, (value, was_removed) in self.frames.pop().items():
+            self.remove(name)
+            if not was_removed:
+                self.removed.discard(name)
+            if value is not None:
+                self.variables[name] = value
 
     def _check_size(self, name: str, value: Value) -> None:
         items = value if isinstance(value, list) else [value]

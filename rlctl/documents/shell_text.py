@@ -82,6 +82,14 @@ def _not_computed(piece: Piece) -> Piece:
     return replace(piece, text="", symbol="", secret="", names=frozenset(), problem=why)
 
 
+def open_end(items: Sequence[Text]) -> tuple[int, Text] | None:
+    """Where a list has an item that the shell may split into any number of items, and that item."""
+    for place, item in enumerate(items):
+        if any(piece.problem and not piece.quoted for piece in item):
+            return place, item
+    return None
+
+
 def changed(text: Text, result: str, at: Location) -> Text:
     """What became of a text by an operation on it: no symbol survives that, its dependences do."""
     if (piece := hidden(text)) is not None:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from rlctl.documents.shell_arithmetic import evaluate
-from rlctl.documents.shell_state import State
+from rlctl.documents.shell_arithmetic import assigned, evaluate
+from rlctl.documents.shell_state import BLANKS, State
 from rlctl.documents.shell_text import (
     Piece,
     Text,
@@ -20,6 +20,7 @@ from rlctl.documents.shell_text import (
     hidden,
     joined,
     literal,
+    open_end,
     plain,
     problem,
     quoted,
@@ -66,14 +67,27 @@ class Words:
         current: list[Piece] = []
         for part in [*parts, _BREAK]:
             if isinstance(part, _Break):
-                found += words(tuple(current))
+                found += self._split(tuple(current), at)
                 current = []
             else:
                 current.append(part)
         bare = "".join(part.text if isinstance(part, Piece) else " " for part in parts)
         if _BRACES.search(bare) and _BRACES.search(_without_quotes(source)):
-            return [unknown(f"the braces in {source[:40]!r} are expanded by the shell; put the word in quotes", at)]
+            why = f"the braces in {source[:40]!r} are expanded by the shell; put the word in quotes"
+            return [unquoted(unknown(why, at))]
         return found
+
+    def _split(self, text: Text, at: Location) -> list[Text]:
+        """The words of a text; where the script has set IFS, only those of which it splits none."""
+        separators = self.state.text("IFS", at)
+        if plain(separators) == BLANKS:
+            return words(text)
+        if (piece := hidden(separators)) is not None:
+            return [(piece,)]
+        odd = {*BLANKS, *plain(separators)}
+        if any(not piece.quoted and odd & set(piece.text) for piece in text):
+            return [unquoted(unknown("the shell splits it into words as IFS says, which is not read here", at))]
+        return words(text)
 
     def text(self, source: str, at: Location, *, tilde: bool = True) -> Text:
         """A word where the shell splits nothing, as the value of an assignment."""
@@ -188,7 +202,7 @@ class Words:
     def _value(self, name: str, at: Location) -> Text:
         self.state.wants_arguments = self.state.wants_arguments or name == "#" or (name.isdecimal() and name != "0")
         if name == "#":
-            return literal(str(len(self.state.arguments)), at)
+            return self._count(self.state.arguments, at)
         if name == "0":
             return literal(self.state.script, at)
         if name.isdecimal():
@@ -205,12 +219,20 @@ class Words:
             return literal(self.state.script, at)
         return self.state.text(name, at)
 
+    def _count(self, items: list[Text], at: Location) -> Text:
+        end = open_end(items)
+        return literal(str(len(items)), at) if end is None else quoted(end[1])
+
     def _argument(self, name: str) -> Text | None:
-        number = int(name) - 1
+        number, end = int(name) - 1, open_end(self.state.arguments)
+        if end is not None and number >= end[0]:
+            return quoted(end[1])
         return self.state.arguments[number] if number < len(self.state.arguments) else None
 
     def _all(self, items: list[Text], at: Location, *, in_double: bool, join: bool) -> list[_Part]:
         if in_double and join:
+            if len(items) > 1 and plain(self.state.text("IFS", at))[:1] != " ":
+                return [*unknown("items are joined as IFS says, which is not read here", at)]
             return list(joined(items, " ", at))
         found: list[_Part] = []
         for index, item in enumerate(items):
@@ -267,6 +289,8 @@ class Words:
         items = self.state.items(name, at)
         if number is None:
             return unknown(f"which item of {name} '{index}' is, is not known", at)
+        if (end := open_end(items)) is not None and not 0 <= number < end[0]:
+            return quoted(end[1])
         return items[number] if -len(items) <= number < len(items) else ()
 
     def _indirect(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
@@ -281,9 +305,9 @@ class Words:
 
     def _length(self, name: str, index: str | None, at: Location) -> Text:
         if index in ("@", "*"):
-            return literal(str(len(self.state.items(name, at))), at)
+            return self._count(self.state.items(name, at), at)
         if name in ("@", "*"):
-            return literal(str(len(self.state.arguments)), at)
+            return self._count(self.state.arguments, at)
         value = self._item(name, index, at) if index is not None else self._value(name, at)
         return changed(value, str(len(plain(value))), at)
 
@@ -392,6 +416,11 @@ class Words:
         if (piece := hidden(inner)) is not None:
             return (piece,)
         depends.append(inner)
+        if sets := assigned(plain(inner)):
+            bad_value = unknown(f"$(({source.strip()[:40]})) sets a variable inside of an expression", at)
+            for name in sets:
+                self.state.assign(name, bad_value)
+            return bad_value
 
         def variable(name: str) -> int:
             value = self.state.text(name, at)
