@@ -157,6 +157,7 @@ BY_KEY: Mapping[str, Rank] = {
 BY_CODE: Mapping[str, Rank] = {
     "not-expressible": Rank.BREAKS,
     "not-readable": Rank.BREAKS,
+    "target-refuses": Rank.BREAKS,
     "data-files": Rank.BREAKS,
     "start-script": Rank.BREAKS,
     "unreadable": Rank.BREAKS,

@@ -14,15 +14,16 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.dialect import File, stage_parts
 from rlctl.adapters.lacking import SHOWN
+from rlctl.adapters.requirements import refused, requirements_of
 from rlctl.adapters.tree import put
 from rlctl.config import Loaded
 from rlctl.config.inspect import settings
 from rlctl.difference import Difference, differences
-from rlctl.documents import Document, KeyPath, dotted
+from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 from rlctl.documents.paths import copied
-from rlctl.errors import RlctlError
+from rlctl.errors import Location, RlctlError
 from rlctl.ranks import BY_CODE, Rank, rank_of
-from rlctl.report import Bucket, Entry, Finding, Level
+from rlctl.report import Bucket, Entry, Finding, Level, Report
 
 CONSEQUENCES: Mapping[str, str] = {
     "algorithm.aggregation.follow_source": "If true, each micro-batch's loss is normalized separately, so that the gradient "
@@ -73,11 +74,7 @@ class Back:
 
 def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
     """Read what was written and compare it with its source."""
-    target = dialect_called(file.name)
-    values = copied(file.values)
-    for path, value in file.resolved.items():
-        put(values, path, value)
-    document = Document("the written file", values)
+    target, document = dialect_called(file.name), _written(file)
     try:
         kind = file.kind if options.get("format") == "sh" else ""  # a script names the program, YAML does not
         taken = target.take(document, version=file.release, kind=kind)
@@ -93,6 +90,63 @@ def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
     fates = [(path, fate.lost) for _, written in file.parts for path, fate in written.fates.items() if fate.lost]
     reasons = {prefix + dotted(path): reason for path, reason in fates}
     return Back(tuple(replace(item, key=prefix + item.key) for item in found), None, keys, reasons)
+
+
+def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
+    """What the target's own checks refuse of a written file: a note if the source's refuse the source, too.
+
+    Args:
+        report: of reading the source.
+        file: as it is written.
+        script: whether it is written as a launch script, which names the program.
+    """
+    requirements = requirements_of(file.name)
+    if requirements is None or not f"{requirements.release}.".startswith(f"{file.release}."):
+        return []
+    target, document = dialect_called(file.name), _written(file)
+    kind = file.kind if script else ""
+    found = refused(requirements, target, document, release=file.release, environment={}, kind=kind)
+    if not found:
+        return []
+    level, name = Level.NOTE if _is_refused(report) else Level.WARNING, SHOWN.get(file.name, file.name)
+    return [
+        Finding(
+            "target-refuses",
+            level,
+            f"{name} refuses what is written: {message} ({requirements.release}: {row.source})",
+            row.key,
+            hint=row.hint,
+        )
+        for row, message in found
+    ]
+
+
+def _is_refused(report: Report) -> bool:
+    """Whether a source is refused by its own framework: an example that is not whole, say."""
+    name, _, release = report.dialect.partition("@")
+    requirements = requirements_of(name)
+    if requirements is None:
+        return False
+    return bool(refused(requirements, dialect_called(name), as_read(report), release=release, environment={}))
+
+
+def as_read(report: Report) -> Document:
+    """The leaves of a file that was read, with what overrides made of them."""
+    values: dict[str, object] = {}
+    marks: dict[KeyPath, Location] = {}
+    for entry in report.accounting:
+        path = parse_dotted(entry.key)
+        put(values, path, entry.value)
+        if entry.at is not None:
+            marks[path] = entry.at
+    return Document("config", values, marks)
+
+
+def _written(file: File) -> Document:
+    values = copied(file.values)
+    for path, value in file.resolved.items():
+        put(values, path, value)
+    return Document("the written file", values)
 
 
 def _unreadable(name: str, why: str) -> Finding:

@@ -79,7 +79,15 @@ def option_for_fact(text: str) -> str:
 
 
 DIFFERENCES = frozenset(
-    {"silent-difference", "micro-batches-added", "not-readable", "uncallable-reward", "other-gradient", "other-trainer"}
+    {
+        "silent-difference",
+        "micro-batches-added",
+        "not-readable",
+        "target-refuses",
+        "uncallable-reward",
+        "other-gradient",
+        "other-trainer",
+    }
 )
 """Findings on what the target does otherwise although the source does not say it."""
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from importlib import import_module
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.reading import TextView
-from rlctl.adapters.requirements import Requirements, broken
-from rlctl.adapters.rules import split, version_of
+from rlctl.adapters.requirements import Requirements, refused, requirements_of
+from rlctl.adapters.rules import split
 from rlctl.adapters.tree import put
 from rlctl.config import Loaded
-from rlctl.documents import Document, KeyPath, parse_dotted, resolve
+from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.errors import Location
+from rlctl.read_back import as_read
 from rlctl.report import Finding, Level, Report
 from rlctl.translate import translate_loaded
 
@@ -37,12 +36,6 @@ SHARED = frozenset(
 """Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
 
 
-def requirements_of(runner: str) -> Requirements:
-    """What a framework refuses."""
-    found: Requirements = import_module(f"rlctl.adapters.{runner}.requirements").REQUIREMENTS
-    return found
-
-
 def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:
     """What a framework would refuse of a config.
 
@@ -52,23 +45,20 @@ def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: 
         report: of reading it; its accounting holds every leaf of the file.
         changed: whether canonical keys were changed after reading, which the file does not say.
     """
-    requirements = requirements_of(runner)
+    requirements = _known(runner)
     name, _, release = report.dialect.partition("@")
     own = name == runner and not changed
     if not own and loaded is None:
         return []
-    document, found = _as_read(report) if own or loaded is None else _as_written(runner, loaded, report)
+    document, found = (as_read(report), []) if own or loaded is None else _as_written(runner, loaded, report)
     if document is None:
         return found
     dialect = dialect_called(runner)
-    taken = dialect.take(document, version=release if own else dialect.newest)
-    table, version = dialect.tables[taken.kind], version_of(taken.version)
-    resolved = resolve(document, environment=os.environ, base=table.defaults_tree(version))
-    view = TextView(table, version, resolved.values, {})
-    for row, message in broken(requirements, view, taken.kind):
+    version = release if own else dialect.newest
+    for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
         told = f"{message} ({runner} {requirements.release}: {row.source})"
         found.append(Finding("runner-refuses", Level.ERROR, told, row.key, _place(document, split(row.key)), row.hint))
-    if own and _series(requirements.release) != taken.version:
+    if own and _series(requirements.release) != release:
         told = (
             f"the file is read as {report.dialect}, and checked as {runner} {requirements.release} checks its configs"
         )
@@ -89,7 +79,7 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         findings: of reading the file.
         allowed: unknown keys that stay warnings: those of a fork of the framework.
     """
-    strict = requirements_of(runner).strict
+    strict = _known(runner).strict
     return [
         replace(finding, code="runner-refuses", level=Level.ERROR, message=f"{finding.message}, and refuses it")
         if finding.code == "unknown-key" and not finding.added and finding.key not in allowed and strict(finding.key)
@@ -98,21 +88,15 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
     ]
 
 
+def _known(runner: str) -> Requirements:
+    found = requirements_of(runner)
+    assert found is not None, f"{runner} is a framework whose requirements rlctl has"
+    return found
+
+
 def _series(release: str) -> str:
     """``0.9`` of ``0.9.1``."""
     return ".".join(release.split(".")[:2])
-
-
-def _as_read(report: Report) -> tuple[Document, list[Finding]]:
-    """The leaves of the file, with what overrides made of them."""
-    values: dict[str, object] = {}
-    marks: dict[KeyPath, Location] = {}
-    for entry in report.accounting:
-        path = parse_dotted(entry.key)
-        put(values, path, entry.value)
-        if entry.at is not None:
-            marks[path] = entry.at
-    return Document("config", values, marks), []
 
 
 def _as_written(runner: str, loaded: Loaded, report: Report) -> tuple[Document | None, list[Finding]]:

@@ -35,7 +35,7 @@ from rlctl.errors import ConfigError, DocumentError, Location, TranslationError,
 from rlctl.filenames import is_file
 from rlctl.ledger import joined, judged, unsupported
 from rlctl.ranks import BY_CODE
-from rlctl.read_back import accounted, ranked, read_back
+from rlctl.read_back import accounted, ranked, read_back, refusals
 from rlctl.releases import differing, fitting, spoken
 from rlctl.rendering import write_out
 from rlctl.report import Bucket, Entry, Finding, Level, Report, option_for_fact
@@ -478,6 +478,7 @@ def translate_loaded(
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
         findings += _upgraded(report, outcome.report.target)
+        findings += refusals(report, outcome.file, script=(options or {}).get("format") == "sh")
         findings.sort(key=lambda finding: finding.rank.place)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
         if (options or {}).get("annotate"):

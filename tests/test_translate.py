@@ -13,6 +13,7 @@ from rlctl.documents import Document, read_yaml
 from rlctl.errors import Location
 from rlctl.report import Bucket, Level, Origin, Report
 from rlctl.translate import (
+    convert,
     detect,
     dialects,
     read,
@@ -443,3 +444,16 @@ def test_a_set_value_that_the_target_cannot_say_is_told() -> None:
     done = translate_loaded(loaded, report, "trinity")
     told = {entry.key: str(entry.bucket) for entry in done.report.accounting if entry.at and entry.at.file == "--set"}
     assert told == {"algorithm.loss_weights.rl": "unsupported", "rollout.max_response_tokens": "derived"}
+
+
+def test_what_the_target_would_refuse_is_said_by_convert() -> None:
+    """ROLL takes a critic on FSDP beside an actor on Megatron; verl composes both for one engine."""
+    text = (
+        "rollout_batch_size: 64\nadv_estimator: gae\npretrain: org/model\nnum_gpus_per_node: 8\n"
+        "actor_train: {strategy_args: {strategy_name: megatron_train}}\n"
+        "critic: {strategy_args: {strategy_name: fsdp2_train}}\n"
+    )
+    done = convert(text, "verl", dialect="roll", environment={})
+    found = [finding for finding in done.report.findings if finding.code == "target-refuses"]
+    assert [finding.key for finding in found if "critic" in finding.key] == ["critic.strategy"]
+    assert found[0].hint

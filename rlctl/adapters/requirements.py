@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
+from rlctl.adapters.dialect import Dialect
 from rlctl.adapters.reading import TextView
-from rlctl.adapters.rules import ABSENT, Absent
+from rlctl.adapters.rules import ABSENT, Absent, version_of
+from rlctl.documents import Document, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
 
@@ -80,11 +83,47 @@ class Requirements:
     """Whether the framework refuses an unknown key, by the key; it ignores the others."""
 
 
-def broken(requirements: Requirements, view: TextView, kind: str) -> Iterator[tuple[Requirement, str]]:
-    """The requirements that a file breaks, each with its message."""
-    if requirements.kinds and kind not in requirements.kinds:
-        return
-    values = Values(view, requirements.defaults)
+def requirements_of(framework: str) -> Requirements | None:
+    """What a framework refuses; None for a dialect without a table of it."""
+    name = f"rlctl.adapters.{framework}.requirements"
+    try:
+        found: Requirements = import_module(name).REQUIREMENTS
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None
+    return found
+
+
+def refused(
+    requirements: Requirements,
+    dialect: Dialect,
+    document: Document,
+    *,
+    release: str,
+    environment: Mapping[str, str],
+    kind: str = "",
+) -> list[tuple[Requirement, str]]:
+    """The requirements that a file breaks, each with its message.
+
+    Args:
+        requirements: of the framework.
+        dialect: the framework's.
+        document: the file's values.
+        release: of the framework, by which the file is read; "" to see by its keys.
+        environment: variables that the file may name.
+        kind: of the file, where it does not say; "" to see by its keys.
+    """
+    taken = dialect.take(document, version=release, kind=kind)
+    if requirements.kinds and taken.kind not in requirements.kinds:
+        return []
+    table, version = dialect.tables[taken.kind], version_of(taken.version)
+    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
+    return list(_broken(requirements, values))
+
+
+def _broken(requirements: Requirements, values: Values) -> Iterator[tuple[Requirement, str]]:
     for row in requirements.rows:
         try:
             if row.refused(values):

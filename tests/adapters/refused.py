@@ -52,6 +52,7 @@ VERL_REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 """What verl's ``validate_config`` refuses."""
 VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({**CRITIC, **MEGATRON, "critic.strategy": "fsdp2"}, "critic.strategy"),
     ({f"{R}.name": None}, f"{R}.name"),
     ({f"{R}.mode": "sync"}, f"{R}.mode"),
     ({f"{R}.expert_parallel_size": 4}, f"{R}.expert_parallel_size"),

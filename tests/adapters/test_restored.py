@@ -9,6 +9,7 @@ import yaml
 from rlctl.config import Config
 from rlctl.documents import read_yaml
 from rlctl.translate import convert, read_document
+from tests.adapters.roll.texts import AGENTIC, RLVR
 
 TRINITY = """
 algorithm: {algorithm_type: grpo, repeat_times: 8}
@@ -133,3 +134,20 @@ def test_a_reward_that_a_workflow_implies_goes_whole_with_its_prompt() -> None:
     assert loaded is not None, [finding.message for finding in report.errors]
     assert loaded.config.data.eval[0].system_prompt is None
     assert getattr(loaded.config.rewards[0], "rule", "auto") == "auto" if loaded.config.rewards else True
+
+
+def test_environments_come_back_whole_by_way_of_trinity() -> None:
+    """Trinity's workflow plays one of them; a managers' tag without its environment makes ROLL stop with a KeyError."""
+    kept = AGENTIC.replace("Sokoban: {", "Sokoban: {env_config: {dim_room: [6, 6]}, ")
+    before, after, values = there_and_back(kept, "roll", "trinity")
+    assert before.rollout.environments == after.rollout.environments
+    assert values["custom_envs"]["Sokoban"]["env_config"] == {"dim_room": [6, 6]}
+    assert values["train_env_manager"]["tags"] == ["Sokoban"]
+
+
+def test_rolls_own_reward_is_none_of_trinitys() -> None:
+    away = convert(RLVR, "trinity", dialect="roll", environment={}).text or ""
+    back = convert(away, "trinity", dialect="trinity", environment={}).text or ""
+    for text in (away, back):
+        taskset = yaml.safe_load(text)["buffer"]["explorer_input"].get("taskset", {})
+        assert taskset.get("default_reward_fn_type") != "roll"

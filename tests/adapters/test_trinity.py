@@ -737,6 +737,15 @@ def test_a_teacher_is_one_in_every_framework(name: str, loss: str) -> None:
     assert "teacher_engine" not in verl
 
 
+def test_an_argument_that_only_trinitys_divergence_has_is_not_written_below_verls() -> None:
+    """verl's dataclass raises a TypeError for a name that it does not have."""
+    text = DISTILS.replace("TYPE", "jsd").replace("kl_coef: 0.5", "kl_coef: 0.5, lambda_coef: 0.3")
+    done = convert(text, "verl", dialect="trinity", environment={})
+    assert "lambda_coef" not in yaml.safe_load(done.text or "")["distillation"]
+    told = next(entry for entry in done.report.accounting if entry.key.endswith("lambda_coef"))
+    assert told.bucket is Bucket.UNSUPPORTED
+
+
 def test_a_teacher_of_roll_is_an_auxiliary_model() -> None:
     loaded, report = read_document(read_yaml(DISTILS.replace("TYPE", "on_policy_distill"), "a.yaml"), dialect="trinity")
     assert loaded is not None

@@ -420,7 +420,9 @@ def _padding(worker: str, to: str) -> Code:
         value, used = view.get(own), (view.to(own),)
         if isinstance(value, Absent):
             return
-        if engine_written(view, f"{to}.engine") == "megatron":
+        if value and view.config.algorithm.objective.choice == "dpo":
+            yield Lost(used, "ROLL's DPO pipeline refuses use_sequence_packing, and computes padding", idle=True)
+        elif engine_written(view, f"{to}.engine") == "megatron":
             yield Flow(view.path(key), value, used)
         else:
             yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)

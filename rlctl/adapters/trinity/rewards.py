@@ -241,7 +241,7 @@ def _write_args(view: Writing, place: tuple[Any, ...], reward: Mapping[str, Any]
 
 def is_trinitys(kind: str) -> bool:
     """Whether a name may be that of a reward function of Trinity's: those of other frameworks' workers never are."""
-    return not kind.startswith(("roll.", "verl.", "recipe.")) and not kind.endswith("Worker")
+    return kind != "roll" and not kind.startswith(("roll.", "verl.", "recipe.")) and not kind.endswith("Worker")
 
 
 def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator[Out]:

@@ -73,6 +73,8 @@ def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
     found = {PLAYED.get(kind) for kind in kinds}
     if len(found) == 1 and (workflow := found.pop()):
         yield Flow(key, workflow, (view.to(f"{to}.tags"),), "derived", "Trinity's own workflow of it", always=True)
+    # kept as a whole: a part of it means nothing where the workflow is read
+    yield Lost((view.to(to),), "Trinity's environments belong to workflows", idle=True)
     if view.config.data.train:
         return
     (root,) = train_places(view)
@@ -82,7 +84,7 @@ def _write_environments(view: Writing, key: KeyPath) -> Iterator[Out]:
         "storage_type": "file",
         "path": "${oc.env:TRINITY_TASKSET_PATH}",
     }.items():
-        yield Flow((*root, name), value, (view.to(to),), "derived", note, always=True)
+        yield Flow((*root, name), value, (view.to(f"{to}.tags"),), "derived", note, always=True)
 
 
 def _read_models(view: Reading) -> Iterator[Flow]:

@@ -22,6 +22,9 @@ ARGS = {
     "policy_gradient": (f"{LOSS}.use_policy_gradient", False),
 }
 """Settings that other frameworks have too, under the names that they have in ``args``."""
+OWN = ("estimator", "nnodes", "n_gpus_per_node", "teacher_key")
+BELOW = ("distillation_loss.", "teacher_models.", "teacher_model.")
+"""What verl's section holds beside the settings above: any other name makes its dataclass raise a TypeError."""
 TOP_K = "forward_kl_topk"
 ESTIMATORS = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
 """verl's estimators of the reverse KL."""
@@ -102,6 +105,8 @@ def _write(view: Writing) -> Iterator[Out]:
         if name.startswith("teacher_engine."):
             reason = "verl runs the teacher by teacher_models.teacher_model.inference, under names of its own"
             yield Lost(((*to, "args", name), (*to, "args")), reason, idle=True)
+        elif name not in ARGS and name not in OWN and not name.startswith(BELOW):
+            yield Lost(((*to, "args", name), (*to, "args")), f"verl's distillation has no {name}")
         elif name != "estimator":
             key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
             yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)

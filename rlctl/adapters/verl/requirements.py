@@ -210,6 +210,13 @@ ROWS: tuple[Requirement, ...] = (
         f"set actor_rollout_ref.model.lora_rank to {LARGEST_LORA} or less",
     ),
     Requirement(
+        "critic.strategy",
+        lambda v: _uses_critic(v) and (_strategy(v) == "megatron") != (_strategy(v, CRITIC) == "megatron"),
+        "one of actor and critic trains with Megatron, the other does not; verl composes both for one engine",
+        "verl/trainer/config/ppo_trainer.yaml, critic@critic: ${model_engine}_critic",
+        f"set critic.strategy to the engine of {ACTOR}.strategy",
+    ),
+    Requirement(
         f"{ACTOR}.router_replay.mode",
         lambda v: v[f"{ACTOR}.router_replay.mode"] not in (None, "disabled", "R2", "R3"),
         f"{ACTOR}.router_replay.mode is {{{ACTOR}.router_replay.mode}}; expected disabled, R2 or R3",

@@ -255,6 +255,15 @@ def test_dpo_is_written_as_its_loaders_take_it() -> None:
     assert values["reference"]["infer_batch_size"] == 8  # 64 pairs / 8 ranks; the policy's passes take 16
 
 
+def test_dpo_is_written_without_the_packing_that_its_pipeline_refuses() -> None:
+    tree = {**DPO_TREE, "train": {"engine": {"name": "megatron"}, "memory": {"remove_padding": True}}}
+    said = {("train", "memory", "remove_padding"): Source("file", "use_remove_padding")}
+    text, report = write(Loaded(config_from(tree), said), "roll", options={"carried": "none"})
+    assert "use_sequence_packing" not in (text or "")
+    told = next(item for item in report.accounting if item.key == "use_remove_padding")
+    assert "DPO" in told.note
+
+
 def test_the_schedule_of_rolls_dpo_is_shorter_by_the_ranks() -> None:
     _, report = _dpo(name="cosine")
     told = next(item for item in report.accounting if item.key == "schedule.name")
