@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from textual import _ansi_sequences, on, work
@@ -39,8 +40,8 @@ TIDY_SECONDS = 1.0
 """So long after the last key a screen that was opened is set aside from the search for garbage, which would halt keys later."""
 YOUNG = 10_000
 """New objects after which garbage is looked for: reading a long run makes many, none of which is garbage of that kind."""
-HELD_SECONDS = 3.0
-"""How long keys wait at most for what the key before them does."""
+HELD_SECONDS = 10.0
+"""How long a key waits at most for what the key before it does: long, because only a fault makes it wait for ever."""
 TAKEN_FOR_LETTERS = [f"\x1b{digit}" for digit in range(10)]
 """What terminals send for alt and a digit, where Textual writes what a Mac's keyboard would: ``™`` over the text of a field."""
 Make = Callable[[], "Screen[Any]"]
@@ -137,6 +138,7 @@ class RlctlApp(App[RlctlError]):
         self.watched: set[Path] = set()
         """The folders of the runs that were shown."""
         self._held: list[Key | Paste] = []
+        self._held_since = 0.0
         self._tidying: Timer | None = None
         self._waits_for: Key | None = None
         self._made: Screen[Any] | None = None
@@ -196,7 +198,7 @@ class RlctlApp(App[RlctlError]):
                 self.call_later(self._release)
         elif self._held or self._is_busy:
             if not self._held:
-                self.set_timer(HELD_SECONDS, lambda: self._release(at_once=True))
+                self._held_since = monotonic()
                 self.set_timer(0.01, self._release)
             self._held.append(event)
         else:
@@ -223,12 +225,15 @@ class RlctlApp(App[RlctlError]):
             self._made = shown
         return self._waits_for is not None or shown is not self._made or getattr(shown, "is_moving", False)
 
-    async def _release(self, *, at_once: bool = False) -> None:
+    async def _release(self) -> None:
         """Take what waited, as far as it need not wait any more."""
-        if at_once:
+        if self._held and monotonic() - self._held_since > HELD_SECONDS:
             self._waits_for = None
-        while self._held and (at_once or not self._is_busy):
             await self._take(self._held.pop(0))
+            self._held_since = monotonic()
+        while self._held and not self._is_busy:
+            await self._take(self._held.pop(0))
+            self._held_since = monotonic()
         if self._held:
             self.set_timer(0.01, self._release)
 
