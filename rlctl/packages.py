@@ -13,7 +13,7 @@ from importlib import metadata
 from rlctl.errors import MissingDependency
 
 BASE = (
-    *("typer", "rich", "omegaconf", "hydra-core", "PyYAML", "ruamel.yaml", "tree-sitter", "tree-sitter-bash"),
+    *("typer", "rich", "omegaconf", "hydra-core", "ruamel.yaml", "ruamel.yaml.clib", "tree-sitter", "tree-sitter-bash"),
     *("orjson", "textual", "textual-plot"),
 )
 """What every installation has."""

@@ -16,6 +16,7 @@ from rlctl.documents.paths import KeyPath, copied, dotted
 from rlctl.documents.scalars import plain_value
 from rlctl.documents.yaml_comments import CommentTaker
 from rlctl.documents.yaml_errors import parse_error
+from rlctl.documents.yaml_flow import with_stand_ins, without_stand_ins
 from rlctl.errors import DocumentError, Location
 
 MAX_DEPTH = 100
@@ -77,14 +78,18 @@ class Reader:
     def __init__(self, text: str, name: str, *, with_spans: bool = False) -> None:
         self.text = text
         self.name = name
+        self.with_spans = with_spans
+        self._start()
+
+    def _start(self) -> None:
         self.marks: dict[KeyPath, Location] = {}
-        self.spans: dict[KeyPath, Span] | None = {} if with_spans else None
+        self.spans: dict[KeyPath, Span] | None = {} if self.with_spans else None
         self._frames: list[_Frame] = []
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         self._open_anchors: set[str] = set()
         self._nodes = 0
         self._root: Any = _NO_KEY
-        self._comments = CommentTaker(text)
+        self._comments = CommentTaker(self.text)
 
     def read(self, *, allow_empty: bool = False) -> Document:
         """Return the document; a reader reads once."""
@@ -116,29 +121,47 @@ class Reader:
             self._fail("has too many lines that start with '%' (YAML directives)", 0, "delete them")
 
     def _run(self) -> None:
-        import yaml
+        from ruamel.yaml.error import YAMLError
+
+        try:
+            self._parse(self.text)
+        except YAMLError as error:
+            parsed = with_stand_ins(self.text)
+            if parsed == self.text:
+                raise parse_error(error, self.text, self.name) from None
+            self._start()
+            try:
+                self._parse(parsed)
+            except YAMLError as again:
+                raise parse_error(again, self.text, self.name) from None
+
+    def _parse(self, parsed: str) -> None:
+        from ruamel.yaml import events
+        from ruamel.yaml.cyaml import CBaseLoader
 
         handlers = {
-            yaml.ScalarEvent: self._scalar,
-            yaml.MappingStartEvent: self._open,
-            yaml.SequenceStartEvent: self._open,
-            yaml.MappingEndEvent: self._close,
-            yaml.SequenceEndEvent: self._close,
-            yaml.AliasEvent: self._alias,
-            yaml.DocumentStartEvent: self._document_start,
+            events.ScalarEvent: self._scalar if parsed is self.text else self._scalar_with_stand_ins,
+            events.MappingStartEvent: self._open,
+            events.SequenceStartEvent: self._open,
+            events.MappingEndEvent: self._close,
+            events.SequenceEndEvent: self._close,
+            events.AliasEvent: self._alias,
+            events.DocumentStartEvent: self._document_start,
         }
-        parser = (getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)(self.text)
+        parser = CBaseLoader(parsed)
         try:
-            while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+            while not isinstance(event := parser.get_event(), events.StreamEndEvent):
                 if (handler := handlers.get(type(event))) is not None:
                     handler(event)
             self._comments.finish()
-        except yaml.YAMLError as error:
-            raise parse_error(error, self.text, self.name) from None
         finally:
             parser.dispose()
 
     # Nodes
+
+    def _scalar_with_stand_ins(self, event: Any) -> None:
+        event.value = without_stand_ins(event.value)
+        self._scalar(event)
 
     def _scalar(self, event: Any) -> None:
         frame = self._frames[-1] if self._frames else None
