@@ -14,7 +14,7 @@ from typing import Any
 from rlctl.documents.document import Document, holds_mapping
 from rlctl.documents.paths import KeyPath, copied, dotted
 from rlctl.documents.yaml_read import Reader, Span, read_yaml
-from rlctl.documents.yaml_round_trip import round_trips
+from rlctl.documents.yaml_round_trip import GONE, round_trips
 from rlctl.documents.yaml_write import Emitter, check_depth, inline_text, is_list, key_text, write_yaml
 from rlctl.errors import DocumentError
 
@@ -36,7 +36,7 @@ def edit_yaml(document: Document, changes: Mapping[KeyPath, Any], *, delete: Seq
     text, name = document.text, document.name
     values = read_yaml(text, name, allow_empty=True).values
     for path in delete:
-        text, values = _edit(text, name, _without(values, path, document), path, None)
+        text, values = _edit(text, name, _without(values, path, document), path, GONE)
     for path, value in changes.items():
         check_depth(value, path)
         text, values = _edit(text, name, _with(values, path, value, document), path, value)
@@ -54,11 +54,22 @@ def _edit(text: str, name: str, wanted: dict[Any, Any], path: KeyPath, value: An
             return edited, after.values
     except (_NotSurgicalError, DocumentError):
         pass  # an edit that does not read back as wanted is not used
-    kept = {at: comment for at, comment in before.comments.items() if not at or _lookup(wanted, at)}
+    moved = ((_moved(at, path) if value is GONE else at, comment) for at, comment in before.comments.items())
+    kept = {at: comment for at, comment in moved if at is not None and _lookup(wanted, at)}
     rewritten = write_yaml(wanted, comments=kept)
-    change = (path, value) if _lookup(wanted, path) else (path,)
-    candidates = [each for each in round_trips(text, *change) if _is_as_good(each, rewritten, wanted, name)]
+    candidates = [each for each in round_trips(text, path, value) if _is_as_good(each, rewritten, wanted, name)]
     return min((*candidates, rewritten), key=lambda each: _lines_changed(text, each)), wanted
+
+
+def _moved(at: KeyPath, gone: KeyPath) -> KeyPath | None:
+    """Where a key is once another is deleted: the items of a list move up, and what was deleted is nowhere."""
+    *above, last = gone
+    size = len(above)
+    if at[: size + 1] == gone:
+        return None
+    if at[:size] == (*above,) and len(at) > size and isinstance(last, int) and isinstance(index := at[size], int):
+        return (*above, index - (index > last), *at[size + 1 :])
+    return at
 
 
 def _is_as_good(candidate: str, rewritten: str, wanted: dict[Any, Any], name: str) -> bool:
@@ -93,7 +104,7 @@ class _Surgery:
     def edited(self, wanted: dict[Any, Any], path: KeyPath, value: Any) -> str:
         """Return the text with ``path`` as in ``wanted``: deleted, replaced or added."""
         span = self.spans.get(path)
-        if not _lookup(wanted, path):
+        if value is GONE:
             return self._deleted(path, span)
         if span is not None:
             return self._replaced(path, span, value)
@@ -172,8 +183,7 @@ class _Surgery:
         if span is None or span.in_flow or not _has_neighbours(self.values, path):
             raise _NotSurgicalError
         start = self.text.rfind("\n", 0, span.key_start) + 1
-        head = self.text[start : span.key_start]
-        if head.strip():
+        if self.text[start : span.key_start].strip() != ("-" if isinstance(path[-1], int) else ""):
             raise _NotSurgicalError
         start = self._comment_start(start)
         return self._cut(start, self._line_end(span.end), "")

@@ -96,6 +96,42 @@ def test_what_surgery_cannot_do_is_written_anew_with_its_comments() -> None:
     assert document.comments[()].above == ("Copyright",)
 
 
+ITEMS = """\
+name: "x"   # quoted
+list:
+  - a   # first
+
+  # about b
+  - b
+  # about c
+  - {c: 1,  d: 2}  # third
+  - name: e
+    size: 1
+last: [1,   2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "gone"),
+    [
+        (0, "  - a   # first\n"),
+        (1, "  # about b\n  - b\n"),
+        (2, "  # about c\n  - {c: 1,  d: 2}  # third\n"),
+        (3, "  - name: e\n    size: 1\n"),
+    ],
+)
+def test_an_item_of_a_list_goes_with_its_comments_and_no_other_line(index: int, gone: str) -> None:
+    assert edited({}, text=ITEMS, delete=(("list", index),)) == ITEMS.replace(gone, "")
+
+
+def test_comments_of_later_items_stay_with_them_when_the_document_is_written_again() -> None:
+    text = "list:\n- - {a: 1}   # one\n  # about two\n  - {b: 1}  # two\n"
+    document = read_yaml(edited({}, text=text, delete=(("list", 0, 0),)), "t")
+    assert document.values == {"list": [[{"b": 1}]]}
+    assert "    # about two\n    -  # two\n      b: 1\n" in document.text
+    assert "one" not in document.text
+
+
 LONG = """\
 # A run.
 
