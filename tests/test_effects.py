@@ -766,6 +766,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<ppo_clip>.dual_clip", None, loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>.clip_low", 0.5, loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>.clip_high", 0.01, loss_and_gradient, {}),
+    ("algorithm.policy_loss<gspo>.dual_clip", 1.01, loss_and_gradient, {}),
     ("algorithm.policy_loss<cispo>.clip_low", 0.1, loss_and_gradient, {}),
     ("algorithm.policy_loss<cispo>.clip_high", 0.5, loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),

@@ -69,7 +69,7 @@ def _read_loss(view: Reading) -> Iterator[Flow]:
         yield Flow((*to, "kind"), variant, used)
         for key in (*CLIPS, "dual_clip_loss"):
             yield Flow((*to, "args", key), view.get(key), (view.path(key),), same=True)
-    if variant == "ppo":
+    if variant in ("ppo", "seq"):
         yield from _read_dual(view)
     yield from _unused(view, variant)
 

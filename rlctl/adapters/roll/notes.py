@@ -145,7 +145,6 @@ UNSUPPORTED = [
         "shares of domains, which rows' tags name; elsewhere shares are of files",
         "actor_train.data_args.domain_interleave_probs.*",
     ),
-    *unsupported("dual clip of a ratio of whole sequences", "dual_clip_loss"),
     *unsupported("each mini-batch takes its own log-probs as the old ones", "force_disable_old_logprobs_recompute"),
     *unsupported("rejection by differences of probabilities, or by segments", "train_infer_correction.filters.*.**"),
     *unsupported(

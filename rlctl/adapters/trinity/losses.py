@@ -219,6 +219,7 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
     if differs and mode not in ("token_sum", OWN_AGGREGATION.get(name, "token-mean").replace("-", "_")):
         yield _named(view, mode)
     for field, neutral in (
+        *((("dual_clip", None),) if name == "gspo" else ()),
         ("importance_weight", "ratio"),
         ("weight_bound", 1.0),
         ("positive_weight", 1.0),
@@ -227,7 +228,9 @@ def _write_loss_args(view: Writing, name: str, loss: Mapping[str, Any]) -> Itera
         if field in loss:
             path = (view.to(f"algorithm.policy_loss.{field}"),)
             same = loss[field] == neutral
-            yield Flow((), None, path) if same else Lost(path, f"Trinity's {name} has no {field}")
+            yield (
+                Flow((), None, path) if same else Lost(path, f"Trinity's {name} has no {field}: {loss[field]} is lost")
+            )
 
 
 def _named(view: Writing, mode: str) -> Flow:

@@ -187,14 +187,24 @@ def _read_dual(view: Reading) -> Iterator[Flow]:
     value = view.get(f"{A}.clip_ratio_c")
     off = isinstance(value, (int, float)) and value >= 1e6
     used = (view.path(f"{A}.clip_ratio_c"),)
-    yield Flow(view.to("algorithm.policy_loss.dual_clip"), None if off else value, used, same=not off)
+    if view.get(f"{A}.policy_loss.loss_mode") != "gspo":
+        yield Flow(view.to("algorithm.policy_loss.dual_clip"), None if off else value, used, same=not off)
     yield Flow(view.to("algorithm.policy_loss.args.clip_ratio_c"), value, used, same=True)
+
+
+def _no_dual_clip(view: Writing, value: Any, place: str) -> Out:
+    if value is None:
+        return Flow((), None, (view.to(place),))
+    return Lost((view.to(place),), f"verl's gspo has no dual clip: the bound {value:g} on bad responses is lost")
 
 
 def _write_dual(view: Writing) -> Iterator[Out]:
     for place in ("algorithm.policy_loss.dual_clip", "algorithm.policy_loss.args.clip_ratio_c"):
         value = view.get(place)
         if isinstance(value, Absent):
+            continue
+        if view.get("algorithm.policy_loss.name") == "gspo":
+            yield _no_dual_clip(view, value, place)
             continue
         note = "verl's dual clip is always on; so large a bound never acts" if value is None else ""
         how: Any = "derived" if value is None else "mapped"

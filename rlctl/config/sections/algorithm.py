@@ -135,6 +135,8 @@ class Gspo(PolicyLoss, name="gspo"):
     """The sequence ratio is clipped below 1 minus this."""
     clip_high: NonNegative = 4e-4
     """The sequence ratio is clipped above 1 plus this."""
+    dual_clip: Annotated[float, Range(above=1)] | None = None
+    """Bound on the loss of bad responses whose ratio explodes: this times the advantage. null is off."""
 
 
 @section

@@ -47,14 +47,20 @@ def ppo_clip(
     Source: Schulman et al., arXiv:1707.06347; dual clip, Ye et al., arXiv:1912.09729; high apart from low, DAPO,
     arXiv:2503.14476; limits as in verl's core_algos.py (compute_policy_loss_vanilla).
     """
+    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
+    return _clipped(log_ratio.exp(), log_ratio, advantages, clip_low, clip_high, dual_clip)
+
+
+def _clipped(
+    ratio: Tensor, token_log_ratio: Tensor, advantages: Tensor, low: float, high: float, dual_clip: float | None
+) -> PerTokenLoss:
+    """The clipped loss of a ratio of tokens or responses, with the bound of dual clip."""
     if dual_clip is not None and dual_clip <= 1.0:
         raise ConfigError(f"dual_clip is {dual_clip}; expected above 1", hint="null turns it off")
-    log_ratio = bounded_log_ratio(log_probs, old_log_probs)
-    ratio = log_ratio.exp()
     plain = -advantages * ratio
-    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    clipped = -advantages * ratio.clamp(1 - low, 1 + high)
     values = torch.maximum(plain, clipped)
-    metrics = ratio_metrics(log_ratio, ratio, clipped > plain)
+    metrics = ratio_metrics(token_log_ratio, ratio, clipped > plain)
     if dual_clip is not None:
         bound = -advantages * dual_clip
         bounded = (advantages < 0) & (values > bound)
@@ -71,21 +77,21 @@ def gspo(
     *,
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
+    dual_clip: float | None = None,
 ) -> PerTokenLoss:
     """Return the clipped loss with one ratio a response, s = exp(mean over its tokens of log new - log old).
 
     The value of the ratio is the response's, its gradient the token's own (GSPO-token): with equal advantages within a
     response and ``seq_mean_token_mean`` that is the gradient of GSPO. A clip is about 1e-4 wide, not 1e-1.
 
+    ``dual_clip`` is that of ``ppo_clip``.
+
     Source: Zheng et al., arXiv:2507.18071; limits as in verl's core_algos.py (compute_policy_loss_gspo).
     """
     token_log_ratio = (log_probs - old_log_probs).detach()
     means = sequence_sum(token_log_ratio, lengths) / lengths.clamp(min=1)
     log_ratio = (log_probs - log_probs.detach() + spread(means, lengths)).clamp(max=GSPO_LOG_RATIO_LIMIT)
-    ratio = log_ratio.exp()
-    plain = -advantages * ratio
-    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
-    return PerTokenLoss(torch.maximum(plain, clipped), ratio_metrics(token_log_ratio, ratio, clipped > plain))
+    return _clipped(log_ratio.exp(), token_log_ratio, advantages, clip_low, clip_high, dual_clip)
 
 
 def cispo(

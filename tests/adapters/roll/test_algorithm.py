@@ -12,7 +12,7 @@ from rlctl.config import Loaded, config_from, to_file, to_plain
 from rlctl.documents import read_yaml
 from rlctl.report import Bucket
 from rlctl.runtime.algorithms.correction import Rejection
-from rlctl.translate import read_document
+from rlctl.translate import read_document, translate_loaded
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 
@@ -132,7 +132,8 @@ def test_statistics_of_other_groups_come_back() -> None:
         ({"pg_clip": 0.1, "dual_clip_loss": True}, {"clip_low": 0.1, "dual_clip": 1.2}),
         ({"use_pg_clip_range": True, "pg_clip_high": 0.28}, {"clip_low": 0.2, "clip_high": 0.28}),
         ({"pg_clip_high": 0.28}, {"clip_low": 0.2, "clip_high": 0.2}),
-        ({"importance_sampling": "seq"}, {"name": "gspo", "clip_low": 0.2}),
+        ({"importance_sampling": "seq"}, {"name": "gspo", "clip_low": 0.2, "dual_clip": None}),
+        ({"importance_sampling": "seq", "dual_clip_loss": True}, {"name": "gspo", "dual_clip": 1.4}),
         (
             {
                 "actor_train__worker_cls": PG,
@@ -266,3 +267,10 @@ def test_what_topr_calls_good_is_told() -> None:
     assert "raw score" in notes["actor_train.pg_variant"]
     _, report = written(loaded)
     assert any("raw score" in entry.note for entry in report.accounting)
+
+
+@pytest.mark.parametrize("target", ["verl", "trinity"])
+def test_a_dual_clip_of_sequences_is_lost_elsewhere_with_its_bound(target: str) -> None:
+    loaded, report = read(RLVR, importance_sampling="seq", dual_clip_loss=True, pg_clip=0.2)
+    notes = lost(translate_loaded(loaded, report, target).report)
+    assert "1.4" in notes["dual_clip_loss"]

@@ -91,6 +91,17 @@ def test_gspo_by_hand() -> None:
     assert_close(gradient(loss, new), tensor(0, 0, -third))
 
 
+def test_the_dual_clip_of_gspo_bounds_a_response() -> None:
+    # log ratios 0.5, 1.5, mean 1: ratio e = 2.7, bounded at 2 where the advantage is negative
+    old = tensor(-2, -2)
+    new = (old + tensor(0.5, 1.5)).requires_grad_()
+    bad = gspo(new, old, tensor(-1, -1), torch.tensor([2]), dual_clip=2.0)
+    assert_close(bad.values, tensor(2, 2))
+    assert bad.metrics["dual_clip_fraction"].tolist() == [1, 1]
+    good = gspo(new, old, tensor(1, 1), torch.tensor([2]), clip_high=2.0, dual_clip=2.0)
+    assert_close(good.values, tensor(-math.e, -math.e))
+
+
 def test_gspo_gradient_is_that_of_the_sequence_objective() -> None:
     # GSPO's own: sum over responses of -A s with s = exp(mean of log ratios); the token form averages over tokens
     old = tensor(-1.0, -2.0, -0.5)
