@@ -10,6 +10,11 @@ from formulas import ROUNDS, kl, megatron_rate
 
 NEVER = 1_000_000
 """Steps that no run reaches."""
+GRADIENT_WORKERS = (
+    "roll.pipeline.rlvr.actor_pg_worker.ActorPGWorker",
+    "roll.pipeline.agentic.agentic_actor_pg_worker.ActorWorker",
+)
+"""Workers of which ``pg_variant`` is the loss."""
 MEGATRON = {"constant_with_warmup": "constant", "inverse_sqrt": "inverse-square-root", "cosine_with_min_lr": "cosine"}
 
 
@@ -95,9 +100,6 @@ def _algorithm(config: Any, agentic: bool) -> dict[str, Any]:
         "KL in the reward": kl(config.kl_penalty, config.init_kl_coef if config.add_token_level_kl else None),
         "entropy": config.entropy_loss_coef or 0.0,
         "aggregation": config.loss_agg_mode,
-        "clip low": config.pg_clip_low if ranged else config.pg_clip,
-        "clip high": config.pg_clip_high if ranged else config.pg_clip,
-        "dual clip": 1 + 2 * config.pg_clip if config.dual_clip_loss else None,
         "reward clip": config.reward_clip or None,
         "advantage clip": config.advantage_clip or None,
         "whitened advantages": bool(config.whiten_advantages),
@@ -105,16 +107,30 @@ def _algorithm(config: Any, agentic: bool) -> dict[str, Any]:
     if agentic:
         shaping = config.reward_normalization
         baseline, deviation = shaping.norm_mean_type, shaping.norm_std_type
-        found["ratio"] = {"token": "token", "segment": "sequence"}[config.ratio_type]
+        ratio = {"token": "token", "segment": "sequence"}[config.ratio_type]
     else:
         grouped = config.adv_estimator == "grpo"
         baseline = "group" if grouped else config.norm_mean_type
         deviation = "group" if grouped else config.norm_std_type
-        found["ratio"] = {"token": "token", "seq": "sequence"}[config.importance_sampling]
+        ratio = {"token": "token", "seq": "sequence"}[config.importance_sampling]
+    found["ratio"] = _variant(config.actor_train) or ratio
+    if found["ratio"] in ("token", "sequence"):
+        found |= {
+            "clip low": config.pg_clip_low if ranged else config.pg_clip,
+            "clip high": config.pg_clip_high if ranged else config.pg_clip,
+            "dual clip": 1 + 2 * config.pg_clip if config.dual_clip_loss else None,
+        }
     if config.adv_estimator == "gae":
         baseline = "critic"
         found |= {"gamma": config.gamma, "lambda": config.lambd}
     return found | {"baseline": baseline, "deviation": deviation}
+
+
+def _variant(worker: Any) -> str | None:
+    """The loss of a policy-gradient worker; ``ppo`` is that of the other workers."""
+    if worker.worker_cls not in GRADIENT_WORKERS:
+        return None
+    return {"ppo": "token", "vanilla": "policy gradient"}.get(worker.pg_variant, worker.pg_variant)
 
 
 def _rates(config: Any, worker: Any, round_updates: int, total: int) -> list[float] | None:

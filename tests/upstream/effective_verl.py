@@ -104,7 +104,7 @@ def _algorithm(cfg: Any) -> dict[str, Any]:
     if name == "gae":
         found |= {"gamma": algorithm.gamma, "lambda": algorithm.lam}
     mode = actor.policy_loss.get("loss_mode", "vanilla")
-    found["ratio"] = {"vanilla": "token", "gspo": "sequence"}.get(mode, mode)
+    found["ratio"] = {"vanilla": "token", "gspo": "sequence", "gpg": "policy gradient"}.get(mode, mode)
     if mode in ("vanilla", "gspo"):
         low, high = actor.clip_ratio_low, actor.clip_ratio_high
         found["clip low"] = actor.clip_ratio if low is None else low
