@@ -205,7 +205,7 @@ def _write_temperature(view: Writing) -> Iterator[Out]:
         yield Flow((), None, used, "derived", "at temperature 1 it is the same")
     else:
         yield Lost(
-            used, f"ROLL does not divide training logits by the temperature {heat:g}: log-probs are another policy's"
+            used, f"ROLL trains on logits at temperature 1, not at {heat:g}: log-probs are those of another policy"
         )
 
 

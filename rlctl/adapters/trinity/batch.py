@@ -236,7 +236,7 @@ def _interval_flow(view: Reading, key: str, to: str, *, explore: bool) -> Iterat
             {"optimizer_steps": value * epochs},
             used,
             "derived",
-            f"{value} trainer steps are no whole number of steps of {each:g}",
+            f"{value} trainer steps / {each:g} a step = {steps:g} steps",
         )
 
 
@@ -324,7 +324,8 @@ def _read_total(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_epochs"), None, ())
         yield Flow((), None, used, "dead", "buffer.total_steps decides")
     else:
-        yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
+        note = _cut_steps(view, epochs)
+        yield Flow(view.to("schedule.total_epochs"), epochs, used, "derived" if note else "mapped", note, same=True)
     batch, group, train, interval = sizes(view)
     each = train_steps_per_step(view)
     found: list[tuple[str, int, float]] = []
@@ -357,6 +358,18 @@ def _read_total(view: Reading) -> Iterator[Flow]:
         "derived",
         "no whole number of steps; counted in optimizer steps",
     )
+
+
+def _cut_steps(view: Reading, epochs: Any) -> str:
+    """How many steps are cut because explore steps do not fill the last one, if the data's length is known."""
+    batch, _, _, interval = sizes(view)
+    count = rows(view.options)
+    if count is None or supervised(view) or not isinstance(epochs, int) or not batch:
+        return ""
+    exact = Fraction(epochs * count // batch, interval)
+    if exact.denominator == 1:
+        return ""
+    return f"{epochs * count // batch} explore steps are {float(exact):g} steps of {interval}, counted as {int(exact)}"
 
 
 def _write_total(view: Writing) -> Iterator[Out]:
