@@ -273,8 +273,8 @@ def policy_steps(config: Config) -> Any:
     return trained, stage.progress.weight_version
 
 
-def loss_and_gradient(config: Config) -> Any:
-    """Of the policy loss on two responses of three tokens whose ratios are on both sides of every clip range."""
+def loss_and_gradient(config: Config, last: float = -0.5) -> Any:
+    """Of the policy loss on two responses whose ratios are on both sides of every clip range; ``last`` is an old log-prob."""
     import torch
 
     from rlctl.runtime.algorithms.aggregation import Totals
@@ -284,9 +284,9 @@ def loss_and_gradient(config: Config) -> Any:
     log_probs = torch.tensor([-0.1, -2.0, -0.9, -1.0, -0.2, -3.0], requires_grad=True)
     tensors = {
         "log_probs": log_probs,
-        "old_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, -0.5]),
+        "old_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, last]),
         "reference_log_probs": torch.tensor([-1.0, -1.0, -0.5, -1.5, -1.0, -1.0]),
-        "rollout_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, -0.5]),
+        "rollout_log_probs": torch.tensor([-2.0, -0.2, -1.0, -1.0001, -2.0, last]),
         "advantages": torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, -1.0]),
         "entropy": torch.full((6,), 0.7),
         "lengths": lengths,
@@ -294,6 +294,11 @@ def loss_and_gradient(config: Config) -> Any:
     loss = PolicyLoss.of(config.algorithm, max_response_tokens=8)(tensors, Totals.of(lengths)).loss
     loss.backward()
     return loss.item(), log_probs.grad.tolist()
+
+
+def loss_of_a_likelier_bad_response(config: Config) -> Any:
+    """Of two responses, the second of which has a negative advantage and became likelier as a whole."""
+    return loss_and_gradient(config, last=-1.5)
 
 
 def loss_of_two_parts(config: Config) -> Any:
@@ -766,7 +771,12 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("algorithm.policy_loss<ppo_clip>.dual_clip", None, loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>.clip_low", 0.5, loss_and_gradient, {}),
     ("algorithm.policy_loss<gspo>.clip_high", 0.01, loss_and_gradient, {}),
-    ("algorithm.policy_loss<gspo>.dual_clip", 1.01, loss_and_gradient, {}),
+    (
+        "algorithm.policy_loss<gspo>.dual_clip",
+        1.01,
+        loss_of_a_likelier_bad_response,
+        {"algorithm.policy_loss": {"name": "gspo", "clip_high": 1.0}},
+    ),
     ("algorithm.policy_loss<cispo>.clip_low", 0.1, loss_and_gradient, {}),
     ("algorithm.policy_loss<cispo>.clip_high", 0.5, loss_and_gradient, {}),
     ("algorithm.policy_loss<policy_gradient>.importance_weight", "ratio", loss_and_gradient, {}),

@@ -510,7 +510,7 @@ class Reader:
         own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
         lists = {path: value for path, value in own.items() if isinstance(value, list) and self._said(path)}
         restored: list[str] = [dotted(path) for path, value in lists.items() if self._restore_items(path, value, at)]
-        own = {path: value for path, value in own.items() if not self._said(path)}
+        own = {path: value for path, value in self._apart(own) if not self._said(path)}
         for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
             if problem := missing_section(path, self.tree):
                 message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
@@ -527,6 +527,14 @@ class Reader:
             message = f"{values} taken from the keys kept at the end of the file: {', '.join(restored)}"
             self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
         return links
+
+    def _apart(self, kept: Mapping[KeyPath, Any]) -> Iterator[tuple[KeyPath, Any]]:
+        """Kept values; those of a mapping that users name the keys of one by one, if the text says some of them."""
+        for path, value in kept.items():
+            if path[-1] == "args" and isinstance(value, dict) and self._said(path):
+                yield from (((*path, name), inner) for name, inner in value.items())
+            else:
+                yield path, value
 
     def _restore_items(self, path: KeyPath, kept: list[Any], at: Location) -> bool:
         """Put back what the text does not say of the items of a list, if the list has the same items still."""

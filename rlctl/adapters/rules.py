@@ -272,6 +272,8 @@ class Key(Rule):
     """Spellings that are written too, for versions that read another one."""
     write_when: Callable[[Writing], bool] | None = None
     """Whether this is the key to write; another rule writes the same concept otherwise."""
+    implied: bool = False
+    """Whether what is read gives way to a value that is kept for the way back."""
 
     @cached_property
     def keys(self) -> tuple[K, ...]:
@@ -292,7 +294,8 @@ class Key(Rule):
         value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, deciding.name)
         if not isinstance(value, Absent):
             same = isinstance(self.convert, Same) or value == raw
-            yield Flow(view.to(self.to), value, used, self.convert.how, self.note or self.convert.note, same=same)
+            note = self.note or self.convert.note
+            yield Flow(view.to(self.to), value, used, self.convert.how, note, same=same, implied=self.implied)
         elif said:
             yield Flow((), None, used, "mapped", "says nothing beyond the default")
         for key in written:

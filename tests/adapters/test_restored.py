@@ -151,3 +151,13 @@ def test_rolls_own_reward_is_none_of_trinitys() -> None:
     for text in (away, back):
         taskset = yaml.safe_load(text)["buffer"]["explorer_input"].get("taskset", {})
         assert taskset.get("default_reward_fn_type") != "roll"
+
+
+def test_shared_devices_come_back_from_trinity() -> None:
+    """Trinity's explorer has devices of its own, and engines that leave some to the trainer."""
+    wide = yaml.safe_load(VERL)
+    wide["actor_rollout_ref"]["rollout"] |= {"tensor_model_parallel_size": 8, "gpu_memory_utilization": 0.6}
+    before, after, _ = there_and_back(yaml.safe_dump(wide), "verl", "trinity")
+    assert before.placement == after.placement
+    assert before.rollout.parallel == after.rollout.parallel
+    assert after.rollout.memory.gpu_fraction == 0.6

@@ -29,7 +29,10 @@ class ExpertSwitch(Same):
     """Whether experts are split at all; over the devices of one engine where they are."""
 
     def read(self, value: Any, view: Reading) -> Any:
-        return view.get(f"{ROLL}.tensor_parallel_size") if value else 1
+        if not value:
+            return 1
+        ranks = view.get(f"{ROLL}.data_parallel_size", 1) if view.version >= (0, 6) else 1
+        return view.get(f"{ROLL}.tensor_parallel_size") * ranks
 
     def write(self, value: Any, view: Writing) -> Any:
         return value > 1
@@ -63,19 +66,20 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
             "one device does everything" if view.get("mode") == "colocate" else "nothing is explored",
         )
         return
-    yield Flow(view.to("rollout.parallel.replicas"), engines, used, same=True)
+    yield Flow(view.to("rollout.parallel.replicas"), engines, used, same=True, implied=True)
     width = 1
     for size in sizes:
         width *= size if isinstance(size, int) else 1
     own = engines * width + _beside(view.get("explorer.auxiliary_models")) if isinstance(engines, int) else None
     alone = view.get("mode") in ("explore", "bench", "serve")
-    yield Flow(view.to("placement.layout"), "colocated" if alone else "split", ())
+    yield Flow(view.to("placement.layout"), "colocated" if alone else "split", () if alone else used, implied=not alone)
     yield Flow(
         view.to("placement.rollout_devices"),
         None if alone else own,
         used,
         "derived",
         f"{engines} engines x {width} devices, and those of further models",
+        implied=True,
     )
 
 
@@ -148,9 +152,12 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     used = (view.to("placement.layout"), view.to("rollout.parallel.replicas"))
     left, share = total - count * wide, arithmetic.devices_per_replica(view.config.train.engine)
     note = f"all roles share {total} devices in the source; {count * wide} explore and {left} train"
+    if (teachers := arithmetic.devices(view.config) - total) > 0:
+        note = f"{note}, besides {teachers} of {total + teachers} for the teacher"
     if left > 0 and left % share != 0:
         note += f", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its parallel sizes"
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")
+    yield Lost(used[:1], note, idle=True)
     if count * wide >= total:
         yield Lost(
             (view.to("rollout.parallel.tensor"),),
@@ -206,6 +213,7 @@ def _write_tensor(view: Writing) -> Iterator[Out]:
     if data != parallel.data:
         reason = "Trinity's engine has no room for so many data ranks; each rank is an engine of its own"
         yield Lost((view.to("rollout.parallel.data"),), reason)
+        yield Lost((view.to("rollout.parallel.expert"),), reason, idle=True)
     elif view.version >= (0, 6):
         yield Flow(view.path(f"{ROLL}.data_parallel_size"), data, (view.to("rollout.parallel.data"),), same=True)
 
@@ -230,7 +238,7 @@ DEVICES: list[Rule] = [
         _write_devices,
         "engine_num x devices of an engine",
     ),
-    Key(f"{ROLL}.tensor_parallel_size", "rollout.parallel.tensor", 1, write_when=lambda view: False),
+    Key(f"{ROLL}.tensor_parallel_size", "rollout.parallel.tensor", 1, write_when=lambda view: False, implied=True),
     Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline", 1, since="0.6"),
     Key(
         f"{ROLL}.data_parallel_size",
@@ -245,5 +253,6 @@ DEVICES: list[Rule] = [
         False,
         ExpertSwitch("derived", "a switch: experts are split over the devices of an engine"),
         since="0.6",
+        implied=True,
     ),
 ]

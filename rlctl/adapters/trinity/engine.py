@@ -105,7 +105,7 @@ def _write_fraction(view: Writing) -> Iterator[Out]:
     note = (
         f"{fraction:g} leaves room for training on shared devices; Trinity's explorer has its own, so its 0.9 is kept"
     )
-    yield Flow((), None, used, "derived", note)
+    yield Lost(used, note, idle=True)
 
 
 VLLM = {

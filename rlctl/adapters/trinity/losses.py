@@ -409,7 +409,9 @@ def _write_entropy(view: Writing) -> Iterator[Out]:
 def _read_old(view: Reading) -> Iterator[Flow]:
     new, old = f"{X}bypass_old_logprobs", "trainer.trainer_config.algorithm.rollout_correction.bypass_mode"
     key = new if view.version >= (0, 6) else old
-    yield Flow(view.to("algorithm.old_log_probs"), "rollout" if view.get(key, True) else "recompute", (view.path(key),))
+    rollout = bool(view.get(key, True))
+    value = "rollout" if rollout else "recompute"
+    yield Flow(view.to("algorithm.old_log_probs"), value, (view.path(key),), implied=rollout)
 
 
 def _write_old(view: Writing) -> Iterator[Out]:
