@@ -135,6 +135,7 @@ class Reader:
         self._place(flows, leaves)
         self._account(leaves)
         self._refuse_unset(leaves)
+        self._refuse_no_numbers(leaves)
         self._tell_resolved(leaves)
         links = self._restore()
         name_choices(self.tree)
@@ -396,6 +397,27 @@ class Reader:
                 )
                 self._refuse("unresolved", leaf, reason, "name a key that exists, or write the value")
 
+    def _refuse_no_numbers(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Refuse a value of a key with a number as its default that is not a number, unless the key has no effect.
+
+        A rule may fall back to the default: the config would then say something else than the text.
+        """
+        refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        for leaf in leaves:
+            effective = self._entry_at[dotted(leaf)].bucket in (Bucket.MAPPED, Bucket.DERIVED)
+            for key in (leaf, leaf[:-1]) if effective and leaf not in self.resolved.missing else ():
+                takes_number = self._takes_number(key) and dotted(key) not in refused
+                if takes_number and _is_no_number(find(self.resolved.values, key)):
+                    self.findings.append(self._bad_value(key, TypeError()))
+                    refused.add(dotted(key))
+
+    def _takes_number(self, path: KeyPath) -> bool:
+        key = self.table.key_at(path) if path else None
+        if key is None or key.words or not key.exists(self.version):
+            return False
+        default = key.default_in(self.version)
+        return isinstance(default, (int, float)) and not isinstance(default, bool)
+
     @cached_property
     def _entry_at(self) -> dict[str, Entry]:
         return {entry.key: entry for entry in self.entries}
@@ -623,6 +645,17 @@ class Reader:
             return self._unresolved(source.key, source.at)
         message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
         return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
+
+
+def _is_no_number(value: Any) -> bool:
+    """Whether a value is of another type; text that spells a number, or holds an expression, is left to the rules."""
+    if not isinstance(value, str):
+        return isinstance(value, (list, dict))
+    try:
+        float(value)
+    except ValueError:
+        return "${" not in value
+    return False
 
 
 def _order(flow: Flow) -> tuple[int, int]:

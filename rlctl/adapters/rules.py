@@ -73,6 +73,8 @@ class K:
     since: str = ""
     until: str = ""
     """The last version that has it."""
+    words: bool = False
+    """Whether its value may be text although its default is a number."""
 
     @cached_property
     def path(self) -> KeyPath:

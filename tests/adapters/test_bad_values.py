@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 import rlctl
 from rlctl.adapters.rules import Key
@@ -74,6 +76,41 @@ def test_an_impossible_value_is_an_error_at_its_key_and_line(
     found = _report(tmp_path, dialect, text).errors
     errors = [(finding.key, finding.at.line if finding.at else None) for finding in found]
     assert errors == [(key, line)]
+
+
+BASES = {"verl": MODEL, "trinity": "mode: both\nalgorithm: {algorithm_type: grpo}\n", "roll": ROLL}
+
+
+@pytest.mark.parametrize("bad", ["many", [7], {"inner": 1}], ids=["text", "a list", "a mapping"])
+@pytest.mark.parametrize(
+    ("dialect", "key"),
+    [
+        ("verl", "trainer.save_freq"),
+        ("verl", "actor_rollout_ref.model.lora_rank"),
+        ("trinity", "cluster.node_num"),
+        ("trinity", "trainer.save_interval"),
+        ("roll", "actor_train.training_args.per_device_train_batch_size"),
+        ("roll", "actor_train.training_args.gradient_accumulation_steps"),
+        ("roll", "prompt_length"),
+    ],
+)
+def test_no_number_where_one_is_needed_is_not_read_as_the_default(
+    tmp_path: Path, dialect: str, key: str, bad: object
+) -> None:
+    """Rules that compute with a number fall back to its default; the file would be read as one that says something else."""
+    text = YAML(typ="safe").load(BASES[dialect])
+    inner = text
+    for part in key.split(".")[:-1]:
+        inner = inner.setdefault(part, {})
+    inner[key.split(".")[-1]] = bad
+    found = _report(tmp_path, dialect, json.dumps(text)).errors
+    assert [finding.key for finding in found] == [key]
+    assert "expected an integer" in found[0].message
+
+
+def test_a_threshold_of_verl_may_be_two_numbers(tmp_path: Path) -> None:
+    text = f"{MODEL}algorithm:\n  rollout_correction:\n    rollout_is: token\n    rollout_is_threshold: 0.5_2.0\n"
+    assert not _report(tmp_path, "verl", text).errors
 
 
 def test_a_defect_of_a_rule_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

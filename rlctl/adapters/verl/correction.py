@@ -148,7 +148,7 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
 
 KEYS = (
     K(f"{C}.rollout_is", None, "0.7"),
-    K(f"{C}.rollout_is_threshold", 2.0, "0.7"),
+    K(f"{C}.rollout_is_threshold", 2.0, "0.7", words=True),  # also LOWER_UPPER
     K(f"{C}.rollout_rs", None, "0.7"),
     K(f"{C}.rollout_rs_threshold", None, "0.7"),
     K(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
