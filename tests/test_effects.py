@@ -1,16 +1,18 @@
 """Every honoured key matters: changing it changes the plan, the arguments a part is made with, or numbers.
 
 ``EFFECTS`` shows it for the keys whose effect can be seen without running: a base, the changed value, and where to look.
-``RUN_TO_SHOW`` are those whose effect is in what a run does; the two together are all honoured keys.
+``shown_elsewhere.py`` names the tests that show the others, in what a run does; the two together are all honoured keys.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -20,6 +22,8 @@ from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, walk
 from rlctl.plan import make_plan
 from rlctl.support import Status
+
+from .shown_elsewhere import SHOWN_BY, WITHOUT_TEST
 
 Probe = Callable[[Config], Any]
 ROWS = 100
@@ -46,7 +50,9 @@ def endpoint(config: Config) -> Any:
     """How an outside endpoint is asked."""
     from rlctl.runtime.workers.rollout import make_engine
 
-    settings = vars(make_engine(config, "external", "m", "cpu"))  # with locks, queues and threads, each equal to itself only
+    settings = vars(
+        make_engine(config, "external", "m", "cpu")
+    )  # with locks, queues and threads, each equal to itself only
     return {name: value for name, value in settings.items() if isinstance(value, PLAIN) and name != "tokens_computed"}
 
 
@@ -144,6 +150,31 @@ def megatron(config: Config) -> Any:
         arguments.optimizer_config(train),
     )
     return [{name: value for name, value in vars(each).items() if not callable(value)} for each in configs]
+
+
+def joined(config: Config) -> Any:
+    """How a training worker meets the others."""
+    from rlctl.runtime.workers import trainer
+
+    with patch.object(trainer, "join") as join:
+        trainer.enter(config, SimpleNamespace(rank=0, world_size=2, address="a", port=1, device="cpu"))  # type: ignore[arg-type]
+    return join.call_args
+
+
+def seed_of_policy(config: Config) -> Any:
+    from rlctl.runtime.workers import trainer
+
+    with patch.object(trainer, "make_train_engine") as made:
+        trainer.make_engine(config, "m", "cpu", None)
+    return made.call_args.kwargs["seed"]
+
+
+def seed_of_critic(config: Config) -> Any:
+    from rlctl.runtime.workers import critic
+
+    with patch.object(critic, "make_train_engine") as made:
+        critic.make_critic_engine(config, "m", "cpu", None)
+    return made.call_args.kwargs["seed"]
 
 
 def megatron_reference(config: Config) -> Any:
@@ -617,6 +648,8 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("run.name", "other", plan_name, {}),
     ("run.mode", "evaluate_only", clock, {}),
     ("run.seed", 7, mini_batches, {"batch": {"shuffle": True}}),
+    ("train.seed", 7, seed_of_policy, {}),
+    ("environment.ray.backend_timeout", 7.0, joined, {}),
     ("stages", [{"name": "a"}, {"name": "b"}], plan, {}),
     ("data.eval", [], plan, {"algorithm": {"objective": "sft"}}),
     ("data.truncated_prompts_train", False, trained_tokens, {}),
@@ -989,6 +1022,7 @@ OF_CRITIC = {
     optimizer: critic_optimizer,
     optimizer_class: critic_optimizer_class,
     weight_decays: critic_weight_decays,
+    seed_of_policy: seed_of_critic,
     decayed: critic_decayed,
 }
 """Probes of ``train``, and those of the same keys of the critic."""
@@ -1081,99 +1115,25 @@ def test_the_base_is_a_config_that_runs() -> None:
     assert refused == []
 
 
-RUN_TO_SHOW = """
-rlctl
-run.folder run.max_steps_this_session run.on_end run.on_failure run.time_limit run.max_restarts
-run.skip.rollout run.skip.folder
-model.path model.tokenizer model.attention model.chat_template model.chat_template_args model.trust_remote_code model.modality
-model.max_context_tokens
-data.train data.train[].path data.train[].format data.train[].split data.train[].subset data.train[].max_samples
-data.train[].prompt_key data.train[].prompt_type data.train[].system_prompt data.train[].system_prompt_key
-data.train[].answer_key data.train[].response_key data.train[].messages_key data.train[].tools_key
-data.train[].source_key data.train[].tag_key data.train[].extra_key data.train[].reward data.train[].reward_args
-data.train[].image_key data.train[].video_key data.train[].audio_key
-data.eval[].image_key data.eval[].video_key data.eval[].audio_key
-data.eval[].path data.eval[].name data.eval[].format data.eval[].split data.eval[].subset data.eval[].max_samples
-data.eval[].prompt_key data.eval[].prompt_type data.eval[].system_prompt data.eval[].system_prompt_key
-data.eval[].answer_key data.eval[].tools_key data.eval[].source_key data.eval[].tag_key data.eval[].extra_key
-data.eval[].reward data.eval[].reward_args data.eval[].responses_per_prompt data.max_prompt_tokens
-data.overlong_prompts data.truncation data.filter_workers data.loader_workers data.custom data.custom.path data.custom.class_name
- data.curriculum.keys data.shuffle_evaluation data.evaluation_batch_prompts
-data.max_sequence_tokens data.sequence_truncation data.multi_turn_loss data.trust_remote_code
-batch.log_prob_micro batch.log_prob_micro.by batch.log_prob_micro.per_replica batch.balance
-algorithm.old_log_probs algorithm.router_replay algorithm.objective<rl> algorithm.objective<sft> algorithm.advantage<grpo>
-algorithm.policy_loss<ppo_clip> algorithm.policy_loss<other> algorithm.advantage<other>
-algorithm.filters[]<equal_groups> algorithm.filters[]<group_mean> algorithm.filters[]<overlong>
-algorithm.filters[]<difficulty_mask> algorithm.filters[]<error_length>
-rollout.sampling.seed rollout.precision rollout.memory.max_running_responses rollout.engine<auto>
-rollout.engine<transformers> rollout.engine<vllm> rollout.engine<sglang> rollout.engine<external> rollout.memory.sleep_level rollout.responses_folder rollout.evaluation_folder
-train.engine train.engine<fsdp2>.shard train.engine<fsdp2>.cpu_offload_policy
-train.engine<fsdp2>.reshard_after_forward train.engine<fsdp2>.forward_prefetch train.engine<fsdp2>.wrap_min_parameters
-train.engine<fsdp2>.wrap_layers train.precision.parameters train.precision.compute train.precision.reduce
-model.import_modules model.lora.adapter_path train.engine<fsdp2>.offload train.memory.offload_activations
-train.memory.empty_cache train.fused_kernels.enabled train.fused_kernels.liger train.fused_kernels.prefix_grouping train.compile
-reference.engine<fsdp2>.offload reference.engine<fsdp2>.sequence_parallel reference.compile reference.model.overrides
-reference.model.rope.theta reference.model.rope.scaling reference.model.import_modules critic.model.import_modules
-train.optimizer.max_grad_norm train.learning_rate_schedule.restore_from_checkpoint train.memory.recompute_activations train.memory.recompute_reentrant
-train.seed train.engine<fsdp2> train.engine<megatron> train.engine<megatron>.moe.freeze_router
-critic.engine<megatron> critic.engine<megatron>.moe.freeze_router reference.engine<megatron>
-reference.model reference.model.path reference.model.attention reference.model.trust_remote_code reference.engine
-reference.engine<fsdp2>.shard reference.engine<fsdp2>.cpu_offload_policy reference.engine<fsdp2>.reshard_after_forward
-reference.engine<fsdp2>.forward_prefetch reference.engine<fsdp2>.wrap_min_parameters
-reference.engine<fsdp2>.wrap_layers reference.micro reference.micro.by reference.micro.per_replica reference.precision
-reference.precision.parameters reference.precision.compute reference.precision.reduce reference.engine<fsdp2>
-rewards[]<rule>.applies_to rewards[]<rule>.timeout rewards[]<rule>.workers rewards[]<rule>.on_error
-rewards[]<rule>.args rewards[]<function>.weight rewards[]<function>.applies_to rewards[]<function>.timeout
-rewards[]<function>.workers rewards[]<function>.on_error rewards[]<rule> rewards[]<function>
-rewards[]<model>.weight rewards[]<model>.applies_to rewards[]<model>.on_error rewards[]<model>.path rewards[]<model>.tokenizer
-rewards[]<model>.chat_template rewards[]<model>.max_tokens rewards[]<model>.micro_per_replica
-rewards[]<model> rewards[]<model>.trust_remote_code rewards[]<judge>.weight rewards[]<judge>.applies_to rewards[]<judge>.on_error
-rewards[]<judge>.timeout rewards[]<judge>.api_key rewards[]<judge>.max_concurrent rewards[]<judge> rewards[]<sandbox>
-rewards[]<sandbox>.weight rewards[]<sandbox>.applies_to rewards[]<sandbox>.on_error rewards[]<sandbox>.max_concurrent
-reward_loop.max_queued placement.roles{}.devices
-buffer buffer<memory>.log_path buffer<sql>.url buffer<file>.path
-data.train[].chosen_key data.train[].rejected_key algorithm.sample_strategy algorithm.sample_strategy_args
-critic critic.model.attention critic.model.trust_remote_code critic.model.lora.adapter_path checkpoint.keep_last_critic
-checkpoint.last checkpoint.resume checkpoint.resume_path checkpoint.keep_last checkpoint.export checkpoint.folder checkpoint.remote
-checkpoint.save_contents checkpoint.load_contents checkpoint.delete_after_load checkpoint.delete_previous
-checkpoint.asynchronous checkpoint.writers sync.timeout
-tracking tracking[]<tensorboard>.folder tracking[]<swanlab>.mode tracking[]<swanlab>.folder
-tracking[]<swanlab>.api_key tracking[]<wandb>.mode tracking[]<wandb>.base_url tracking[]<wandb>.api_key
-tracking[]<wandb>.args tracking[]<mlflow>.uri tracking[]<mlflow>.username tracking[]<mlflow>.password
-tracking[]<console> tracking[]<tensorboard> tracking[]<swanlab> tracking[]<wandb> tracking[]<mlflow>
-environment.ray.address environment.ray.namespace environment.ray.num_cpus environment.ray.init_args
-environment.ray.register_timeout environment.ray.rpc_timeout environment.ray.backend_timeout profiling.peak_tflops
-environment.log_folder profiling.ray_timeline
-profiling.tool profiling.steps profiling.continuous profiling.folder profiling.roles profiling.roles{}.enabled
-profiling.roles{}.all_ranks profiling.roles{}.ranks profiling.roles{}.discrete profiling.roles{}.args
-profiling.controller_args profiling.worker_args
-rollout.log_responses rollout.log_evaluation_responses
-"""
-
-
-RUN_TO_SHOW += " ".join(
-    [f"buffer<{kind}>{key} " for kind in ("memory", "sql", "file") for key in ("", ".auxiliary", ".read_timeout")]
-    + [
-        f"buffer<{kind}>.auxiliary{{}}.{key} "
-        for kind in ("memory", "sql", "file")
-        for key in ("path", "format", "prompt_key", "response_key", "messages_key", "prompt_type", "settings")
-    ]
-    + [
-        f"buffer<{kind}>.{key} "
-        for kind in ("memory", "sql")
-        for key in ("label", "capacity", "replay.enabled", "replay.priority", "replay.priority_args", "replay.cooldown")
-    ]
-)
-RUN_TO_SHOW += " ".join(
-    f"critic{key.removeprefix('train')} " for key in RUN_TO_SHOW.split() if key.startswith("train.")
-)
-
-
 def honoured() -> set[str]:
     patterns = [key.pattern for key in walk(Config) if not is_container(key)] + option_patterns(Config)
     return {pattern for pattern in patterns if support.status_of(pattern).status is Status.HONOURED}
 
 
-def test_every_honoured_key_is_shown_here_or_named_as_one_that_needs_a_run() -> None:
+def test_every_honoured_key_is_shown_here_or_by_the_test_that_is_named() -> None:
     shown = {row[0] for row in EFFECTS} - NOT_HONOURED
-    assert honoured() - shown == set(RUN_TO_SHOW.split())
+    elsewhere = [key for keys in (*SHOWN_BY.values(), WITHOUT_TEST) for key in keys.split()]
+    assert set(elsewhere) == honoured() - shown
+    assert len(elsewhere) == len(set(elsewhere))
+    assert len(WITHOUT_TEST.split()) <= 12
+
+
+def test_the_tests_that_show_other_keys_exist() -> None:
+    named = {place.partition("::")[::2] for place in SHOWN_BY}
+    assert {(file, name) for file, name in named if name not in functions(Path(__file__).parent / file)} == set()
+
+
+def functions(file: Path) -> set[str]:
+    """The tests of a file."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body if file.exists() else []
+    return {each.name for each in body if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")}

@@ -95,6 +95,9 @@ def test_experts_are_read_from_the_auxiliary_buffer() -> None:
     source, key = expert_source(mix(auxiliary={"sft_dataset": given}))
     assert (source.path, source.messages_key, source.split) == ("e.parquet", "messages", "train")
     assert key == "buffer.auxiliary.sft_dataset"
+    columns = {"prompt_key": "q", "response_key": "a", "prompt_type": "raw"}
+    read = expert_source(mix(auxiliary={"sft_dataset": {"path": "e.json", **columns}}))[0]
+    assert {name: getattr(read, name) for name in columns} == columns
     assert expert_source(mix(auxiliary={"other": {"path": "o.json"}}))[0].path == "o.json"
     with pytest.raises(RunError, match=r"in buffer.auxiliary.sft_dataset; there is none"):
         expert_source(mix())

@@ -103,6 +103,8 @@ def test_source_tag_and_extra(tokenizer: Any) -> None:
     made = prompts(tokenizer, [row], tag_key="kind", reward="mine", reward_args={"a": 1})[0]
     assert made.source == "gsm8k"
     assert made.extra == {"extra_info": {"level": 3}, "tag": "easy", "reward": "mine", "reward_args": {"a": 1}}
+    named = prompts(tokenizer, [{**row, "mine": {"level": 7}}], extra_key="mine")[0]
+    assert named.extra["extra_info"] == {"level": 7}
     bare = prompts(tokenizer, [{"prompt": "x"}])[0]
     assert (bare.source, bare.extra) == ("rows", {"extra_info": {}})
     with pytest.raises(RunError, match=r"data\.train\[0\]\.source_key"):

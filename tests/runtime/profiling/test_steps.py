@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from rlctl.config import config_from
 from rlctl.plan import make_plan
 from rlctl.runtime.processes.group import LocalGroup
-from rlctl.runtime.profiling.steps import Meter, of_tool
+from rlctl.runtime.profiling.steps import Meter, chosen, of_tool
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
@@ -151,6 +152,13 @@ def test_torch_traces_are_of_the_roles_that_are_named(tmp_path: Path) -> None:
         trace = json.load(file)
     (matmul,) = [event for event in trace["traceEvents"] if event["name"] == "aten::mm"]
     assert matmul["args"]["Input Dims"] == [[8, 8], [8, 8]]
+
+
+def test_ranks_are_chosen_by_role() -> None:
+    roles = {"policy": {"enabled": True, "all_ranks": True}, "critic": {"enabled": True, "ranks": [1, 9]}}
+    profiling = config_from({"profiling": {"tool": "torch", "steps": [1], "roles": roles}}).profiling
+    workers: Any = {name: SimpleNamespace(names=["a", "b", "c"]) for name in ("policy", "critic", "rollout")}
+    assert chosen(profiling, workers) == {"policy": [0, 1, 2], "critic": [1]}
 
 
 def test_a_discrete_trace_is_of_one_call(tmp_path: Path) -> None:
