@@ -67,7 +67,7 @@ def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
     cores = cluster.cpus_per_node or 1
     config, changes = scaled_to_cpu(loaded.config, workers=workers_on(cores))
     diagnostics.note(f"scaled down to CPU, {config.placement.devices_per_node} workers on {cores} cores:")
-    show_changes(changes)
+    show_changes(changes, loaded)
     diagnostics.note("unchanged: the model, the data, the rewards, the algorithm and the batch")
     for line in outlook(config, cores, memory_gib()):
         diagnostics.note(line)
@@ -100,10 +100,13 @@ def outlook(config: Config, cores: int, gib: float | None) -> list[str]:
     return lines or ["no estimate of memory and time: the model is in no local folder, or of an unknown family"]
 
 
-def show_changes(changes: Sequence[Change]) -> None:
-    """Show each change as ``KEY: old -> new, why``."""
+def show_changes(changes: Sequence[Change], loaded: Loaded) -> None:
+    """Show each change as ``KEY: old -> new, why``, with the expressions of interpolated values."""
     for change in changes:
-        old, new = diagnostics.shown(change.old), diagnostics.shown(change.new)
+        old, new = (
+            diagnostics.shown(loaded.text_as_written(value) if isinstance(value, str) else value)
+            for value in (change.old, change.new)
+        )
         diagnostics.note(f"  {change.key}: {old} -> {new}, {change.why}")
 
 

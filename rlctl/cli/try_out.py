@@ -99,12 +99,12 @@ def _tiny(
     packages.require({packages.RUNTIME: "running"})
     small, changes, wanted = tiny(loaded, folder, prompts=prompts, steps=steps)
     diagnostics.note("a small random model takes the place of the full-size one:")
-    scaled.show_changes(changes)
+    scaled.show_changes(changes, loaded)
     cluster = Cluster(1, WORKERS, "cpu", cpus_per_node=WORKERS)
     checked(small, report, cluster=cluster, codes_left_out=OF_LATER, allow_unknown=allow_unknown)
     made = runs.prepare(small, cluster)
     for line in make_models(loaded.config, wanted):
-        diagnostics.note(line)
+        diagnostics.note(loaded.text_as_written(line))
     with progress.Progress(quiet=True):
         return runs.try_out(small, made, steps=steps)
 

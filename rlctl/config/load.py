@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from rlctl.config.build import build_config
@@ -56,20 +57,25 @@ class Loaded:
 
     def as_written(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings that show the expressions of interpolated values in place of the values."""
+        text = self.text_as_written
+        return [replace(item, message=text(item.message), hint=text(item.hint)) for item in findings]
+
+    def text_as_written(self, text: str) -> str:
+        """A text that shows the expressions of interpolated values in place of the values."""
+        return self._interpolated.sub(lambda match: self._written[match[0]], text) if self._written else text
+
+    @cached_property
+    def _written(self) -> dict[str, str]:
         values = to_plain(self.config) if self.expressions else {}
-        shown = {
+        return {
             value: text
             for path, text in self.expressions.items()
             if isinstance(value := _at(values, path), str) and len(value) >= _SHORTEST_SHOWN and value != text
         }
-        if not shown:
-            return list(findings)
-        found = re.compile("|".join(re.escape(value) for value in sorted(shown, key=len, reverse=True)))
 
-        def written(text: str) -> str:
-            return found.sub(lambda match: shown[match[0]], text)
-
-        return [replace(item, message=written(item.message), hint=written(item.hint)) for item in findings]
+    @cached_property
+    def _interpolated(self) -> re.Pattern[str]:
+        return re.compile("|".join(re.escape(value) for value in sorted(self._written, key=len, reverse=True)))
 
     @property
     def silent(self) -> frozenset[KeyPath]:

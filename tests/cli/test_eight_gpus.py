@@ -182,6 +182,23 @@ def test_cpu_shows_every_change_and_does_not_start_without_a_yes(rlctl: Any, fol
     assert (refused.code, "--address" in refused.err) == (2, True)
 
 
+def test_changes_show_expressions_and_not_what_the_environment_holds(
+    rlctl: Any, folder: Path, two_cores: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODELS", "/srv/private-models")
+    text = (
+        (folder / "fsdp.yaml")
+        .read_text()
+        .replace("train_files:", "val_files: '${oc.env:MODELS}/a.jsonl'\n  train_files:")
+    )
+    (folder / "fsdp.yaml").write_text(text)
+    (folder / "train.jsonl").unlink()  # nothing starts
+    shown = rlctl("try", "--tiny", "fsdp.yaml", "actor_rollout_ref.model.path=${oc.env:MODELS}/7b")
+    assert "model.path: ${oc.env:MODELS}/7b -> " in shown.err
+    assert "data.eval: [${oc.env:MODELS}/a.jsonl] -> []" in shown.err
+    assert "private-models" not in shown.err
+
+
 def test_cpu_says_that_a_model_does_not_fit_into_memory(
     rlctl: Any, folder: Path, two_cores: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
