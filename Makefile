@@ -67,8 +67,8 @@ format: setup  ## Format the code and sort its imports.
 docs: setup  ## Print the generated pages of docs/reference, and the outputs shown in README and docs.
 	@$(BIN)/python -m rlctl.config.reference > docs/.page && mv docs/.page docs/reference/config.md
 	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
-	@$(BIN)/python -m rlctl.support_page > docs/.page && mv docs/.page docs/reference/support.md
-	@$(BIN)/python -m rlctl.adapters.matrix > docs/.page && mv docs/.page docs/reference/matrix.md
+	@$(BIN)/python -m rlctl.planning.support_page > docs/.page && mv docs/.page docs/reference/support.md
+	@$(BIN)/python -m rlctl.adapters.engine.matrix > docs/.page && mv docs/.page docs/reference/matrix.md
 	@$(BIN)/python -c 'from rlctl.checks import codes_page; print(codes_page(), end="")' > docs/.page && mv docs/.page docs/reference/checks.md
 	@$(BIN)/python tests/config/test_concepts.py > docs/.page && mv docs/.page docs/reference/concepts.md
 	@$(BIN)/python tests/docs/test_commands.py

@@ -38,13 +38,12 @@ from ray import cloudpickle
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from rlctl import memory
-from rlctl.arithmetic import Cluster
 from rlctl.config import Config, config_from, stages_of
-from rlctl.plan import make_plan
-from rlctl.runtime import build, materials
+from rlctl.planning import memory
+from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.plan import make_plan
+from rlctl.runtime import build, stage_inputs
 from rlctl.runtime.garbage import loaded_set_aside
-from rlctl.runtime.given import Given
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.profiling.usage import CallLog, Watch
 from rlctl.runtime.quickstart import make_quickstart
@@ -53,6 +52,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.texts import with_texts
 from rlctl.runtime.serialization.records import Records
 from rlctl.runtime.serialization.sequences import ResponseGroups, Values
+from rlctl.runtime.stage_context import Given
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Request, Response
 
@@ -246,7 +246,7 @@ def run(
 
     (folder / "run").mkdir()
     events = Events(folder / "run" / "events.jsonl", observe)
-    read = replace(materials.read_materials(stage, plan, events), tokenizer=words)
+    read = replace(stage_inputs.read_materials(stage, plan, events), tokenizer=words)
     given = Given(stage, plan, "cpu", read, folder / "run", events, StopSwitch(folder))
     with loaded_set_aside():
         run_stage(build.make_run(given, groups))  # type: ignore[arg-type]

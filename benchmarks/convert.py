@@ -23,13 +23,13 @@ from typing import Any
 
 import yaml
 
-from rlctl import presets
 from rlctl.adapters import dialect
-from rlctl.adapters.rules import ABSENT, Absent, Like, version_of
-from rlctl.adapters.tree import find, put
+from rlctl.adapters.engine.rules import ABSENT, Absent, Like, version_of
+from rlctl.adapters.engine.tree import find, put
+from rlctl.common.errors import RlctlError
+from rlctl.config import presets
 from rlctl.documents import write_yaml
-from rlctl.errors import RlctlError
-from rlctl.translate import translate
+from rlctl.translation.translate import translate
 
 IMPORTS = "import typer, ruamel.yaml"
 

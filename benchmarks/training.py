@@ -34,8 +34,8 @@ from rlctl.config.sections.algorithm import Algorithm
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings, PrecisionSettings, Train
-from rlctl.memory import forward_flops, known_gpu
-from rlctl.models import read_shape
+from rlctl.planning.memory import forward_flops, known_gpu
+from rlctl.planning.models import read_shape
 from rlctl.runtime.train.distributed import join
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.losses import PolicyLoss, totals_of

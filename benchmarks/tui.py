@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from rlctl import presets
+from rlctl.config import presets
 
 BARE = """
 from textual.app import App

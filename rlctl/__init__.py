@@ -7,7 +7,7 @@
                          ▼                 ▼
                   text in any dialect    Plan ──▶ runtime ──▶ run folder ──▶ whoever watches
 
-    errors  report  documents  config  arithmetic  support  adapters  checks  plan  translate  runs  runtime  cli
+    common  documents  shell  config  planning  adapters  checks  translation  runtime  runs  monitor  editing  cluster  cli  tui
 
 Importing the package loads nothing of it; ``docs/architecture.md`` says what each part promises and who may import whom.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlctl.translate import Translation
+    from rlctl.translation.translate import Translation
 
 __all__ = ["__version__", "convert"]
 __version__ = "0.1.0"
@@ -60,8 +60,8 @@ def convert(
     Raises:
         RlctlError: the source cannot be read at all, its dialect cannot be told, or there is no such dialect.
     """
-    from rlctl.translate import check_facts
-    from rlctl.translate import convert as translated
+    from rlctl.translation.translate import check_facts
+    from rlctl.translation.translate import convert as translated
 
     facts = dict(assume or {})
     check_facts(facts)

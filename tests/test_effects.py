@@ -16,12 +16,12 @@ from unittest.mock import patch
 
 import pytest
 
-from rlctl import support
 from rlctl.checks import check
 from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, walk
-from rlctl.plan import make_plan
-from rlctl.support import Status
+from rlctl.planning import support
+from rlctl.planning.plan import make_plan
+from rlctl.planning.support import Status
 
 from .shown_elsewhere import SHOWN_BY, WITHOUT_TEST
 
@@ -65,7 +65,7 @@ def sglang_arguments(config: Config) -> Any:
 
 def engine_arguments(config: Config) -> Any:
     """What vLLM is started with on a CPU and on a GPU, or why it is not."""
-    from rlctl.errors import RunError
+    from rlctl.common.errors import RunError
     from rlctl.runtime.rollout.vllm_arguments import check_vllm, engine_arguments, engine_environment
 
     try:
@@ -103,13 +103,23 @@ def scheduled(config: Config) -> Any:
 
 def paced(config: Config) -> Any:
     """When weights are sent, how far rollout may be, what is too old, and whether it goes on beside training."""
-    from rlctl import pace
+    from rlctl.planning import rollout_schedule
 
     steps = range(1, 9)
-    due = [pace.sync_due(config, step) for step in steps]
-    reach = [pace.horizon(config, synced=pace.last_sync(config, step), total_steps=99, explored=70) for step in steps]
-    oldest = [pace.oldest_version(config, step) for step in steps]
-    return due, reach, oldest, pace.streams(config), pace.in_order(config), pace.in_background(config)
+    due = [rollout_schedule.sync_due(config, step) for step in steps]
+    reach = [
+        rollout_schedule.horizon(config, synced=rollout_schedule.last_sync(config, step), total_steps=99, explored=70)
+        for step in steps
+    ]
+    oldest = [rollout_schedule.oldest_version(config, step) for step in steps]
+    return (
+        due,
+        reach,
+        oldest,
+        rollout_schedule.streams(config),
+        rollout_schedule.in_order(config),
+        rollout_schedule.in_background(config),
+    )
 
 
 def evaluation_sampling(config: Config) -> Any:
@@ -189,7 +199,7 @@ def temperature(config: Config) -> Any:
 
 
 def clock(config: Config) -> Any:
-    from rlctl.runtime.materials import make_clock
+    from rlctl.runtime.stage_inputs import make_clock
 
     return make_clock(config, ROWS)
 
@@ -202,7 +212,7 @@ def environment(config: Config) -> Any:
 
 def learning_rates(config: Config) -> Any:
     """The learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.materials import make_clock, total_ticks
+    from rlctl.runtime.stage_inputs import make_clock, total_ticks
     from rlctl.runtime.train.schedule import curve_of
 
     stage = make_plan(config, rows=ROWS).stages[0]
@@ -219,14 +229,14 @@ def ordering(config: Config) -> Any:
 
 
 def mini_batches(config: Config) -> Any:
-    from rlctl import arithmetic
+    from rlctl.planning import arithmetic
     from rlctl.runtime.workers.sharding import mini_batches
 
     return mini_batches(arithmetic.responses_per_step(config), config.batch, seed=config.run.seed, step=3)
 
 
 def critic_mini_batches(config: Config) -> Any:
-    from rlctl import arithmetic
+    from rlctl.planning import arithmetic
     from rlctl.runtime.workers.sharding import mini_batches
 
     return mini_batches(80, arithmetic.critic_batch(config), seed=1, step=3)
@@ -234,7 +244,7 @@ def critic_mini_batches(config: Config) -> Any:
 
 def critic_micro_batches(config: Config) -> Any:
     """Of training, and of passes for values."""
-    from rlctl import arithmetic
+    from rlctl.planning import arithmetic
     from rlctl.runtime.train.microbatch import split
 
     batch, lengths = arithmetic.critic_batch(config), [900, 800, 700, 100, 50]
@@ -243,7 +253,7 @@ def critic_micro_batches(config: Config) -> Any:
 
 def critic_learning_rates(config: Config) -> Any:
     """The critic's learning rate of each of the first 40 ticks."""
-    from rlctl.runtime.materials import critic_ticks, make_clock
+    from rlctl.runtime.stage_inputs import critic_ticks, make_clock
     from rlctl.runtime.train.schedule import curve_of
 
     assert config.critic is not None
@@ -407,7 +417,7 @@ def drawn_prompts(config: Config) -> Any:
     """The rounds of prompts that a step of two draws where no group is ever kept but the third and fourth."""
     from contextlib import nullcontext
 
-    from rlctl.errors import RunError
+    from rlctl.common.errors import RunError
     from rlctl.runtime.experience.explore import Explorer
     from rlctl.runtime.experience.samples import Answered
     from rlctl.runtime.experience.shaping import Shaping
@@ -577,7 +587,7 @@ def scores(config: Config) -> Any:
 
 def scorer(config: Config) -> Any:
     """What the first reward is computed by, or why it cannot be here."""
-    from rlctl.errors import RunError
+    from rlctl.common.errors import RunError
     from rlctl.runtime.workers.reward import scorer_of
 
     try:

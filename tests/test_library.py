@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rlctl
-from rlctl.errors import RlctlError, UsageError
+from rlctl.common.errors import RlctlError, UsageError
 
 VERL = """data: {train_files: a.parquet, train_batch_size: 64}
 actor_rollout_ref: {model: {path: "${oc.env:MODEL,m}"}, actor: {ppo_mini_batch_size: 16}, rollout: {n: 8}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runs import local_cluster
 from rlctl.runs import machine as module
 

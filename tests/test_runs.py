@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from rlctl import runs
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import redacted
 from rlctl.config import Config, Loaded, config_from, load, revealed, to_plain
 from rlctl.documents import read_yaml
-from rlctl.errors import RunError
 from rlctl.runs import folder as run_folder
 from rlctl.runs import starting
 from rlctl.runs.record import ALIVE_FOR_SECONDS
-from rlctl.secrets import redacted
 
 
 def began(pid: int) -> float:
@@ -413,7 +413,7 @@ def test_where_and_how_a_run_is_shown_may_change_between_its_launches(config: Co
 
 
 def test_progress_is_read_from_the_end_of_a_long_log(tmp_path: Path) -> None:
-    from rlctl.runs.looking import BLOCK
+    from rlctl.runs.inspection import BLOCK
 
     record = {"name": "r", "status": "finished", "pid": 0, "host": "h", "started": 1.0, "ended": 2.0}
     (tmp_path / "run.json").write_text(json.dumps(record))

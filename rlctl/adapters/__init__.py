@@ -22,12 +22,12 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect
-from rlctl.errors import UsageError, nearest
+from rlctl.adapters.engine.dialect import Dialect
+from rlctl.common.errors import UsageError, nearest
 
 GROUP = "rlctl.dialects"
 _BUILTIN = {
-    "rlctl": ("rlctl.adapters.canonical", "RLCTL"),
+    "rlctl": ("rlctl.adapters.engine.canonical", "RLCTL"),
     "verl": ("rlctl.adapters.verl", "VERL"),
     "trinity": ("rlctl.adapters.trinity", "TRINITY"),
     "roll": ("rlctl.adapters.roll", "ROLL"),

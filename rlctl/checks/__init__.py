@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from rlctl.arithmetic import Cluster
 from rlctl.checks import (
     algorithm,
     batch,
@@ -29,10 +28,11 @@ from rlctl.checks import (
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.mistyped import refuse_unused, with_mistyped_keys
 from rlctl.checks.problem import CODES, Problem, Surroundings, codes_page
+from rlctl.common.errors import Location
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config, resolve_stages
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import Location
-from rlctl.report import Finding, Level
+from rlctl.planning.arithmetic import Cluster
 
 __all__ = [
     "ABOUT_THIS_MACHINE",

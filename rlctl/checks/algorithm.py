@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Cispo, Gspo, Other, PpoClip
 from rlctl.config.sections.train import Fsdp2, Train
 from rlctl.documents.paths import dotted
+from rlctl.planning import arithmetic
 
 GROUP_BASELINES = (
     *("grpo", "grpo_passk", "rloo", "reinforce_plus_plus_baseline", "opo", "opmd"),

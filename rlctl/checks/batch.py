@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from math import isqrt
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
-from rlctl.errors import PlanError
-from rlctl.memory import context_tokens
-from rlctl.models import read_shape
+from rlctl.planning import arithmetic
+from rlctl.planning.memory import context_tokens
+from rlctl.planning.models import read_shape
 
 
 def mini_batches(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import nearest
+from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import nearest
-from rlctl.filenames import expanded
-from rlctl.rows import count_rows, rows_of_source
+from rlctl.planning import arithmetic
+from rlctl.planning.dataset_rows import count_rows, rows_of_source
 
 LARGEST_JSON = 64 << 20
 """Bytes of a JSON list that is read whole for its first row; of other files the first row or the footer is read."""

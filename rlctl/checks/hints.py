@@ -1,7 +1,7 @@
 """How a hint names what to set: ``{fix}`` in a hint stands for the values that mend a finding, ``{first}`` for the nearest one.
 
-A rule gives the canonical keys and values. Here they become words in canonical names; ``rlctl.advice`` says the same in the names
-and units of the framework that a file is for.
+A rule gives the canonical keys and values. Here they become words in canonical names; ``rlctl.translation.advice`` says the same
+in the names and units of the framework that a file is for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.report import Fix
 from rlctl.documents.paths import dotted
-from rlctl.report import Fix
 
 SHOWN = {"{fix}": 2, "{first}": 1}
 """What stands for the fixes in a hint, and how many values of a key it names."""

@@ -12,7 +12,7 @@ from typing import Any
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config, to_plain
 from rlctl.documents.paths import KeyPath
-from rlctl.memory import context_tokens
+from rlctl.planning.memory import context_tokens
 
 ROWS = 64
 """Rows of each source that are measured, the first ones."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import Megatron
-from rlctl.errors import PlanError
-from rlctl.megatron.layout import broken
-from rlctl.megatron.limits import asked_of, limits
-from rlctl.memory import context_tokens
-from rlctl.models import read_shape
+from rlctl.planning import arithmetic
+from rlctl.planning.megatron.layout import broken
+from rlctl.planning.megatron.limits import asked_of, limits
+from rlctl.planning.memory import context_tokens
+from rlctl.planning.models import read_shape
 
 
 def layouts(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from rlctl.errors import UsageError, nearest
-from rlctl.report import Finding, Level
+from rlctl.common.errors import UsageError, nearest
+from rlctl.common.report import Finding, Level
 
 OPTION = "--allow-unknown"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
 from rlctl.documents.paths import dotted
-from rlctl.filenames import expanded, is_there
+from rlctl.planning import arithmetic
 
 
 def checkpoints(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlctl import arithmetic
-from rlctl.arithmetic import Cluster
 from rlctl.checks.hints import shown
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.train import TrainEngine
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import PlanError
-from rlctl.memory import fit_of, known_gpu
-from rlctl.support import generating
+from rlctl.planning import arithmetic
+from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.memory import fit_of, known_gpu
+from rlctl.planning.support import generating
 
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge")
 

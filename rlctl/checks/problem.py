@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlctl.arithmetic import Cluster
+from rlctl.common.report import Fix, Level
 from rlctl.documents.paths import KeyPath
-from rlctl.report import Fix, Level
+from rlctl.planning.arithmetic import Cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import nearest
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import nearest
 
 SETTINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "torch": {"contents": ("cpu", "cuda", "memory", "shapes", "stack")},

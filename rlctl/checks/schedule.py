@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl import arithmetic, pace
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer
+from rlctl.planning import arithmetic, rollout_schedule
 
 
 def _trains_on_rollout(config: Config) -> bool:
@@ -19,12 +19,12 @@ def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     sync = config.sync
     if not _trains_on_rollout(config):
         return
-    if not pace.streams(config):
+    if not rollout_schedule.streams(config):
         yield from _too_old_in_turns(config)
         return
     if sync.max_staleness is None:
         return
-    made = pace.staleness(config)
+    made = rollout_schedule.staleness(config)
     if sync.on_stale == "drop" and sync.style == "fixed" and sync.max_staleness < made:
         yield Problem(
             "staleness",
@@ -38,8 +38,8 @@ def staleness(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
 
 def _too_old_in_turns(config: Config) -> Iterator[Problem]:
     """Where a step's responses are drawn when it needs them, none are left out for their age."""
-    made = pace.most_behind(config)
-    if pace.oldest_by_strategy(config, made) > 0:
+    made = rollout_schedule.most_behind(config)
+    if rollout_schedule.oldest_by_strategy(config, made) > 0:
         yield Problem(
             "staleness",
             ("algorithm", "sample_strategy_args"),
@@ -54,7 +54,7 @@ def capacity(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     responses = arithmetic.drawn_responses(config)
     limit = config.buffer.capacity
     replays, files = config.buffer.replay.enabled, isinstance(config.buffer, FileBuffer)
-    waits = pace.streams(config) or (pace.passes_buffer(config) and not replays and not files)
+    waits = rollout_schedule.streams(config) or (rollout_schedule.passes_buffer(config) and not replays and not files)
     if _trains_on_rollout(config) and waits and limit is not None and limit < responses:
         yield Problem(
             "buffer-too-small",
@@ -78,7 +78,7 @@ def over_rollout(config: Config, surroundings: Surroundings) -> Iterator[Problem
 
 def measured_order(config: Config, surroundings: Surroundings) -> Iterator[Problem]:
     """An order by measured difficulty knows the answers before."""
-    if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and pace.streams(config):
+    if _trains_on_rollout(config) and config.data.curriculum.order == "difficulty" and rollout_schedule.streams(config):
         yield Problem(
             "difficulty-ahead",
             ("data", "curriculum", "order"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import PlanError
+from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward
 from rlctl.documents.paths import KeyPath
-from rlctl.errors import PlanError
-from rlctl.filenames import expanded, is_there
+from rlctl.planning import arithmetic
 
 DATA_ENDINGS = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".py", ".jinja")
 

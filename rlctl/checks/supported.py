@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl import arithmetic
 from rlctl.checks.problem import Problem, Surroundings
 from rlctl.config import Config
 from rlctl.config.sections.execution import Sync
 from rlctl.config.sections.rollout import ExternalEngine
 from rlctl.documents.paths import dotted
-from rlctl.support import Status, unhonoured
+from rlctl.planning import arithmetic
+from rlctl.planning.support import Status, unhonoured
 
 
 def supported(config: Config, surroundings: Surroundings) -> Iterator[Problem]:

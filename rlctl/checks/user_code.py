@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlctl.checks.problem import Problem, Surroundings
+from rlctl.common.errors import nearest
+from rlctl.common.filenames import expanded
 from rlctl.config import Config
+from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments
 from rlctl.config.sections.rewards import FunctionReward
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import nearest
-from rlctl.filenames import expanded
-from rlctl.reward_forms import Parameters, arguments_of, form_of, missing_arguments
 
 PACKAGE, FILE = "pkg://", "file://"
 

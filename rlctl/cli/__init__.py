@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from rlctl import packages
 from rlctl.cli import (
     batch,
     check,
@@ -38,7 +37,8 @@ from rlctl.cli import (
     version,
 )
 from rlctl.cli.commands import command
-from rlctl.errors import ExitCode, RlctlError
+from rlctl.common import packages
+from rlctl.common.errors import ExitCode, RlctlError
 
 app = typer.Typer(
     name="rlctl",

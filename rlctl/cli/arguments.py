@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from rlctl.cli import completion, diagnostics
-from rlctl.errors import ExitCode, UsageError
-from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
+from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 
 if TYPE_CHECKING:
+    from rlctl.common.report import Report
     from rlctl.config import Loaded
-    from rlctl.plan import Cluster
-    from rlctl.report import Report
+    from rlctl.planning.plan import Cluster
 
 Inputs = Annotated[
     list[str],
@@ -141,7 +141,7 @@ def read_inputs(
         UsageError: there is nothing to read, or it cannot be told what it is.
         RlctlError: a text cannot be read.
     """
-    from rlctl import translate
+    from rlctl.translation import translate
 
     given = pairs(variables, "--env")
     script = bool(inputs) and not are_files(inputs) and translate.is_script_file(inputs[0])
@@ -205,8 +205,8 @@ def cluster_of(text: str) -> Cluster:
 
 def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
     """Machines of a size, with their facts: a kind of device, its memory, the name of a GPU."""
-    from rlctl.arithmetic import Cluster
-    from rlctl.memory import known_gpu
+    from rlctl.planning.arithmetic import Cluster
+    from rlctl.planning.memory import known_gpu
 
     gib: float | None = None
     gpu: str | None = None

@@ -10,7 +10,7 @@ from rlctl.cli import arguments, diagnostics, output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rlctl.batch import Row
+    from rlctl.planning.batch_table import Row
 
 
 def batch(
@@ -32,7 +32,7 @@ def batch(
 
     [cyan]rlctl batch run_qwen.sh trainer.nnodes=4 --json[/cyan]
     """
-    from rlctl.batch import rows_by_stage
+    from rlctl.planning.batch_table import rows_by_stage
 
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
     diagnostics.findings(report.findings)

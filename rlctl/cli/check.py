@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments, code_scanning, diagnostics, output
-from rlctl.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
-from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
-from rlctl.report import Finding, Level, Report
+from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
+from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
+from rlctl.common.report import Finding, Level, Report
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
-    from rlctl.plan import Cluster
+    from rlctl.planning.plan import Cluster
 
 
 class Format(StrEnum):
@@ -176,7 +176,7 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
         return Checked(file, report)
     report.findings = with_mistyped_keys(report.findings, question.allow_unknown)
     if question.runner is not Runner.RLCTL:
-        from rlctl.runners import findings_of, with_unknown_keys
+        from rlctl.translation.acceptance import findings_of, with_unknown_keys
 
         report.findings = with_unknown_keys(question.runner, report.findings, question.allow_unknown)
         report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments)))
@@ -190,9 +190,9 @@ def _checked(inputs: Sequence[str], question: Question, *, skips: bool = False) 
 
 def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
     """What the rules find, in the words of the file."""
-    from rlctl.advice import in_own_words
     from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS
     from rlctl.checks import check as run_checks
+    from rlctl.translation.advice import in_own_words
 
     rules = (*RULES_OF_FILES, *(RULES_OF_ROWS if question.data else ()))
     found = run_checks(
@@ -204,7 +204,7 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
         more=rules,
     )
     if question.runner is not Runner.RLCTL:
-        from rlctl.runners import for_runner
+        from rlctl.translation.acceptance import for_runner
 
         found = for_runner(found)
     return in_own_words(found, loaded, report.dialect)

@@ -12,12 +12,12 @@ import typer
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import checked
-from rlctl.errors import UsageError
-from rlctl.filenames import expanded
+from rlctl.common.errors import UsageError
+from rlctl.common.filenames import expanded
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
-    from rlctl.plan import Plan
+    from rlctl.planning.plan import Plan
 
 app = group(
     "Write what a scheduler needs to run a config: machines from its plan, and one command that launches it there.\n\n"
@@ -207,9 +207,9 @@ def _planned(
     allow_unknown: list[str],
 ) -> tuple[Loaded, Plan]:
     """The config, checked for what does not depend on this machine, and its plan."""
-    from rlctl.advice import in_own_keys
     from rlctl.checks import ABOUT_THIS_MACHINE
-    from rlctl.plan import make_plan
+    from rlctl.planning.plan import make_plan
+    from rlctl.translation.advice import in_own_keys
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables

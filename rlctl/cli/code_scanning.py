@@ -7,9 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rlctl.errors import Location
-from rlctl.ranks import Rank
-from rlctl.report import Finding, Level
+from rlctl.common.errors import Location
+from rlctl.common.ranks import Rank
+from rlctl.common.report import Finding, Level
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DOCS = "https://github.com/rlctl/rlctl/blob/main/docs"

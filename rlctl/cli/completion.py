@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlctl.terminal import safe
+from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
-    from rlctl.translate import Known
+    from rlctl.translation.translate import Known
 
 
 def dialects(incomplete: str) -> list[str]:
     """Dialects, with and without a version."""
-    from rlctl.translate import dialects as known
+    from rlctl.translation.translate import dialects as known
 
     return _starting((name for dialect in known() for name in names_of(dialect)), incomplete)
 
@@ -42,7 +42,7 @@ def assignments(incomplete: str) -> list[str]:
 
 def presets(incomplete: str) -> list[str]:
     """Names of presets."""
-    from rlctl.presets import names
+    from rlctl.config.presets import names
 
     return _starting((preset.name for preset in names()), incomplete)
 

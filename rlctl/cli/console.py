@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from rlctl.terminal import safe
+from rlctl.common.terminal import safe
 
 
 class SafeConsole(Console):

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from rlctl.cli import arguments, completion, diagnostics, folders, output
-from rlctl.errors import ExitCode, UsageError
-from rlctl.filenames import SCRIPT_ENDINGS
-from rlctl.report import Report
+from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.filenames import SCRIPT_ENDINGS
+from rlctl.common.report import Report
 
 
 class OnLoss(StrEnum):
@@ -99,7 +99,7 @@ def convert(
 
     [cyan]rlctl convert --from verl algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 --to rlctl[/cyan]
     """
-    from rlctl.translate import check_facts, translate_loaded
+    from rlctl.translation.translate import check_facts, translate_loaded
 
     if sidecar is not None and no_carry:
         raise UsageError("--sidecar and --no-carry exclude each other")

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from rlctl.report import Bucket, Entry, Finding, Level, OriginEntry, Report
-from rlctl.report_lines import Line, lines
-from rlctl.terminal import safe
+from rlctl.common.report import Bucket, Entry, Finding, Level, OriginEntry, Report
+from rlctl.common.report_lines import Line, lines
+from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rlctl.errors import RlctlError
+    from rlctl.common.errors import RlctlError
 
 _STYLES = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _BUCKET_STYLES = {

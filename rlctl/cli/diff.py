@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments, diagnostics, output
-from rlctl.errors import ExitCode, UsageError
+from rlctl.common.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rlctl.difference import Difference, Side
+    from rlctl.translation.difference import Difference, Side
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A config of any dialect.", show_default=False)]
 
@@ -38,8 +38,8 @@ def diff(
 
     [cyan]rlctl diff run_old.sh run_new.sh --json[/cyan]
     """
-    from rlctl.difference import differences
-    from rlctl.sources import is_script_file
+    from rlctl.translation.difference import differences
+    from rlctl.translation.sources import is_script_file
 
     files = (first, second)
     scripts = [file for file in files if is_script_file(file)]

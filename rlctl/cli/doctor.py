@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rlctl import packages
 from rlctl.cli import arguments, output
-from rlctl.errors import SandboxUnavailable
+from rlctl.common import packages
+from rlctl.common.errors import SandboxUnavailable
 
 PACKAGES = tuple(
     dict.fromkeys(

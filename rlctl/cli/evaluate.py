@@ -10,7 +10,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress
 from rlctl.cli.launch import EXIT_CODES, checked
-from rlctl.errors import UsageError
+from rlctl.common.errors import UsageError
 
 if TYPE_CHECKING:
     from rlctl.config import Config

@@ -11,7 +11,7 @@ import typer
 from rlctl.cli import arguments, completion, output
 
 if TYPE_CHECKING:
-    from rlctl.adapters.matrix import Meaning, Spelling
+    from rlctl.adapters.engine.matrix import Meaning, Spelling
     from rlctl.config.explain import Explanation
 
 
@@ -44,9 +44,9 @@ def explain(
 
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
     """
-    from rlctl.adapters.matrix import meanings, nearest
+    from rlctl.adapters.engine.matrix import meanings, nearest
+    from rlctl.common.errors import ConfigError
     from rlctl.config.explain import explain as look_up
-    from rlctl.errors import ConfigError
 
     try:
         found: Explanation | None = look_up(key)
@@ -81,7 +81,7 @@ def as_data(found: Explanation) -> dict[str, Any]:
 
 def _spellings(found: Explanation) -> list[Spelling]:
     """What a key is called in every dialect; of a choice, the key that chooses."""
-    from rlctl.adapters.matrix import canonical_paths, spellings
+    from rlctl.adapters.engine.matrix import canonical_paths, spellings
 
     path = _bare(found.pattern)
     paths = {
@@ -98,7 +98,7 @@ def _bare(pattern: str) -> str:
 
 def meaning_lines(meaning: Meaning) -> Iterator[str]:
     """What a dialect's key means, and the canonical keys that it becomes."""
-    from rlctl.adapters.matrix import default_text
+    from rlctl.adapters.engine.matrix import default_text
     from rlctl.config.explain import explain as look_up
 
     releases = f", releases {meaning.releases[0]} to {meaning.releases[-1]}" if meaning.releases else ""
@@ -121,7 +121,7 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
 
 def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
     """A key in every dialect: name, default, how the value changes; or why there is nothing."""
-    from rlctl.adapters.matrix import default_text
+    from rlctl.adapters.engine.matrix import default_text
 
     spelled = [item for item in _spellings(found) if item.dialect != but]
     if not spelled:
@@ -147,7 +147,7 @@ def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
 
 def support(pattern: str) -> str:
     """What runs do with a key, with the reason where they refuse it; empty for a section."""
-    from rlctl.support import status_of
+    from rlctl.planning.support import status_of
 
     try:
         row = status_of(pattern)

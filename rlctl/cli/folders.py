@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, output
-from rlctl.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
-from rlctl.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
-from rlctl.report import Report
+from rlctl.common.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
+from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
+from rlctl.common.report import Report
 
 if TYPE_CHECKING:
-    from rlctl.translate import Translation
+    from rlctl.translation.translate import Translation
 
 ENDINGS = (*YAML_ENDINGS, *SCRIPT_ENDINGS)
 
@@ -121,7 +121,7 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
 
 
 def _translated(path: Path, job: Job) -> Translation:
-    from rlctl.translate import read, translate_loaded
+    from rlctl.translation.translate import read, translate_loaded
 
     loaded, report = read(path, dialect=job.dialect, assignments=job.assignments, options=job.options)
     return translate_loaded(loaded, report, job.to, options=job.options)

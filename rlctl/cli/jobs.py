@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress
-from rlctl.errors import ExitCode, RunError, UsageError
+from rlctl.common.errors import ExitCode, RunError, UsageError
 
 if TYPE_CHECKING:
     from rlctl.cluster.address import Address
@@ -81,7 +81,7 @@ def submit(
         for name, content in package.files.items():
             (directory / FILES / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / FILES / name).write_bytes(content)
-        command = [*PYTHON, "rlctl.cli.arrival", package.home, "launch", CONFIG, "--address", "auto", *flags]
+        command = [*PYTHON, "rlctl.cli.job_entrypoint", package.home, "launch", CONFIG, "--address", "auto", *flags]
         if plan_file is not None:
             (directory / "plan.json").write_bytes(plan_file.read_bytes())
             command += ["--plan", "plan.json"]

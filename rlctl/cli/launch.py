@@ -12,12 +12,12 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, summary
 from rlctl.cli.plan import batch_lines, ranges, schedule_line
-from rlctl.errors import ExitCode, PlanError, UsageError
+from rlctl.common.errors import ExitCode, PlanError, UsageError
 
 if TYPE_CHECKING:
+    from rlctl.common.report import Report
     from rlctl.config import Loaded
-    from rlctl.plan import Cluster, Plan
-    from rlctl.report import Report
+    from rlctl.planning.plan import Cluster, Plan
 
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 """A run that was asked to stop did what it was told, and is not at its end."""
@@ -96,10 +96,10 @@ def launch(
     [cyan]rlctl launch run.yaml --address http://head:8265 --pass WANDB_API_KEY[/cyan]
     """
     from rlctl import runs
-    from rlctl.advice import in_own_keys
     from rlctl.checks import ABOUT_THIS_MACHINE
     from rlctl.cluster.address import address_of
     from rlctl.config.baseline import with_baseline
+    from rlctl.translation.advice import in_own_keys
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
@@ -188,10 +188,10 @@ def checked(
 
     ``words`` are the command's arguments, for the commands that run a config which this machine is too small for.
     """
-    from rlctl.advice import in_own_words
     from rlctl.checks import check, refuse_unused, with_mistyped_keys
     from rlctl.checks.placement import TOO_SMALL
-    from rlctl.report import Level
+    from rlctl.common.report import Level
+    from rlctl.translation.advice import in_own_words
 
     refuse_unused(report.findings, allow_unknown)
 
@@ -239,7 +239,7 @@ def read_plan(path: Path) -> Plan:
         PlanError: it is not one.
     """
     from rlctl.documents import read_text
-    from rlctl.plan import plan_from
+    from rlctl.planning.plan import plan_from
 
     try:
         data = json_library.loads(read_text(path))

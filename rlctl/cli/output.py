@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlctl.errors import DocumentError, Location
-from rlctl.terminal import safe
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,16 +11,16 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.progress import duration
-from rlctl.errors import ExitCode
+from rlctl.common.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from rlctl.common.report import Finding
     from rlctl.config import Loaded
-    from rlctl.memory import Fit, MemoryEstimate, StepCost
-    from rlctl.plan import BatchPlan, Cluster, Plan, SchedulePlan, StagePlan
-    from rlctl.report import Finding
+    from rlctl.planning.memory import Fit, MemoryEstimate, StepCost
+    from rlctl.planning.plan import BatchPlan, Cluster, Plan, SchedulePlan, StagePlan
 
 
 def plan(
@@ -64,9 +64,9 @@ def plan(
 
     [cyan]rlctl plan run_qwen3_8b.sh --cluster 1x8:H100[/cyan]
     """
-    from rlctl.advice import in_own_keys, in_own_words
-    from rlctl.plan import make_plan
-    from rlctl.rows import count_rows
+    from rlctl.planning.dataset_rows import count_rows
+    from rlctl.planning.plan import make_plan
+    from rlctl.translation.advice import in_own_keys, in_own_words
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
@@ -105,9 +105,9 @@ def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
 
 def suggestions(fit: Fit, *, loaded: Loaded, source: str) -> list[str]:
     """The changes that would make a stage fit, in the keys of the file that was read."""
-    from rlctl.advice import in_own_words
     from rlctl.checks.hints import in_canonical_words
-    from rlctl.report import Finding, Level
+    from rlctl.common.report import Finding, Level
+    from rlctl.translation.advice import in_own_words
 
     lines = []
     for change in fit.changes:

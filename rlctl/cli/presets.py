@@ -27,7 +27,7 @@ def list_presets(*, json: arguments.Json = False) -> None:
 
     [cyan]rlctl presets list[/cyan]
     """
-    from rlctl import presets
+    from rlctl.config import presets
 
     found = presets.names()
     if json:
@@ -50,7 +50,7 @@ def show(name: Name) -> None:
 
     [cyan]rlctl presets show grpo-1node[/cyan]
     """
-    from rlctl import presets
+    from rlctl.config import presets
 
     output.text(presets.text(name))
 
@@ -70,7 +70,7 @@ def write(
 
     [cyan]rlctl presets write grpo-1node -o run.yaml[/cyan]
     """
-    from rlctl import presets
+    from rlctl.config import presets
 
     path = out or Path(f"{name}.yaml")
     output.file(path, presets.text(name), force=force)

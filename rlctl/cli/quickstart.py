@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from rlctl import packages
 from rlctl.cli import arguments, diagnostics
-from rlctl.errors import ExitCode
+from rlctl.common import packages
+from rlctl.common.errors import ExitCode
 
 FILES = ("sft.yaml", "grpo.yaml", "reward.py")
 PLACE = "FOLDER"
@@ -62,7 +62,7 @@ def _make(folder: Path, seed: int) -> None:
 
 
 def _preset_file(name: str) -> str:
-    from rlctl.presets import folder
+    from rlctl.config.presets import folder
 
     return (folder() / "quickstart" / name).read_text(encoding="utf-8")
 

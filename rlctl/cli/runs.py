@@ -11,8 +11,8 @@ import typer
 from rlctl.cli import arguments, completion, diagnostics, jobs, output, progress, summary
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
-from rlctl.errors import ExitCode, UsageError
-from rlctl.terminal import safe
+from rlctl.common.errors import ExitCode, UsageError
+from rlctl.common.terminal import safe
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,13 +11,13 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, progress
 from rlctl.cli.doctor import memory_gib
-from rlctl.errors import ExitCode, UsageError
+from rlctl.common.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from rlctl.arithmetic import Cluster
+    from rlctl.common.report import Finding
     from rlctl.config import Config, Loaded
-    from rlctl.report import Finding
-    from rlctl.scaling import Change
+    from rlctl.planning.arithmetic import Cluster
+    from rlctl.planning.scaling import Change
 
 
 OPERATIONS_OF_A_CORE = 6e10
@@ -61,8 +61,8 @@ def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
     Raises:
         UsageError: the user cannot be asked, and did not say ``--yes``.
     """
-    from rlctl.arithmetic import workers_on
-    from rlctl.scaling import scaled_to_cpu
+    from rlctl.planning.arithmetic import workers_on
+    from rlctl.planning.scaling import scaled_to_cpu
 
     cores = cluster.cpus_per_node or 1
     config, changes = scaled_to_cpu(loaded.config, workers=workers_on(cores))
@@ -78,9 +78,9 @@ def on_cpu(loaded: Loaded, cluster: Cluster, *, yes: bool) -> Loaded:
 
 def outlook(config: Config, cores: int, gib: float | None) -> list[str]:
     """What the scaled config needs of a machine, as far as the model's size is known: memory if it is short, and time."""
-    from rlctl import arithmetic
     from rlctl.config import stages_of
-    from rlctl.memory import cost_of, memory_of
+    from rlctl.planning import arithmetic
+    from rlctl.planning.memory import cost_of, memory_of
 
     lines = []
     for stage in stages_of(config):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlctl.cli import arguments, completion, diagnostics, output
-from rlctl.errors import ExitCode
+from rlctl.common.errors import ExitCode
 
 
 def set_keys(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, progress
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,8 +13,8 @@ import typer
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
 
 if TYPE_CHECKING:
+    from rlctl.common.report import Report
     from rlctl.config import Loaded
-    from rlctl.report import Report
     from rlctl.runs import TryResult
 
 
@@ -59,8 +59,8 @@ def try_out(
     [cyan]rlctl try eight-gpus.yaml --tiny[/cyan]
     """
     from rlctl import runs
-    from rlctl.advice import in_own_keys
     from rlctl.cli.launch import checked
+    from rlctl.translation.advice import in_own_keys
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
@@ -91,9 +91,10 @@ def _tiny(
     loaded: Loaded, report: Report, folder: Path, prompts: int, steps: int, allow_unknown: Sequence[str]
 ) -> TryResult:
     """A few steps of the config with small random models, made in a folder."""
-    from rlctl import packages, runs
-    from rlctl.arithmetic import Cluster
+    from rlctl import runs
     from rlctl.cli.launch import checked
+    from rlctl.common import packages
+    from rlctl.planning.arithmetic import Cluster
     from rlctl.runs.tiny import WORKERS, make_models, tiny
 
     packages.require({packages.RUNTIME: "running"})

@@ -12,9 +12,9 @@ import typer
 
 from rlctl.cli import arguments
 from rlctl.cli.runs import RUNS
-from rlctl.errors import UsageError
-from rlctl.filenames import is_file, is_folder
-from rlctl.language import LANGUAGES, VARIABLE
+from rlctl.common.errors import UsageError
+from rlctl.common.filenames import is_file, is_folder
+from rlctl.common.language import LANGUAGES, VARIABLE
 
 if TYPE_CHECKING:
     from rlctl.editing.session import Session
@@ -116,7 +116,7 @@ def _session(
     target: str, dialect: str | None, assignments: list[str], words: dict[str, str], given: dict[str, str]
 ) -> Session:
     """The config that a word names: a file, or a preset; ``given``: what was said in the app that a script wants."""
-    from rlctl import presets
+    from rlctl.config import presets
     from rlctl.editing.session import Session
 
     path = Path(target)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rlctl.errors import UsageError
+from rlctl.common.errors import UsageError
 
 DASHBOARD_PORT = 8265
 """Where Ray's job server listens unless it was told otherwise."""

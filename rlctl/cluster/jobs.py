@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import rlctl
-from rlctl import packages
-from rlctl.errors import MissingDependency, RunError, nearest
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.runtime.processes.ray_access import refused, use_token
 
 RUN, FOLDER = "rlctl_run", "rlctl_folder"

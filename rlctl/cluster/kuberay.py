@@ -14,8 +14,8 @@ from typing import Any
 
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.package import CONFIG, FILES, Package
+from rlctl.common.errors import PlanError, UsageError
 from rlctl.documents import write_yaml
-from rlctl.errors import PlanError, UsageError
 
 MOUNT = "/etc/rlctl"
 """Where the ConfigMap is in every pod."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlctl.arithmetic import Device
-from rlctl.plan import Plan
+from rlctl.planning.arithmetic import Device
+from rlctl.planning.plan import Plan
 
 CONTROLLER_CPUS = 2
 """CPU cores of a node beside those of its workers: for the controller, and Ray's own processes."""

@@ -15,11 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rlctl.checks.sources import looks_local
+from rlctl.common.errors import RunError
+from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config, Loaded, config_from, put_at, stages_of, to_plain
 from rlctl.config.inspect import secrets, settings
 from rlctl.documents import KeyPath, dotted, write_yaml
-from rlctl.errors import RunError
-from rlctl.filenames import expanded, is_there
 from rlctl.runs import symbolic
 
 CONFIG = "run.yaml"

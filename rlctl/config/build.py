@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
+from rlctl.common.errors import ConfigError, Location, nearest
+from rlctl.common.report import Finding, Level
 from rlctl.config.fields import MAX_DEVICES, Choice, Interval, Range
 from rlctl.config.inspect import FieldInfo, fields_of, type_text
 from rlctl.config.root import SCHEMA_VERSION, Config
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.documents.scalars import plain_value
-from rlctl.errors import ConfigError, Location, nearest
-from rlctl.report import Finding, Level
 
 Locate = Callable[[KeyPath], Location | None]
 T = TypeVar("T")

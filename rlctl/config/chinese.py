@@ -15,10 +15,10 @@ from functools import cache
 from inspect import get_annotations
 from pathlib import Path
 
+from rlctl.common.language import chosen
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import Key, sections_in, summary_of, walk
 from rlctl.config.root import Config
-from rlctl.language import chosen
 
 LANGUAGE = chosen()
 """Read once."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeGuard
 
+from rlctl.common.errors import ConfigError
 from rlctl.config.chinese import key_help, option_help
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo, Key, fields_of, help_of, sections_in, type_text, walk
 from rlctl.config.root import Config
-from rlctl.errors import ConfigError
 
 _TOKEN = re.compile(r"\.?(?P<name>[^.\[\]<>{}]+)|(?P<item>\[[^\]]*\]|\{[^}]*\})|<(?P<option>[^<>]+)>")
 Token = tuple[str, str]

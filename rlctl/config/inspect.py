@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from rlctl.common.secrets import has_password, is_reference, is_secret, is_token
 from rlctl.config.fields import Choice, Interval, Range, Secret, Unit
-from rlctl.secrets import has_password, is_reference, is_secret, is_token
 
 
 @dataclass(frozen=True, slots=True)

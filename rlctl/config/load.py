@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from rlctl.common.errors import ConfigError, DocumentError, Location
+from rlctl.common.report import Finding, Level, Report
 from rlctl.config.build import build_config
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
@@ -21,8 +23,6 @@ from rlctl.config.root import Config
 from rlctl.documents import Comment, Document, KeyPath, Resolved, apply_overrides, dotted, read_overrides, resolve
 from rlctl.documents.overrides import Override
 from rlctl.documents.paths import copied
-from rlctl.errors import ConfigError, DocumentError, Location
-from rlctl.report import Finding, Level, Report
 
 EDITED = "edited"
 """Where a value was written that a person changed in an editor: instead of the name of a file."""

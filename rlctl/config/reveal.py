@@ -10,8 +10,8 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from rlctl.common.errors import ConfigError
 from rlctl.config.root import Config
-from rlctl.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)\}", re.ASCII)
 _KEPT = ("extensions",)

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.errors import ConfigError
+from rlctl.common.report import Finding
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.root import Config
 from rlctl.documents.paths import KeyPath
-from rlctl.errors import ConfigError
-from rlctl.report import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.filenames import expanded
 from rlctl.documents.document import Comment, Document
 from rlctl.documents.files import STDIN, read_text
 from rlctl.documents.paths import KeyPath, copied
 from rlctl.documents.yaml_read import read_yaml
-from rlctl.errors import DocumentError, Location
-from rlctl.filenames import expanded
 
 KEY = "defaults"
 _SEARCH = ("hydra", "searchpath")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlctl.common.errors import Location
 from rlctl.documents.paths import KeyPath
-from rlctl.errors import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from rlctl.errors import DocumentError, Location
+from rlctl.common.errors import DocumentError, Location
 
 STDIN = "-"
 MAX_BYTES = 16 * 1024 * 1024

@@ -15,10 +15,10 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlctl.common.errors import DocumentError
+from rlctl.common.secrets import concealed
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
-from rlctl.errors import DocumentError
-from rlctl.secrets import concealed
 
 MISSING = "???"
 """The value OmegaConf takes for: mandatory, not set yet."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
-from rlctl.errors import DocumentError, Location
 
 MAX_LENGTH = 20_000
 """The longest override that is read, in characters; Hydra's parser takes seconds for more."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents.paths import KeyPath, dotted
-from rlctl.errors import DocumentError
 
 _KEY = re.compile(r"[A-Za-z_$][\w$-]*|0|[1-9]\d*", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z_./][\w./+@%*-]*", re.ASCII)

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents.document import Document, holds_mapping
 from rlctl.documents.paths import KeyPath, copied, dotted
 from rlctl.documents.yaml_read import Reader, Span, read_yaml
 from rlctl.documents.yaml_round_trip import GONE, round_trips
 from rlctl.documents.yaml_write import Emitter, check_depth, inline_text, is_list, key_text, write_yaml
-from rlctl.errors import DocumentError
 
 
 class _NotSurgicalError(Exception):

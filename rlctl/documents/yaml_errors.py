@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.errors import DocumentError, Location
+from rlctl.common.errors import DocumentError, Location
 
 _PLAIN_WORDS: tuple[tuple[str, str, str], ...] = (
     (

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents.document import Document
 from rlctl.documents.files import MAX_BYTES
 from rlctl.documents.paths import KeyPath, copied, dotted
@@ -17,7 +18,6 @@ from rlctl.documents.scalars import plain_value
 from rlctl.documents.yaml_comments import CommentTaker
 from rlctl.documents.yaml_errors import parse_error
 from rlctl.documents.yaml_flow import with_stand_ins, without_stand_ins
-from rlctl.errors import DocumentError, Location
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000

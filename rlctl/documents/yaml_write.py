@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents.document import Comment, holds_mapping
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.documents.scalars import needs_quotes
-from rlctl.errors import DocumentError, Location
 
 WIDTH = 120
 """A list stands on one line where the line stays within this many characters."""

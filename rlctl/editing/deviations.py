@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, parse_dotted
 from rlctl.editing.session import Draft, Session
 from rlctl.editing.values import text_of
-from rlctl.report import Bucket, Entry, Finding, Level, Report
-from rlctl.support import Status, status_of
+from rlctl.planning.support import Status, status_of
 
 AROUND = (
     *("run.name", "run.project", "run.group", "run.folder", "run.on_end", "run.on_failure", "run.max_restarts"),

@@ -9,7 +9,6 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
-from rlctl import arithmetic
 from rlctl.config import EDITED, Config, Loaded
 from rlctl.config.chinese import in_words, key_help, option_help
 from rlctl.config.explain import shown_type
@@ -18,6 +17,7 @@ from rlctl.config.inspect import FieldInfo, Key, fields_of, sections_in, setting
 from rlctl.documents import KeyPath
 from rlctl.editing.session import Session
 from rlctl.editing.values import alternatives, text_of
+from rlctl.planning import arithmetic
 
 Kind = Literal["choice", "enum", "bool", "number", "text", "path", "list", "mapping", "section"]
 """What a field is edited with; ``path``: text that may name a file; ``section``: may be missing as a whole, as ``critic``."""

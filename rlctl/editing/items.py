@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.common.errors import ConfigError, DocumentError
+from rlctl.common.secrets import redacted
 from rlctl.config import Config
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo, fields_of, sections_in
@@ -14,8 +16,6 @@ from rlctl.documents import KeyPath, dotted, read_yaml, write_yaml
 from rlctl.documents.yaml_write import inline_text
 from rlctl.editing.fields import kind_of
 from rlctl.editing.session import Session
-from rlctl.errors import ConfigError, DocumentError
-from rlctl.secrets import redacted
 
 STAGES: KeyPath = ("stages",)
 """The list whose items say any keys of the config; a new one needs a name."""

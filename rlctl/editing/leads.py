@@ -8,13 +8,13 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
+from rlctl.common.report import Entry, Finding
 from rlctl.config import Config, to_plain
 from rlctl.config.inspect import walk
 from rlctl.documents import KeyPath, parse_dotted
 from rlctl.editing.naming import names_of
 from rlctl.editing.session import Session
-from rlctl.report import Entry, Finding
-from rlctl.translate import Translation
+from rlctl.translation.translate import Translation
 
 _KEY = re.compile(r"[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from rlctl.adapters.matrix import canonical_paths, spellings
+from rlctl.adapters.engine.matrix import canonical_paths, spellings
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl import arithmetic
-from rlctl.arithmetic import Cluster
-from rlctl.batch import Row, rows_by_stage
 from rlctl.checks import ABOUT_THIS_MACHINE
+from rlctl.common.errors import RlctlError
+from rlctl.common.filenames import is_there
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config, stages_of
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Session
-from rlctl.errors import RlctlError
-from rlctl.filenames import is_there
-from rlctl.plan import Plan, StagePlan, make_plan
-from rlctl.report import Finding, Level
+from rlctl.planning import arithmetic
+from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.batch_table import Row, rows_by_stage
+from rlctl.planning.plan import Plan, StagePlan, make_plan
 from rlctl.runs import differences, folder_of, inspect, read_config
 from rlctl.runs.launching import place
 

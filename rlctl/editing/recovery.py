@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import RlctlError
+from rlctl.common.secrets import redacted
 from rlctl.config.inspect import secrets
 from rlctl.documents import write_atomic
 from rlctl.editing.session import Change, Session
-from rlctl.errors import RlctlError
 from rlctl.runs.launching import state_folder
 from rlctl.runs.record import began
-from rlctl.secrets import redacted
 
 
 def folder() -> Path:

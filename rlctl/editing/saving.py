@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.tree import GONE, changed_leaves
+from rlctl.adapters.engine.tree import GONE, changed_leaves
+from rlctl.common.errors import RlctlError, UsageError
 from rlctl.config import Loaded, to_plain
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
 from rlctl.documents.overrides_write import Change
-from rlctl.documents.shell_write import bash_word
 from rlctl.editing.variables import WORD, default_of, is_plain, uses_variable
-from rlctl.errors import RlctlError, UsageError
-from rlctl.rendering import write_out
-from rlctl.sources import Input, Script, gather_text, is_script
-from rlctl.translate import read_input
+from rlctl.shell.write import bash_word
+from rlctl.translation.rendering import write_out
+from rlctl.translation.sources import Input, Script, gather_text, is_script
+from rlctl.translation.translate import read_input
 
 ROUNDS = 3
 """A changed key may change what others say by ``${...}``, which are then changed too."""

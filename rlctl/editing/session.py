@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from rlctl.advice import expressible_fixes
-from rlctl.arithmetic import Cluster
 from rlctl.checks import check, with_mistyped_keys
+from rlctl.common.errors import ConfigError, DocumentError, RlctlError, UsageError
+from rlctl.common.filenames import SCRIPT_ENDINGS
+from rlctl.common.report import Finding, Level, Report
 from rlctl.config import Config, Loaded, put, put_at, resolve_stages, set_keys, to_plain
 from rlctl.config.chinese import in_words
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import fields_of, sections_in
 from rlctl.config.load import value_at
-from rlctl.difference import Difference, differences
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted, read_text, write_atomic
 from rlctl.editing.saving import Disconnected, Edited, edited_text, gathered, reread
-from rlctl.errors import ConfigError, DocumentError, RlctlError, UsageError
-from rlctl.filenames import SCRIPT_ENDINGS
-from rlctl.report import Finding, Level, Report
+from rlctl.planning.arithmetic import Cluster
 from rlctl.runs import symbolic
-from rlctl.sources import is_script
-from rlctl.translate import Translation, check_facts, read_document, read_input, translate_loaded
+from rlctl.translation.advice import expressible_fixes
+from rlctl.translation.difference import Difference, differences
+from rlctl.translation.sources import is_script
+from rlctl.translation.translate import Translation, check_facts, read_document, read_input, translate_loaded
 
 
 class FileChangedError(RlctlError):

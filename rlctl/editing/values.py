@@ -5,12 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any, Union, get_args, get_origin
 
+from rlctl.common.errors import ConfigError, DocumentError
 from rlctl.config import to_plain
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import FieldInfo
 from rlctl.documents import read_yaml
 from rlctl.documents.yaml_write import inline_text
-from rlctl.errors import ConfigError, DocumentError
 
 NULL = "null"
 

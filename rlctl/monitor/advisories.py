@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.monitor.metrics import StepTable
 from rlctl.monitor.phases import Current
 

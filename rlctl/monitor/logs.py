@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.terminal import without_controls
+from rlctl.common.terminal import without_controls
 
 TAIL = 256 << 10
 """Bytes of a log that are read when it is opened; what stands before them is read when it is asked for."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from rlctl.plan import role_and_number
+from rlctl.planning.plan import role_and_number
 from rlctl.runtime.processes.vitals import CONTROLLER, FOLDER
 
 LATE_AFTER = 4

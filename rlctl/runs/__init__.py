@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from rlctl.runs.exporting import export
 from rlctl.runs.folder import folder_of, read_config, symbolic
-from rlctl.runs.launching import resume_apart
-from rlctl.runs.looking import (
+from rlctl.runs.inspection import (
     RunInfo,
     accepted_changes,
     asked_of,
@@ -36,9 +35,10 @@ from rlctl.runs.looking import (
     stop,
     with_others,
 )
+from rlctl.runs.launching import resume_apart
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import Status
-from rlctl.runs.returning import Kept, Standing, checkpoints, standing
+from rlctl.runs.rollback import Kept, Standing, checkpoints, standing
 from rlctl.runs.starting import (
     Observer,
     RunResult,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rlctl import packages
+from rlctl.common import packages
+from rlctl.common.errors import RunError, nearest
 from rlctl.config import Stage, revealed, stages_of
-from rlctl.errors import RunError, nearest
 from rlctl.runs.folder import read_config
-from rlctl.runs.looking import RunInfo
+from rlctl.runs.inspection import RunInfo
 
 
 def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None) -> Path:

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import redacted
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
 from rlctl.documents import read_text, read_yaml, write_yaml
-from rlctl.errors import RunError
-from rlctl.plan import Plan
+from rlctl.planning.plan import Plan
 from rlctl.runs.record import write_whole
-from rlctl.secrets import redacted
 
 
 def folder_of(config: Config) -> Path:

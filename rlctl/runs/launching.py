@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.errors import ExitCode, RunError
+from rlctl.common.errors import ExitCode, RunError
 from rlctl.runs.folder import make_folder
 from rlctl.runs.record import record_of
 

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rlctl.errors import RunError
-from rlctl.plan import Cluster
+from rlctl.common.errors import RunError
+from rlctl.planning.plan import Cluster
 
 ANSWER_SECONDS = 20.0
 """Within which the driver's tool says which GPUs there are."""

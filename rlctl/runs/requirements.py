@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlctl import packages
-from rlctl.arithmetic import Device, needs_rollout
+from rlctl.common import packages
 from rlctl.config import Config, stages_of
 from rlctl.config.sections import output
 from rlctl.config.sections.execution import SqlBuffer
-from rlctl.megatron.limits import asked_of
-from rlctl.support import generating
+from rlctl.planning.arithmetic import Device, needs_rollout
+from rlctl.planning.megatron.limits import asked_of
+from rlctl.planning.support import generating
 
 TRACKERS = {
     output.SwanlabTracker: "swanlab",

@@ -17,21 +17,21 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError
+from rlctl.common.filenames import is_there
 from rlctl.config import Config, Loaded, combine, put, put_at, revealed, stages_of, to_plain
 from rlctl.config.inspect import secrets
 from rlctl.config.sections.execution import Buffer, FileBuffer, MemoryBuffer
 from rlctl.config.sections.output import Profiling
 from rlctl.documents import read_text
-from rlctl.errors import RunError
-from rlctl.filenames import is_there
-from rlctl.plan import Cluster, Plan, make_plan, plan_from
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import Cluster, Plan, make_plan, plan_from
 from rlctl.runs.folder import folder_of, make_folder, read_config, write_folder
-from rlctl.runs.looking import RunInfo, before_resume, inspect
+from rlctl.runs.inspection import RunInfo, before_resume, inspect
 from rlctl.runs.machine import local_cluster
 from rlctl.runs.record import ALIVE_EVERY_SECONDS, ALIVE_FILE, Record, began, write_record
 from rlctl.runs.requirements import require_packages
-from rlctl.runs.returning import go_back
+from rlctl.runs.rollback import go_back
 from rlctl.runtime.stopping import forget_requests
 
 Observer = Callable[[dict[str, Any]], None]

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.config.sections.algorithm import DifficultyMask, EqualGroups, ErrorLengthClip, GroupMean, Overlong
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward, ModelReward
 from rlctl.config.sections.train import Critic, Megatron
-from rlctl.scaling import Change, Edit, cpu_edits, edited
+from rlctl.planning import arithmetic
+from rlctl.planning.scaling import Change, Edit, cpu_edits, edited
 
 WORKERS = 2
 MAX_RESPONSE = 32

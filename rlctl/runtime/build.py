@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from rlctl import arithmetic
 from rlctl.config import Config
+from rlctl.planning import arithmetic
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
+from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.held_out import make_evaluator
-from rlctl.runtime.given import Given, Roles
 from rlctl.runtime.judges import Judges, Modelled, SideBySide
 from rlctl.runtime.processes.calls import WorkerLost
 from rlctl.runtime.processes.environment import variables_by_role, worker_environment
@@ -21,12 +21,12 @@ from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.sourcing import make_gather, make_groups, old_is_current
+from rlctl.runtime.stage_context import Given, Roles
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.start_workers import start_workers
 from rlctl.runtime.sync.ways import transport_of
 from rlctl.runtime.tracking.make import make_trackers
 from rlctl.runtime.tracking.safe import SafeTracker
-from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import section_of
 from rlctl.runtime.workers.trainer import Trainer
 

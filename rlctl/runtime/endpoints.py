@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.rewards import JudgeReward, SandboxReward
 from rlctl.config.sections.rollout import ExternalEngine
-from rlctl.errors import RunError
-from rlctl.plan import StagePlan
+from rlctl.planning.plan import StagePlan
 
 SECONDS = 10.0
 """Of one question."""

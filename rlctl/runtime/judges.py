@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlctl import arithmetic
 from rlctl.config.sections.rewards import Reward
+from rlctl.planning import arithmetic
 from rlctl.runtime.processes.group import Again, Group
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import rewards_for

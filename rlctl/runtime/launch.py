@@ -20,11 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from rlctl import packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, RlctlError, RunError
 from rlctl.config import Config, revealed
 from rlctl.config.sections.output import RaySettings
-from rlctl.errors import MissingDependency, RlctlError, RunError
-from rlctl.plan import Plan, resolved_stages
+from rlctl.planning.plan import Plan, resolved_stages
+from rlctl.planning.support import WORKER_PYTHON
 from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
 from rlctl.runtime.checkpoints.inputs import check_data, same_data
 from rlctl.runtime.garbage import loaded_set_aside
@@ -46,12 +47,11 @@ from rlctl.runtime.remote.inputs import with_files_here
 from rlctl.runtime.reporting.events import Events, Observer
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.stopping import StopSwitch
-from rlctl.support import WORKER_PYTHON
 
 if TYPE_CHECKING:
-    from rlctl.runtime.given import Given
-    from rlctl.runtime.materials import Materials
     from rlctl.runtime.processes.placement import Placement
+    from rlctl.runtime.stage_context import Given
+    from rlctl.runtime.stage_inputs import Materials
 
 Status = Literal["finished", "stopped", "failed"]
 Tell = Callable[[str], None]
@@ -149,7 +149,7 @@ def _read_stages(
     plan: Plan, config: Config, folder: Path, events: Events, stop: StopSwitch, accept_changes: bool
 ) -> dict[str, Materials]:
     """What every stage works on, by name: a bad file of the last one ends the run before anything is trained."""
-    from rlctl.runtime.materials import read_materials
+    from rlctl.runtime.stage_inputs import read_materials
 
     materials: dict[str, Materials] = {}
     for stage, stage_plan in zip(resolved_stages(config, plan.device), plan.stages, strict=True):
@@ -172,8 +172,8 @@ def _run_stages(
     stop: StopSwitch,
     accept_changes: bool,
 ) -> Outcome:
-    from rlctl.runtime.given import Given
     from rlctl.runtime.processes.placement import reserve
+    from rlctl.runtime.stage_context import Given
 
     restarts = Restarts(config.run.max_restarts)
     summaries: dict[str, dict[str, Any]] = {}
@@ -213,7 +213,7 @@ def _run_with_restarts(
 ) -> dict[str, Any] | None:
     """Run a stage, anew from its last checkpoint where workers are lost; see ``_run_one``."""
     from rlctl.runtime.build import build_stage
-    from rlctl.runtime.materials import read_materials
+    from rlctl.runtime.stage_inputs import read_materials
 
     while True:
         try:

@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward, Reward
+from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.advantages import measured_column
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.algorithms.preference import PAIR

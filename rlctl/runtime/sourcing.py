@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlctl import arithmetic, pace
 from rlctl.config import Config
-from rlctl.plan import StagePlan
+from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.planning.plan import StagePlan
 from rlctl.runtime.buffers.make import make_buffer, shared_buffer
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.evaluation.response_files import JsonLines
-from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
-from rlctl.runtime.experience.explore import Explorer, GroupSource
-from rlctl.runtime.experience.gather import (
+from rlctl.runtime.experience.batch_builders import (
     DataGather,
     ExploreGather,
     Gather,
@@ -25,14 +23,16 @@ from rlctl.runtime.experience.gather import (
     PairGather,
     RolloutGather,
 )
+from rlctl.runtime.experience.buffered import Buffered, Drained, Filling
+from rlctl.runtime.experience.explore import Explorer, GroupSource
 from rlctl.runtime.experience.recorded import with_skips
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.selection import corrects, reads_old
 from rlctl.runtime.experience.shaping import Shaping
-from rlctl.runtime.given import Given, Roles
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.schedules.exploration import Exploration
 from rlctl.runtime.schedules.scheduler import Scheduler
+from rlctl.runtime.stage_context import Given, Roles
 from rlctl.runtime.train.distillation import Teaching
 
 
@@ -68,7 +68,7 @@ def make_groups(given: Given, roles: Roles) -> GroupSource | None:
     draws = given.materials.stream is not None and config.algorithm.objective.choice in ("rl", "mix")
     if not draws or roles.rollout is None or roles.rewards is None:
         return None
-    source = _ahead(given, roles) if pace.streams(config) else _when_asked(given, roles)
+    source = _ahead(given, roles) if rollout_schedule.streams(config) else _when_asked(given, roles)
     if arithmetic.fills_buffer(config):
         return Filling(config, source, shared_buffer(config, place, given.stop.now), roles.rollout)
     return source
@@ -87,7 +87,7 @@ def _when_asked(given: Given, roles: Roles) -> GroupSource:
         Shaping.of(config),
         _keeper(config),
     )
-    buffered = pace.passes_buffer(config) and not arithmetic.fills_buffer(config)
+    buffered = rollout_schedule.passes_buffer(config) and not arithmetic.fills_buffer(config)
     return Buffered(config, explorer, make_buffer(config, given.place, given.stop.now)) if buffered else explorer
 
 

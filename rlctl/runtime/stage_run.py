@@ -11,16 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
-from rlctl.plan import StagePlan
+from rlctl.planning.plan import StagePlan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.checkpoints.inputs import REFUSED, Change, Inputs, accept, changes, check_data
 from rlctl.runtime.checkpoints.resume_path import taken_up, terms
+from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.evaluation import Evaluator
+from rlctl.runtime.experience.batch_builders import Gather, Gathered
 from rlctl.runtime.experience.buffered import Filling
 from rlctl.runtime.experience.explore import GroupSource
-from rlctl.runtime.experience.gather import Gather, Gathered
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.reporting.metrics import staleness_metrics
@@ -30,7 +31,6 @@ from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
 from rlctl.runtime.types import Sample
-from rlctl.runtime.value_model import ValueModel
 
 SAME = {
     "evaluation": "evaluations before and after cannot be compared; training is not affected",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.rewards import ModelReward
-from rlctl.errors import RunError
-from rlctl.plan import Device, StagePlan
-from rlctl.runtime.materials import critic_ticks, total_ticks
+from rlctl.planning.plan import Device, StagePlan
 from rlctl.runtime.processes.calls import Calls, WorkerLost, together
 from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.processes.ray_access import session_logs
+from rlctl.runtime.stage_inputs import critic_ticks, total_ticks
 from rlctl.runtime.stage_run import Clock
 from rlctl.runtime.workers.critic import Critic, section_of
 from rlctl.runtime.workers.judge import JudgeWorker

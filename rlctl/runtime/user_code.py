@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 TRACEBACK_LINES = 8
 """Last lines of a user's traceback that a message holds."""

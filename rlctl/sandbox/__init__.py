@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rlctl.errors import SandboxUnavailable
+from rlctl.common.errors import SandboxUnavailable
 from rlctl.sandbox.bubblewrap import HINT, programs
 from rlctl.sandbox.process import REAPER, Process, Result, supervise
 from rlctl.sandbox.profile import PATH, SYSTEM, Limits, Mount, Profile, python_mounts

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rlctl.errors import SandboxUnavailable
+from rlctl.common.errors import SandboxUnavailable
 from rlctl.sandbox.profile import SYSTEM, Mount, Profile
 from rlctl.sandbox.seccomp import seccomp_filter
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from rlctl.errors import SandboxUnavailable
+from rlctl.common.errors import SandboxUnavailable
 from rlctl.sandbox import bubblewrap, usage
 from rlctl.sandbox.profile import Profile
 from rlctl.sandbox.seccomp import seccomp_filter

@@ -20,8 +20,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Header, Input, Static
 
-from rlctl.errors import RlctlError, UsageError
-from rlctl.language import LANGUAGES
+from rlctl.common.errors import RlctlError, UsageError
+from rlctl.common.language import LANGUAGES
 from rlctl.tui import settings, themes
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.safe_lines import SafeLines
@@ -276,7 +276,7 @@ class RlctlApp(App[RlctlError]):
         """Show the editor of a new config that begins as a preset."""
 
         def opening(given: dict[str, str]) -> Session:
-            from rlctl import presets
+            from rlctl.config import presets
             from rlctl.editing.session import Session
 
             return Session.of_text(presets.text(name), f"{name}.yaml")
@@ -303,7 +303,7 @@ class RlctlApp(App[RlctlError]):
     def _open(self, name: str, read: Callable[[], Make], asked: Asked | None = None) -> None:
         """Say what is being opened, and open it behind that."""
         if len(self.screen_stack) > 1:
-            from rlctl.tui.screens.opening import OpeningScreen
+            from rlctl.tui.dialogs.opening import OpeningScreen
 
             self.push_screen(OpeningScreen(say("opening {name} ...").format(name=name)))
         self._read(name, read, self.screen, asked)
@@ -356,7 +356,7 @@ class RlctlApp(App[RlctlError]):
 
     def _ask(self, asked: Asked, name: str, error: RlctlError, wanted: Iterable[str]) -> None:
         """Ask for the variables that a script wants, with the values given before; without an answer, show the start page."""
-        from rlctl.tui.screens.wanted import WantedScreen
+        from rlctl.tui.dialogs.wanted import WantedScreen
 
         def answered(said: dict[str, str] | None) -> None:
             if said is not None:
@@ -405,7 +405,7 @@ class RlctlApp(App[RlctlError]):
             self.push_screen(CommandPalette(id="--command-palette", placeholder=told))
 
     def action_help(self) -> None:
-        from rlctl.tui.screens.help import HelpScreen
+        from rlctl.tui.dialogs.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
@@ -417,7 +417,7 @@ class RlctlApp(App[RlctlError]):
             self.push_screen(JumpScreen(self.screen), focus)
 
     async def action_quit(self) -> None:
-        from rlctl.tui.screens.ask import AskScreen
+        from rlctl.tui.dialogs.ask import AskScreen
 
         if isinstance(self.screen, AskScreen):
             return

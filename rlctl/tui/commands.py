@@ -113,8 +113,9 @@ class Places(Provider):
         return ranks
 
     def _openable(self) -> Iterator[Command]:
-        from rlctl import presets, runs
-        from rlctl.filenames import configs_and_runs, is_folder
+        from rlctl import runs
+        from rlctl.common.filenames import configs_and_runs, is_folder
+        from rlctl.config import presets
         from rlctl.tui.widgets.sample_texts import plain
 
         app = cast("RlctlApp", self.app)

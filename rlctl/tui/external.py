@@ -11,7 +11,7 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 
 
 class NoEditorError(RlctlError):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rlctl import runs
-from rlctl.errors import RlctlError
-from rlctl.filenames import is_folder
+from rlctl.common.errors import RlctlError
+from rlctl.common.filenames import is_folder
 from rlctl.runs.launching import Launched
 from rlctl.tui.language import say
 

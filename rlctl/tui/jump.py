@@ -13,8 +13,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Label, Tab
 
+from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.language import say
-from rlctl.tui.screens.dialog import Dialog
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm" + string.digits + string.ascii_uppercase
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from rlctl.language import chosen
+from rlctl.common.language import chosen
 
 LANGUAGE = chosen()
 """Read once, as the app's key bindings are made when its screens are imported."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl import runs
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.monitor.watching import RunView
 
 LEARNED = ("reward/mean", "policy/loss")

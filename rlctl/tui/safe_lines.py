@@ -6,7 +6,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from rlctl.terminal import without_controls
+from rlctl.common.terminal import without_controls
 
 
 class SafeLines(LineFilter):

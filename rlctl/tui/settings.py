@@ -27,8 +27,8 @@ def read() -> dict[str, str]:
 
 def choose(name: str, value: str) -> None:
     """Remember one choice; a disk that is full or read only is no reason to stop."""
+    from rlctl.common.errors import RlctlError
     from rlctl.documents import write_atomic
-    from rlctl.errors import RlctlError
 
     known = read()
     if known.get(name) == value:

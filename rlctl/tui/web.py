@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlctl import packages
-from rlctl.errors import RlctlError
+from rlctl.common import packages
+from rlctl.common.errors import RlctlError
 from rlctl.tui.language import say
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")

@@ -10,8 +10,8 @@ import re
 from functools import cache
 
 from rlctl.checks.hints import SHOWN, by_key, has_values, shown
+from rlctl.common.report import Finding
 from rlctl.documents import dotted
-from rlctl.report import Finding
 
 NEEDS = {"an account and the network": "账号和网络", "an account": "账号", "a server": "服务器"}
 """Values that are words themselves."""

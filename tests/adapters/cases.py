@@ -9,11 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from rlctl.adapters.tree import find, put
+from rlctl.adapters.engine.tree import find, put
+from rlctl.common.errors import ConfigError
 from rlctl.config import Config, config_from, to_plain
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import FieldInfo, Key, fields_of, walk
-from rlctl.errors import ConfigError
 
 BASE: dict[str, Any] = {
     "model": {"path": "org/model"},

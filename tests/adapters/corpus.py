@@ -15,10 +15,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlctl.common.report import Report
 from rlctl.config import Loaded
 from rlctl.documents import KeyPath, read_yaml
-from rlctl.report import Report
-from rlctl.translate import read, read_document
+from rlctl.translation.translate import read, read_document
 
 ROOT = Path(__file__).parents[3] / "shared" / "corpus"
 ROWS = 4000

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config
+from rlctl.planning import arithmetic
 
 Numbers = dict[str, Any]
 AGGREGATIONS = {

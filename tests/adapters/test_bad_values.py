@@ -9,10 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 
 import rlctl
-from rlctl.adapters.rules import Key
-from rlctl.errors import DocumentError
-from rlctl.report import Report
-from rlctl.translate import read
+from rlctl.adapters.engine.rules import Key
+from rlctl.common.errors import DocumentError
+from rlctl.common.report import Report
+from rlctl.translation.translate import read
 
 MODEL = "actor_rollout_ref:\n  model: {path: m}\n"
 ROLL = "exp_name: x\npretrain: m\nrewards:\n  math:\n    worker_cls: roll.pipeline.rlvr.rewards.math_rule_reward_worker.MathRuleRewardWorker\n"

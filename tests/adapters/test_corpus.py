@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rlctl.adapters import names
+from rlctl.common.report import Bucket
 from rlctl.documents import dotted
-from rlctl.report import Bucket
 
 from .corpus import Example, examples, leaves
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from rlctl import arithmetic
 from rlctl.adapters import names
 from rlctl.checks.megatron import RULES
 from rlctl.checks.problem import Surroundings
 from rlctl.config import Config, stages_of
 from rlctl.config.sections.train import Megatron
 from rlctl.documents import dotted
-from rlctl.megatron.limits import asked_of
-from rlctl.plan import make_plan
-from rlctl.support import refusals, unhonoured
+from rlctl.planning import arithmetic
+from rlctl.planning.megatron.limits import asked_of
+from rlctl.planning.plan import make_plan
+from rlctl.planning.support import refusals, unhonoured
 
 from .corpus import examples
 

@@ -9,10 +9,10 @@ import pytest
 
 from rlctl.adapters import names
 from rlctl.checks import check
-from rlctl.plan import Cluster, make_plan
-from rlctl.report import Level
+from rlctl.common.report import Level
+from rlctl.planning.plan import Cluster, make_plan
+from rlctl.planning.scaling import scaled_to_cpu
 from rlctl.runs.tiny import tiny
-from rlctl.scaling import scaled_to_cpu
 
 from .corpus import examples
 

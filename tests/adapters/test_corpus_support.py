@@ -6,8 +6,8 @@ import pytest
 
 from rlctl.adapters import names
 from rlctl.checks import check
-from rlctl.plan import make_plan
-from rlctl.support import AGENTS, ONE_DEVICE, OTHER
+from rlctl.planning.plan import make_plan
+from rlctl.planning.support import AGENTS, ONE_DEVICE, OTHER
 from tests.later import is_later, is_never
 
 from .corpus import ROWS, examples

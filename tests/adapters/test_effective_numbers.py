@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from omegaconf import OmegaConf
 
 from rlctl.adapters import dialect, names
+from rlctl.common.errors import RlctlError
+from rlctl.common.report import Origin
 from rlctl.config import Config, Loaded, Source, to_file
 from rlctl.documents import KeyPath, dotted, read_yaml
-from rlctl.errors import RlctlError
-from rlctl.rendering import write_out
-from rlctl.report import Origin
-from rlctl.translate import read_document
+from rlctl.translation.rendering import write_out
+from rlctl.translation.translate import read_document
 
 from .cases import numbered
 from .corpus import ROWS, Example, examples, plain

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.tree import find
+from rlctl.common.report import Bucket, Report
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import convert, read_document
+from rlctl.translation.translate import convert, read_document
 
 COLOCATED = "rlctl: 1\nmodel: {path: m}\nplacement: {layout: colocated, devices_per_node: 8}\n"
 APART = "rlctl: 1\nmodel: {path: m}\nplacement: {layout: split, nodes: 2, devices_per_node: 8, rollout_devices: 8}\n"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.adapters.implied import ENVIRONMENTS, MANAGERS, SCORERS, WORKERS, WORKFLOWS, scored_as
+from rlctl.adapters.engine.implied import ENVIRONMENTS, MANAGERS, SCORERS, WORKERS, WORKFLOWS, scored_as
 from rlctl.adapters.roll.rewards import JUDGE, RULES_OF, SANDBOX
 from rlctl.adapters.trinity.rollout import PLAYED
 from rlctl.adapters.trinity.workflows import ONE_TURN, REWARDS
 from rlctl.adapters.verl.rewards import CODE, OTHERS
-from rlctl.report import Bucket
+from rlctl.common.report import Bucket
 from rlctl.runtime.rewards.rules import RULES, auto_rule
-from rlctl.translate import convert
+from rlctl.translation.translate import convert
 
 from .corpus import ROOT
 

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from rlctl.adapters import dialect, names
-from rlctl.adapters.lacking import EFFECTS, LACKS, lacking
+from rlctl.adapters.engine.lacking import EFFECTS, LACKS, lacking
+from rlctl.common.ranks import Rank
 from rlctl.config import Config
 from rlctl.config.inspect import walk
-from rlctl.ranks import Rank
-from rlctl.translate import convert
+from rlctl.translation.translate import convert
 
 ENVIRONMENTS = """
 pretrain: org/model

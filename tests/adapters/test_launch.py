@@ -14,7 +14,7 @@ from rlctl.adapters import dialect
 from rlctl.adapters.verl.launch import prefix_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, read_overrides, read_yaml
-from rlctl.translate import convert, read, read_document, translate_loaded
+from rlctl.translation.translate import convert, read, read_document, translate_loaded
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "verl"
 RUN = """
@@ -126,7 +126,7 @@ def test_a_list_of_overrides_is_one_a_line() -> None:
 
 
 def test_trinity_has_no_scripts() -> None:
-    from rlctl.errors import UsageError
+    from rlctl.common.errors import UsageError
 
     with pytest.raises(UsageError, match="trinity cannot be written as sh; it has: yaml"):
         translate_loaded(

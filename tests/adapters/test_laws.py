@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlctl.adapters import dialect, names
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.tree import find
+from rlctl.common.errors import TranslationError
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Config, Loaded, Source, to_plain
 from rlctl.config.inspect import Key
 from rlctl.documents import KeyPath, dotted, read_yaml
-from rlctl.errors import TranslationError
-from rlctl.rendering import write_out
-from rlctl.report import Bucket, Report
-from rlctl.translate import read_document, translate_loaded, write
+from rlctl.translation.rendering import write_out
+from rlctl.translation.translate import read_document, translate_loaded, write
 
 from .cases import BASE, SFT, Several, leaves, together, values
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rlctl.adapters import dialect
-from rlctl.adapters.matrix import canonical_paths, default_text, meanings, nearest, others, page, spellings
-from rlctl.adapters.rules import ABSENT, By, Like
+from rlctl.adapters.engine.matrix import canonical_paths, default_text, meanings, nearest, others, page, spellings
+from rlctl.adapters.engine.rules import ABSENT, By, Like
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "matrix.md"
 

@@ -8,12 +8,12 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from rlctl import adapters
-from rlctl.adapters.dialect import Dialect
-from rlctl.adapters.known import Known
-from rlctl.adapters.rules import Key, carried
-from rlctl.adapters.table import Table
+from rlctl.adapters.engine.dialect import Dialect
+from rlctl.adapters.engine.known import Known
+from rlctl.adapters.engine.rules import Key, carried
+from rlctl.adapters.engine.table import Table
 from rlctl.documents import read_yaml
-from rlctl.translate import convert, read_document
+from rlctl.translation.translate import convert, read_document
 
 RULES = (Key("model", "model.path", ""), Key("steps", "schedule.total_steps", None))
 MINI = Dialect(

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import rlctl
+from rlctl.common.ranks import BY_CODE, BY_KEY, HEADINGS, OF_THEIR_KEY, Rank, rank_of
+from rlctl.common.report import Bucket, Finding, Level, Report
 from rlctl.config import Config, Loaded, Source, config_from, to_plain
 from rlctl.config.inspect import Key, walk
-from rlctl.difference import differences
 from rlctl.documents import dotted, read_yaml
-from rlctl.ranks import BY_CODE, BY_KEY, HEADINGS, OF_THEIR_KEY, Rank, rank_of
-from rlctl.read_back import LENGTHS
-from rlctl.report import Bucket, Finding, Level, Report
-from rlctl.translate import Translation, read_document, translate_loaded, write
+from rlctl.translation.difference import differences
+from rlctl.translation.read_back import LENGTHS
+from rlctl.translation.translate import Translation, read_document, translate_loaded, write
 
 from .cases import BASE, leaves, together, values
 from .corpus import ROWS, Example, examples

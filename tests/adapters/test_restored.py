@@ -8,7 +8,7 @@ import yaml
 
 from rlctl.config import Config
 from rlctl.documents import read_yaml
-from rlctl.translate import convert, read_document
+from rlctl.translation.translate import convert, read_document
 from tests.adapters.roll.texts import AGENTIC, RLVR
 
 TRINITY = """

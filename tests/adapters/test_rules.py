@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from rlctl.adapters import dialect, names
-from rlctl.adapters.reading import TextView
-from rlctl.adapters.rules import Absent, Flow, InexpressibleError, Key, Rule, Section, When, version_of
-from rlctl.adapters.table import Table
-from rlctl.adapters.tree import find, put
-from rlctl.adapters.writing import ConfigView, Given
+from rlctl.adapters.engine.reading import TextView
+from rlctl.adapters.engine.rules import Absent, Flow, InexpressibleError, Key, Rule, Section, When, version_of
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import find, put
+from rlctl.adapters.engine.writing import ConfigView, Given
+from rlctl.common.errors import ConfigError
 from rlctl.config import Source
 from rlctl.config.inspect import Key as Canonical
 from rlctl.documents import KeyPath
-from rlctl.errors import ConfigError
 
 from .cases import build, leaves, values
 

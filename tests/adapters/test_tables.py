@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rlctl.adapters import SIGNS, dialect, names
-from rlctl.adapters.rules import Dropped, Key, matches
-from rlctl.adapters.table import Table
-from rlctl.adapters.tree import put
+from rlctl.adapters.engine.rules import Dropped, Key, matches
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import put
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from rlctl.adapters import dialect
-from rlctl.adapters.rules import ABSENT, version_of
-from rlctl.adapters.table import generic
-from rlctl.adapters.tree import find, put
+from rlctl.adapters.engine.rules import ABSENT, version_of
+from rlctl.adapters.engine.table import generic
+from rlctl.adapters.engine.tree import find, put
+from rlctl.common.report import Bucket, Entry, Origin, Report
 from rlctl.config import config_from, to_plain
 from rlctl.documents import dotted, parse_dotted, read_yaml
-from rlctl.report import Bucket, Entry, Origin, Report
-from rlctl.translate import convert, read_document, translate_loaded, write
+from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 from .cases import BASE
 

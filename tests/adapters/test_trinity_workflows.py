@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rlctl.adapters.tree import put
+from rlctl.adapters.engine.tree import put
 from rlctl.adapters.trinity.workflows import BOXED_PROMPT, ONE_TURN, R1_PROMPT, THINKING_PROMPT
+from rlctl.common.report import Bucket, Report
 from rlctl.config import to_plain
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import convert, read_document, write
+from rlctl.translation.translate import convert, read_document, write
 
 INPUT = "buffer.explorer_input"
 SET = f"{INPUT}.taskset"

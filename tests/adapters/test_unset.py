@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Finding
 from rlctl.documents import read_yaml
-from rlctl.report import Finding
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 VERL = "actor_rollout_ref: {model: {path: m}}\n"
 TRINITY = "cluster: {node_num: 1}\nmodel: {model_path: m}\n"

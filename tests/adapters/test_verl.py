@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.tree import find
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 BASE = ["data.train_files=a.parquet", "data.val_files=b.parquet", "actor_rollout_ref.model.path=org/model"]
 BASE += ["actor_rollout_ref.rollout.name=vllm", "algorithm.adv_estimator=grpo"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl import arithmetic
-from rlctl.report import Bucket
+from rlctl.common.report import Bucket
+from rlctl.planning import arithmetic
 
 from .test_verl import A, bucket, read, written
 

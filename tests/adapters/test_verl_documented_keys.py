@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from rlctl.adapters import dialect
-from rlctl.adapters.rules import version_of
-from rlctl.adapters.table import Table
+from rlctl.adapters.engine.rules import version_of
+from rlctl.adapters.engine.table import Table
+from rlctl.common.report import Bucket
 from rlctl.documents import KeyPath, parse_dotted, read_yaml
-from rlctl.report import Bucket
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 
 SHARED = Path(__file__).parents[3] / "shared"
 DOCUMENTED = SHARED / "reference" / "documented_keys.yaml"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlctl.common.report import Report
 from rlctl.documents import read_yaml
-from rlctl.report import Report
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 from .test_verl import BASE, written
 

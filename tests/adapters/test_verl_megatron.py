@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Bucket, Report
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 from .test_verl import A, bucket, read
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Report
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import read_yaml
-from rlctl.plan import make_plan
-from rlctl.report import Report
-from rlctl.translate import read_document, translate_loaded
+from rlctl.planning.plan import make_plan
+from rlctl.translation.translate import read_document, translate_loaded
 
 BASE = ["data.train_files=a.parquet", "actor_rollout_ref.model.path=org/m", "trainer.total_training_steps=1"]
 MODEL = ["reward.reward_model.enable=True", "reward.reward_model.model_path=org/rm"]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rlctl.adapters.carried import kept_in
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.carried import kept_in
+from rlctl.adapters.engine.tree import find
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.rendering import write_out
-from rlctl.report import Bucket, Report
-from rlctl.translate import read as read_file
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.rendering import write_out
+from rlctl.translation.translate import read as read_file
+from rlctl.translation.translate import read_document, translate_loaded
 
 from .corpus import ROWS, Example, examples
 from .test_verl import A, R, bucket, read, written

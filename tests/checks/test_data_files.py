@@ -12,8 +12,8 @@ from pyarrow import parquet
 
 from rlctl.checks import CODES, RULES_OF_FILES, check
 from rlctl.checks.data_files import columns_of
+from rlctl.common.report import Finding
 from rlctl.config import config_from
-from rlctl.report import Finding
 
 ROWS = [{"prompt": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
 

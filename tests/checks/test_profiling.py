@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rlctl.arithmetic import Cluster
 from rlctl.checks.problem import Surroundings
 from rlctl.checks.profiling import profiler
 from rlctl.config import config_from
+from rlctl.planning.arithmetic import Cluster
 
 ON_GPU, ON_CPU = Surroundings(Cluster(1, 8, "cuda")), Surroundings(Cluster(1, 2, "cpu"))
 MEMORY = {"tool": "torch_memory", "steps": [1]}

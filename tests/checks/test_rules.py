@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rlctl.arithmetic import Cluster
 from rlctl.checks import CODES, check, codes_page
+from rlctl.common.report import Finding, Level
 from rlctl.config import config_from, load
 from rlctl.documents import read_yaml
-from rlctl.report import Finding, Level
+from rlctl.planning.arithmetic import Cluster
 
 ROOT = Path(__file__).parents[2]
 H100 = Cluster(1, 8, "cuda", gpu="NVIDIA H100 80GB HBM3")

@@ -10,9 +10,9 @@ import pytest
 
 from rlctl.checks import CODES, check
 from rlctl.checks.user_code import RULES
+from rlctl.common.errors import RlctlError
+from rlctl.common.report import Finding
 from rlctl.config import config_from
-from rlctl.errors import RlctlError
-from rlctl.report import Finding
 from rlctl.runtime.rewards.function import load_function
 from rlctl.runtime.rewards.signatures import bind
 

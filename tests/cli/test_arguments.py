@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.arithmetic import Cluster
 from rlctl.cli.arguments import cluster_of, pairs, split_inputs
-from rlctl.errors import UsageError
+from rlctl.common.errors import UsageError
+from rlctl.planning.arithmetic import Cluster
 
 
 def test_overrides_follow_files() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from rlctl.checks import CODES, codes_page
 from rlctl.cli.check import exit_code, verdict
-from rlctl.errors import ExitCode
-from rlctl.report import Finding, Level, Report
+from rlctl.common.errors import ExitCode
+from rlctl.common.report import Finding, Level, Report
 
 
 def test_an_error_has_its_line_and_code(rlctl: Any, config_file: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rlctl import translate as translate_module
 from rlctl.cli import completion
 from rlctl.cli.convert import OnLoss, exit_code
+from rlctl.common.errors import ExitCode
+from rlctl.common.report import Bucket, Entry, Report
 from rlctl.config import load
 from rlctl.documents import parse_dotted, read_yaml
-from rlctl.errors import ExitCode
-from rlctl.report import Bucket, Entry, Report
+from rlctl.translation import translate as translate_module
 
 LOSSY = "actor_rollout_ref: {model: {path: some/model}}\nno_such_section: {no_such_key: 1}\n"
 

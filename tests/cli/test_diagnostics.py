@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from rlctl.cli import diagnostics
-from rlctl.errors import Location
-from rlctl.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report
+from rlctl.common.errors import Location
+from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report
 
 LONG = "some/quite/deeply/nested/folder/with/a/config/of/a/long/name.yaml"
 FINDINGS = [

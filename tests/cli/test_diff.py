@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rlctl.config import Loaded, load
-from rlctl.difference import differences
 from rlctl.documents import read_yaml
-from rlctl.translate import read_document
+from rlctl.translation.difference import differences
+from rlctl.translation.translate import read_document
 
 BASE = """
 data: {train_files: a.parquet, train_batch_size: 64}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlctl.cli import doctor
-from rlctl.errors import SandboxUnavailable
+from rlctl.common.errors import SandboxUnavailable
 
 
 def test_versions_are_those_of_the_installed_packages(rlctl: Any) -> None:

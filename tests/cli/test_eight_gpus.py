@@ -16,7 +16,7 @@ from rlctl import runs
 from rlctl.checks import check
 from rlctl.checks.placement import TOO_SMALL
 from rlctl.config import config_from
-from rlctl.plan import Cluster
+from rlctl.planning.plan import Cluster
 
 VERL = """\
 data:

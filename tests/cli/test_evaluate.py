@@ -9,10 +9,10 @@ import pytest
 
 from rlctl.checks import check
 from rlctl.cli.evaluate import found, only_evaluating, table
+from rlctl.common.errors import UsageError
 from rlctl.config import config_from
-from rlctl.errors import UsageError
-from rlctl.plan import make_plan
-from rlctl.translate import read
+from rlctl.planning.plan import make_plan
+from rlctl.translation.translate import read
 
 VERL = """
 data: {path: resp.parquet, prompt_key: prompt, response_key: responses, data_source_key: data_source, reward_model_key: reward_model}

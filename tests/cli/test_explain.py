@@ -7,7 +7,7 @@ from typing import Any
 
 from rlctl.config import Config
 from rlctl.config.inspect import walk
-from rlctl.support import status_of
+from rlctl.planning.support import status_of
 
 
 def test_a_key_shows_its_facts(rlctl: Any) -> None:

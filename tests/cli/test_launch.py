@@ -11,7 +11,7 @@ import pytest
 
 from rlctl import runs
 from rlctl.cli import summary
-from rlctl.plan import Plan
+from rlctl.planning.plan import Plan
 from rlctl.runs import RunResult
 
 STAGES = {

@@ -15,8 +15,8 @@ from typer.main import get_command
 from rlctl import cli
 from rlctl.__main__ import main as command_main
 from rlctl.cli import output
+from rlctl.common.errors import Location, PlanError
 from rlctl.config import explain as explain_module
-from rlctl.errors import Location, PlanError
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Level
 from rlctl.documents import read_yaml
 from rlctl.editing.session import Session
-from rlctl.report import Level
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 
 GOOD = {
     "verl": "data: {train_files: t.parquet, train_batch_size: 8}\nactor_rollout_ref:\n  actor: {ppo_mini_batch_size: 8}\n",

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from rlctl import packages
-from rlctl.arithmetic import Device
 from rlctl.cli import doctor
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.config import config_from
-from rlctl.errors import MissingDependency
+from rlctl.planning.arithmetic import Device
 from rlctl.runs.record import Record, write_record
 from rlctl.runs.requirements import TRACKERS, require_packages
 

@@ -11,7 +11,7 @@ import pytest
 from rlctl.cli.launch import differences, read_plan, shape
 from rlctl.cli.plan import ranges, schedule_line
 from rlctl.config import config_from
-from rlctl.plan import SchedulePlan, make_plan, plan_from
+from rlctl.planning.plan import SchedulePlan, make_plan, plan_from
 
 
 def test_the_plan_fits_one_screen_and_shows_its_arithmetic(rlctl: Any, config_file: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.presets import names, text
+from rlctl.config.presets import names, text
 
 
 def test_they_are_listed_with_what_they_are_for(rlctl: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.runs.looking import CHECKPOINT_FILE, STOP_FILE
+from rlctl.runs.inspection import CHECKPOINT_FILE, STOP_FILE
 from rlctl.runs.record import began
 
 EVENTS: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import ExitCode
+from rlctl.common.errors import ExitCode
 
 RUN = """set -x
 NNODES=${NNODES:-1}

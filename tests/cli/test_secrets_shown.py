@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rlctl import translate
-from rlctl.batch import rows_by_stage
 from rlctl.checks import check
-from rlctl.errors import RlctlError
-from rlctl.plan import make_plan
-from rlctl.report import Report
+from rlctl.common.errors import RlctlError
+from rlctl.common.report import Report
+from rlctl.planning.batch_table import rows_by_stage
+from rlctl.planning.plan import make_plan
+from rlctl.translation import translate
 
 VALUE = "canary-5ecretValue0123456789"
 """Of variables whose names say that they hold a secret."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rlctl.cli import diagnostics, output, progress
-from rlctl.report import Finding, Level
-from rlctl.terminal import safe, without_controls
+from rlctl.common.report import Finding, Level
+from rlctl.common.terminal import safe, without_controls
 
 ATTACK = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202ee\x7ff\rg"
 FORBIDDEN = re.compile("\x1b(?!\\[[0-9;]*m)|[\x07\x7f\x9b\u202e]")
@@ -34,7 +34,7 @@ def test_no_writer_passes_it_on(
     from rich.table import Table
     from rich.text import Text
 
-    from rlctl.errors import Location, RunError
+    from rlctl.common.errors import Location, RunError
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlctl.cli.launch import _traced
+from rlctl.common.errors import UsageError
 from rlctl.config import Loaded, config_from
-from rlctl.errors import UsageError
 
 
 def test_steps_become_those_of_a_timeline() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlctl.cluster.address import address_of
-from rlctl.errors import UsageError
+from rlctl.common.errors import UsageError
 
 
 @pytest.mark.parametrize("text", ["auto", "head:6379", "10.0.0.1:6379", "[fd00::1]:6379"])

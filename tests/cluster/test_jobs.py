@@ -13,8 +13,8 @@ from rlctl.cli import jobs as commands
 from rlctl.cluster import jobs
 from rlctl.cluster.address import Address
 from rlctl.cluster.jobs import JobServer
+from rlctl.common.errors import RunError
 from rlctl.config import Loaded, config_from
-from rlctl.errors import RunError
 
 
 class Disconnected(Exception):

@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 from rlctl.cluster.kuberay import HOME, Manifest, manifest, name_of, toleration
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.package import Package, pack
+from rlctl.common.errors import PlanError, UsageError
 from rlctl.config import Loaded, config_from, load
 from rlctl.documents import read_yaml
-from rlctl.errors import PlanError, UsageError
 
 TEXT, NUMBER, YES = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}

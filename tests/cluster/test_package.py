@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rlctl.cli import arrival
+from rlctl.cli import job_entrypoint
 from rlctl.cluster import package
 from rlctl.cluster.package import Package, pack
+from rlctl.common.errors import RunError
 from rlctl.config import Config, Loaded, combine, config_from, load
 from rlctl.config.inspect import walk
 from rlctl.documents import read_yaml
-from rlctl.errors import RunError
 
 BASE: dict[str, Any] = {
     "run": {"name": "demo", "folder": "/shared/runs"},
@@ -58,8 +58,8 @@ def test_code_goes_with_its_modules_and_is_found_where_it_arrives(code: Path, tm
     for name, content in made.files.items():
         (there / "files" / name).parent.mkdir(parents=True, exist_ok=True)
         (there / "files" / name).write_bytes(content)
-    arrival.place(there / "files", there / "home")
-    arrival.place(there / "files", there / "home")
+    job_entrypoint.place(there / "files", there / "home")
+    job_entrypoint.place(there / "files", there / "home")
     assert (there / "home" / "0" / "tools" / "deep" / "more.py").read_text() == "# tools/deep/more.py\n"
 
 

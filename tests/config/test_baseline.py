@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rlctl.common.errors import Location
 from rlctl.config import Loaded, Source, combine, config_from, stages_of
 from rlctl.config.baseline import with_baseline
-from rlctl.errors import Location
 
 SFT = config_from({"model": {"path": "start"}, "algorithm": {"objective": "sft"}})
 RL = config_from({"model": {"path": "start"}, "data": {"eval": [{"path": "held-out.parquet"}]}})

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.config import build_config, config_from, load
 from rlctl.config.fields import Interval
 from rlctl.config.sections.algorithm import Gae, Grpo
 from rlctl.config.sections.train import Fsdp2
 from rlctl.documents import read_yaml
-from rlctl.errors import ConfigError
 
 # Text of a file, code, key, line, words of the message, hint.
 WRONG: list[tuple[str, str, str, int, str, str]] = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rlctl.common.report import Report
 from rlctl.config import Loaded
 from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.documents import read_yaml
-from rlctl.report import Report
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 
 VERL = """
 data: {train_files: a.parquet, val_files: b.parquet}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.config import Config
 from rlctl.config.explain import explain
 from rlctl.config.inspect import walk
 from rlctl.config.sections.train import Critic
-from rlctl.errors import ConfigError
 
 KEYS = list(walk(Config))
 

@@ -21,7 +21,7 @@ SCHEMA = json_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 FILES = [
     path
-    for folder in ("presets", "tests/golden")
+    for folder in ("presets", "tests/translation/golden")
     for path in sorted((ROOT / folder).rglob("*.yaml"))
     if path.read_text(errors="replace").startswith("rlctl:") or "\nrlctl:" in path.read_text(errors="replace")
 ]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rlctl.cli import launch
+from rlctl.common.errors import ConfigError
 from rlctl.config import Loaded, live_expressions, put, set_keys, to_plain
 from rlctl.documents import read_yaml, write_yaml
-from rlctl.errors import ConfigError
 from rlctl.runs import symbolic
 from rlctl.runs.starting import _renamed
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 
 FILE = """
 rlctl: 1

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.config import combine, config_from, resolve_stages, stages_of
 from rlctl.config.sections.algorithm import Grpo, Rloo
-from rlctl.errors import ConfigError
 
 BASE: dict[str, Any] = {
     "run": {"name": "base", "seed": 7},

@@ -29,7 +29,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from rlctl import cli, presets
+from rlctl import cli
+from rlctl.config import presets
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -9,8 +9,8 @@ import pytest
 
 from rlctl.config import Config
 from rlctl.config.inspect import option_patterns, walk
-from rlctl.support import Status, status_of
-from rlctl.translate import dialects
+from rlctl.planning.support import Status, status_of
+from rlctl.translation.translate import dialects
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

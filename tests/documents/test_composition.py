@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents import read_text, read_yaml
 from rlctl.documents.composition import Composition, compose, has_defaults
-from rlctl.errors import DocumentError, Location
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "roll" / "examples"
 ENVS = "# the environments\ncustom_envs:\n  # easy\n  sokoban:\n    max_steps: 10\n    size: [6, 6]\n"

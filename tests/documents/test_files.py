@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents import read_text, write_atomic
-from rlctl.errors import DocumentError
 
 TEXT = "a: 中文\r\nb: 😀\n"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents import Resolved, read_yaml, resolve
-from rlctl.errors import DocumentError
 
 ENVIRONMENT = {
     "HOME_DIR": "/home/me",

@@ -10,8 +10,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents import Override, apply_overrides, read_overrides, read_yaml
-from rlctl.errors import DocumentError, Location
 
 BASE = """\
 actor: {lr: 1e-6, betas: [0.9, 0.95], nested: {x: 1, y: 2}}

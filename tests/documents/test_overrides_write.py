@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents import read_overrides
 from rlctl.documents.overrides_write import Change, changes, hydra_value
-from rlctl.documents.shell_write import Env, bash_override, pieces
-from rlctl.errors import DocumentError
+from rlctl.shell.write import Env, bash_override, pieces
 
 TRAPS = ["true", "1e5", "~/x", "null", "a b", "x,y", "1_0", ".5", ".", "-1", "+x", "a:b", "it's", '"q"', "a\\", "\\'"]
 TRAPS += [

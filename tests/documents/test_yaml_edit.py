@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents import KeyPath, edit_yaml, read_yaml, write_yaml
-from rlctl.errors import DocumentError
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf._utils import get_yaml_loader
 
+from rlctl.common.errors import DocumentError, Location
 from rlctl.documents import Comment, Document, KeyPath, read_yaml
 from rlctl.documents.scalars import plain_value
-from rlctl.errors import DocumentError, Location
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from ruamel.yaml import YAML
 
+from rlctl.common.errors import DocumentError
 from rlctl.documents import Comment, read_yaml, write_yaml
-from rlctl.errors import DocumentError
 
 AMBIGUOUS = [
     "1e-6", "1.0e-06", "1E5", ".5", "1.", "-.5", "+1", "1_000", "0o7", "012", "08", "0x1F", "0b1", "1:30", "1:30:20.5",

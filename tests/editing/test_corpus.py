@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import RlctlError
 from rlctl.config import Loaded, put
 from rlctl.editing.saving import edited_text
-from rlctl.errors import RlctlError
-from rlctl.sources import Script, gather_text
-from rlctl.translate import read_input
+from rlctl.translation.sources import Script, gather_text
+from rlctl.translation.translate import read_input
 
 ROOT = Path(__file__).parents[2].parent / "shared" / "corpus"
 FILES = sorted(path for path in ROOT.rglob("*.yaml") if path.stat().st_size < 20_000)[::20]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import RlctlError
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 from rlctl.editing.deviations import AROUND, changes_training, outlook
 from rlctl.editing.session import Session
-from rlctl.errors import RlctlError
-from rlctl.translate import read
+from rlctl.translation.translate import read
 
 VERL = """\
 data: {train_files: train.parquet, train_batch_size: 64, filter_overlong_prompts: false, truncation: left}

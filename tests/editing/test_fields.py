@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.config.inspect import fields_of, walk
 from rlctl.config.root import Config
 from rlctl.documents import dotted
@@ -13,7 +14,6 @@ from rlctl.editing.fields import APPLIES, ESSENTIAL, fields, meanings, search, w
 from rlctl.editing.naming import all_names, dialects_inside, inner_names, names_of
 from rlctl.editing.session import Session
 from rlctl.editing.values import text_of, value_of
-from rlctl.errors import ConfigError
 
 
 @pytest.fixture

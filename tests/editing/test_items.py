@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.editing import items
 from rlctl.editing.naming import all_names, names_of
 from rlctl.editing.session import Session
-from rlctl.errors import ConfigError
 
 FILE = """\
 rlctl: 1

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.report import Finding, Level
 from rlctl.editing.leads import Leads
 from rlctl.editing.session import Session
-from rlctl.report import Finding, Level
-from rlctl.translate import Translation
+from rlctl.translation.translate import Translation
 
 FILE = """\
 data: {train_files: train.parquet, train_batch_size: 64}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.editing.session import Session
-from rlctl.errors import ConfigError
 
 FILE = """\
 rlctl: 1

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlctl.common.errors import ConfigError, DocumentError, UsageError
 from rlctl.config import Config, config_from
 from rlctl.documents import dotted
 from rlctl.editing.fields import fields
 from rlctl.editing.planning import launch_words
 from rlctl.editing.session import Change, FileChangedError, Session
-from rlctl.errors import ConfigError, DocumentError, UsageError
 
 VERL = """\
 # Our first run.

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rlctl.common.errors import ConfigError
 from rlctl.editing import items
 from rlctl.editing.fields import FieldView
 from rlctl.editing.session import Session
 from rlctl.editing.stage_fields import StageForm
-from rlctl.errors import ConfigError
 
 FILE = """\
 rlctl: 1

@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 from rlctl import runs
 from rlctl.config import Config, Loaded, stages_of
-from rlctl.plan import Plan, make_plan
-from rlctl.runtime import build, launch, materials
-from rlctl.runtime.given import Given
+from rlctl.planning.plan import Plan, make_plan
+from rlctl.runtime import build, launch, stage_inputs
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import LocalGroup, _address
 from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.stage_context import Given
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.workers.reference import Reference
@@ -47,7 +47,7 @@ def run_here(
         watch(event)
 
     events = Events(folder / "events.jsonl", observe)
-    read = materials.read_materials(stage, plan, events)
+    read = stage_inputs.read_materials(stage, plan, events)
     makers = _makers(stage.config, plan, stage.config.model.path, read.clock, folder)
     groups: Any = {role.role: LocalGroup(role.role, makers[role.role]()) for role in plan.roles}
     try:
@@ -106,7 +106,7 @@ def _start_workers(
 def _makers(config: Config, plan: Any, path: str, clock: Any, logs: Path) -> dict[str, Callable[[], Any]]:
     place = Place(0, 1, *_address())
     return {
-        "policy": lambda: Trainer(config, path, place, materials.total_ticks(config, plan, clock)),
+        "policy": lambda: Trainer(config, path, place, stage_inputs.total_ticks(config, plan, clock)),
         "reference": lambda: Reference(config, path, place),
         "rollout": lambda: RolloutWorker(config, "transformers", path, "cpu"),
         "reward": lambda: RewardWorker(config.rewards, logs),

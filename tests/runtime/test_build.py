@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import PlanError
 from rlctl.config import Config, Stage, config_from
-from rlctl.errors import PlanError
-from rlctl.plan import StagePlan, make_plan
+from rlctl.planning.plan import StagePlan, make_plan
 from rlctl.runtime.checkpoints.checkpoint import place_of
-from rlctl.runtime.materials import make_clock, total_ticks
 from rlctl.runtime.sourcing import old_is_current
+from rlctl.runtime.stage_inputs import make_clock, total_ticks
 from rlctl.runtime.stage_run import Clock
 
 

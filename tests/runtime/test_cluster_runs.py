@@ -15,9 +15,9 @@ import pytest
 import rlctl
 from rlctl import runs
 from rlctl.cluster.jobs import JobServer
+from rlctl.common.errors import RunError
 from rlctl.config import Config, Loaded, to_file
 from rlctl.documents import write_yaml
-from rlctl.errors import RunError
 
 pytestmark = pytest.mark.ray
 CODE = "from helper import score\n\ndef compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return score(solution_str)\n"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime import endpoints
 from rlctl.runtime.endpoints import check_endpoints, endpoints_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import config_from
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.placement import Placement
 

@@ -19,7 +19,7 @@ import pytest
 import ray
 
 from rlctl import runs
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.checkpoints.checkpoint import read_checkpoint
 
 from .conftest import marked

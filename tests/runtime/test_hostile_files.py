@@ -20,11 +20,11 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
 from transformers import AutoModelForCausalLM
 
 from rlctl import runs
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import DataSource
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import MemorySettings
-from rlctl.errors import RunError
 from rlctl.runtime.data.sources import load_source
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.experience.recorded import Replayed, name_of

@@ -13,8 +13,8 @@ from datasets import Dataset
 from PIL import Image
 from transformers import AutoModelForImageTextToText
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import PlanError, RunError
 from tests.runtime.images import make_vision_model
 from tests.runtime.local import Seen, run_here
 

@@ -13,7 +13,7 @@ import pytest
 from rlctl import runs
 from rlctl.config import config_from, to_plain
 from rlctl.monitor.samples import EVALUATION, SampleIndex
-from rlctl.plan import make_plan, plan_from
+from rlctl.planning.plan import make_plan, plan_from
 from rlctl.runtime.launch import launch
 from rlctl.runtime.reporting.metrics import describe
 

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlctl.config import config_from, stages_of, to_plain
 from rlctl.config.fields import Interval
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from tests.runtime.local import Seen, run_here
 from tests.runtime.told import OF_THE_MACHINE
 

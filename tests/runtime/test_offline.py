@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.data.recorded import open_recorded
 
 ROWS = [

@@ -18,7 +18,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from rlctl import presets
+from rlctl.config import presets
 from rlctl.runtime.quickstart import CHAT_TEMPLATE, SPECIAL, make_model
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(1800)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3MoeConfig
 
-from rlctl.errors import PlanError
+from rlctl.common.errors import PlanError
 from tests.runtime.conftest import Task
 from tests.runtime.local import run_here
 

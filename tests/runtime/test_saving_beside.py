@@ -11,8 +11,8 @@ from unittest.mock import patch
 import fsspec
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checkpoint import verified
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.remote import files as remote

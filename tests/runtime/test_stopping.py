@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rlctl import runs
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
 from rlctl.runs.record import Record, write_record
-from rlctl.runs.returning import go_back
+from rlctl.runs.rollback import go_back
 from rlctl.runs.starting import where_it_began
 from rlctl.runtime.stopping import CHECKPOINT_FILE, StopSwitch
 from tests.runtime.local import launch_here

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from rlctl.common.errors import RunError
 from rlctl.config import Loaded, config_from
-from rlctl.errors import RunError
 from rlctl.runs.tiny import make_models, tiny
 from rlctl.runtime.models import tiny as maker
 

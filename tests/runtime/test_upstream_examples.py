@@ -22,9 +22,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rlctl import checks
+from rlctl.common.report import Level
 from rlctl.config import Loaded, set_keys
-from rlctl.report import Level
-from rlctl.translate import read
+from rlctl.translation.translate import read
 
 from .conftest import Ran
 

@@ -10,8 +10,8 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from rlctl.errors import RunError
-from rlctl.plan import make_plan
+from rlctl.common.errors import RunError
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.processes.placement import _nodes_of, reserve
 
 pytestmark = [pytest.mark.ray, pytest.mark.soak, pytest.mark.timeout(900)]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from rlctl import sandbox
-from rlctl.errors import SandboxUnavailable
+from rlctl.common.errors import SandboxUnavailable
 from rlctl.sandbox import (
     PATH,
     Limits,

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from rlctl import presets
+from rlctl.config import presets
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
 from tests.tui.conftest import settled, text_of

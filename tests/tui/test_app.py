@@ -22,15 +22,15 @@ from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.widgets import Input, Static, TabbedContent
 
+from rlctl.common.errors import DocumentError, UsageError
 from rlctl.editing.session import Session
-from rlctl.errors import DocumentError, UsageError
 from rlctl.tui import app as app_module
 from rlctl.tui import settings, themes
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.ask import AskScreen
+from rlctl.tui.dialogs.help import HelpScreen
 from rlctl.tui.jump import LETTERS, JumpScreen, Mark
-from rlctl.tui.screens.ask import AskScreen
 from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.help import HelpScreen
 from rlctl.tui.widgets.line import Line
 from tests.tui.conftest import drive, settled, text_of
 

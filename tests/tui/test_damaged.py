@@ -14,8 +14,8 @@ import pytest
 from textual.widgets import DataTable, Input, OptionList
 
 from rlctl.cli import tui as command
+from rlctl.common.errors import UsageError
 from rlctl.editing.session import Session
-from rlctl.errors import UsageError
 from rlctl.monitor.samples import SampleIndex
 from rlctl.monitor.watching import RunView
 from rlctl.runs.record import began
@@ -196,7 +196,7 @@ def test_a_stop_that_was_asked_for_is_told_and_asked_once_more_ends_the_run_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, sent = begin(tmp_path, "demo"), []
-    monkeypatch.setattr("rlctl.runs.looking.os.kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr("rlctl.runs.inspection.os.kill", lambda pid, number: sent.append((pid, number)))
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         for _ in range(2):

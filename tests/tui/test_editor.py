@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList, Select, Static, TextArea
 from rlctl.editing import recovery
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.screens.ask import ChooseScreen
+from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect

@@ -15,9 +15,9 @@ from textual.widgets import Button, Input, OptionList, Static, TextArea
 from rlctl.editing import recovery
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.screens.ask import ChooseScreen, TextScreen
+from rlctl.tui.dialogs.ask import ChooseScreen, TextScreen
+from rlctl.tui.dialogs.items import ItemsScreen, NewItemScreen
 from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.items import ItemsScreen, NewItemScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
 from rlctl.tui.widgets.field_row import completed
 from tests.tui.conftest import drive, settled

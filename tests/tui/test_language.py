@@ -16,14 +16,13 @@ import pytest
 from rich.cells import cell_len
 
 import rlctl
-from rlctl import presets
 from rlctl.checks.problem import CODES
-from rlctl.config import Config, chinese
+from rlctl.common.report import Finding, Level
+from rlctl.config import Config, chinese, presets
 from rlctl.config.inspect import walk
-from rlctl.report import Finding, Level
 from rlctl.runtime.reporting.metrics import METRICS
+from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
-from rlctl.tui.widgets import findings_pane
 from rlctl.tui.zh import ZH
 from rlctl.tui.zh_checks import CHECKS
 from rlctl.tui.zh_findings import FINDINGS, in_chinese, pattern
@@ -137,9 +136,9 @@ def test_every_code_of_a_check_is_explained_in_chinese() -> None:
 
 def test_a_finding_begins_with_what_its_code_means(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = Finding("no-model", Level.ERROR, "no model is named", "model.path")
-    assert CHECKS["no-model"] not in findings_pane._text(finding)
-    monkeypatch.setattr(findings_pane, "LANGUAGE", "zh")
-    first, second = findings_pane._text(finding).splitlines()
+    assert CHECKS["no-model"] not in findings._text(finding)
+    monkeypatch.setattr(findings, "LANGUAGE", "zh")
+    first, second = findings._text(finding).splitlines()
     assert CHECKS["no-model"] in first
     assert "model.path: no model is named" in second
 
@@ -151,10 +150,10 @@ def test_a_finding_that_is_common_is_in_chinese_with_its_values(monkeypatch: pyt
     refused = Finding(
         "not-supported", Level.ERROR, "'model.tinker': no remote training service is called", "model.tinker"
     )
-    monkeypatch.setattr(findings_pane, "LANGUAGE", "zh")
-    assert "batch.x: mini-batch 有 1024 条回答，而一步有 512\n" in findings_pane._text(finding)
-    assert "把 batch.mini_batch_responses 设为 512 或更小" in findings_pane._text(finding)
-    assert findings_pane._text(refused).endswith("model.tinker: 不调用任何远程训练服务")
+    monkeypatch.setattr(findings, "LANGUAGE", "zh")
+    assert "batch.x: mini-batch 有 1024 条回答，而一步有 512\n" in findings._text(finding)
+    assert "把 batch.mini_batch_responses 设为 512 或更小" in findings._text(finding)
+    assert findings._text(refused).endswith("model.tinker: 不调用任何远程训练服务")
     read = in_chinese("the script was read, not run; it starts verl.trainer.main_ppo, of verl")
     assert read == "只读取脚本，没有运行；它启动 verl 的 verl.trainer.main_ppo"
     assert in_chinese("wandb in mode online needs an account and the network") == "wandb 的 online 模式需要账号和网络"

@@ -17,8 +17,8 @@ from rlctl.editing.session import Session
 from rlctl.runs.launching import Launched
 from rlctl.runs.record import began
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.farewell import MOST, still_running
-from rlctl.tui.screens.ask import ChooseScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.screens.start import StartScreen
 from tests.tui.conftest import drive, settled, text_of

@@ -17,9 +17,9 @@ from rlctl.runs.record import began
 from rlctl.runtime.reporting.sample_files import STEP, SampleFiles
 from rlctl.runtime.stopping import STOP_FILE
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.pick_runs import PickRunsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.monitor import MonitorScreen
-from rlctl.tui.screens.pick_runs import PickRunsScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark

@@ -8,7 +8,7 @@ import pytest
 
 from rlctl.editing.planning import planned
 from rlctl.editing.session import Session
-from rlctl.tui.widgets.plan_pane import drawn
+from rlctl.tui.panes.plan import drawn
 
 
 @pytest.fixture

@@ -14,18 +14,18 @@ from textual.events import Key, Paste
 from textual.widgets import Input, OptionList, Select, TabbedContent, TextArea
 
 from rlctl.cli import tui as command
+from rlctl.common.errors import UsageError
+from rlctl.common.report import fact_in
 from rlctl.editing.session import Session
-from rlctl.errors import UsageError
-from rlctl.report import fact_in
-from rlctl.translate import FACTS
+from rlctl.translation.translate import FACTS
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
+from rlctl.tui.dialogs.save_as import SaveAsScreen
+from rlctl.tui.dialogs.wanted import WantedScreen
+from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.facts import MEANINGS, FactsScreen
-from rlctl.tui.screens.save_as import SaveAsScreen
 from rlctl.tui.screens.start import StartScreen
-from rlctl.tui.screens.wanted import WantedScreen
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.preview_pane import PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
 from tests.tui.conftest import drive, settled, text, text_of
 from tests.tui.test_editor import FILE, row

@@ -17,7 +17,7 @@ import pytest
 from textual.widgets import DataTable, OptionList, Static
 
 from rlctl import runs
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runs.record import began
 from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.processes.vitals import Vitals

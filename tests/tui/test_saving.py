@@ -12,9 +12,9 @@ from textual.widgets import Input, Select
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.screens.ask import ChooseScreen, Tick
+from rlctl.tui.dialogs.ask import ChooseScreen, Tick
+from rlctl.tui.dialogs.save_as import SaveAsScreen
 from rlctl.tui.screens.editor import EditorScreen
-from rlctl.tui.screens.save_as import SaveAsScreen
 from tests.tui.conftest import drive, settled, text, text_of
 
 FILE = """\

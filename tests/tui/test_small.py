@@ -11,7 +11,7 @@ from textual.widgets import Button, OptionList
 
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.screens.wanted import WantedScreen
+from rlctl.tui.dialogs.wanted import WantedScreen
 from rlctl.tui.widgets.log_view import LogView
 from tests.tui.conftest import drive, settled, text_of
 from tests.tui.recorded import place

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.tui import web
 from rlctl.tui.web import stranger
 

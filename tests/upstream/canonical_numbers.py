@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.sections.train import LearningRateSchedule
+from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES

@@ -24,10 +24,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import Translation, read, read_document, translate_loaded
+from rlctl.translation.translate import Translation, read, read_document, translate_loaded
 
 from .frameworks import ENVIRONMENTS, ROOT, Framework, framework
 from .test_verl import composed_by

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config, to_plain
+from rlctl.planning import arithmetic
 from tests.upstream import canonical_numbers as ours
 from tests.upstream.drive_roll import STEPS
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded
 from rlctl.documents import dotted
-from rlctl.report import Bucket
-from rlctl.translate import read, write
+from rlctl.translation.translate import read, write
 
 from .frameworks import ENVIRONMENTS, ROOT, Framework
 from .roll_numbers import ROWS, differences, numbers

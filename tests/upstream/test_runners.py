@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl.common.report import Level
 from rlctl.documents import Document, read_yaml
-from rlctl.report import Level
-from rlctl.runners import findings_of
-from rlctl.translate import read_document
+from rlctl.translation.acceptance import findings_of
+from rlctl.translation.translate import read_document
 from tests.adapters.refused import ROLL_REFUSED, TRINITY_REFUSED, VERL_REFUSED, changed, tree
 
 from .frameworks import ENVIRONMENTS, ROOT, Framework, framework

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rlctl.adapters.known import known_keys
+from rlctl.adapters.engine.known import known_keys
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded
 from rlctl.documents import dotted, read_yaml
-from rlctl.report import Bucket
-from rlctl.translate import read, read_document, write
+from rlctl.translation.translate import read, read_document, write
 
 from .frameworks import ROOT, framework
 from .trinity_numbers import differences

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from rlctl.common.errors import RlctlError
 from rlctl.config import Config, config_from
 from rlctl.documents import read_yaml
-from rlctl.errors import RlctlError
+from rlctl.planning.support import refusals
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import STATISTICS, statistics_of_logits
@@ -21,8 +22,7 @@ from rlctl.runtime.experience.selection import estimator_of
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.trainer import make_loss
-from rlctl.support import refusals
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 from tests.upstream.frameworks import framework
 
 pytestmark = pytest.mark.upstream

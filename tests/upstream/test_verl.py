@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import split
+from rlctl.adapters.engine.rules import split
+from rlctl.common.report import Report
 from rlctl.config import Config, Loaded
 from rlctl.documents import read_yaml
-from rlctl.report import Report
-from rlctl.translate import read_document, translate_loaded
+from rlctl.planning import arithmetic
+from rlctl.translation.translate import read_document, translate_loaded
 from tests.upstream import canonical_numbers as ours
 from tests.upstream.drive_verl import ADVANTAGES, KL, LOGITS, MASK
 from tests.upstream.frameworks import ROOT, framework

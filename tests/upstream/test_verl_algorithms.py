@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from rlctl.config import config_from
 from rlctl.config.sections.train import ValueLoss
 from rlctl.documents import read_yaml
+from rlctl.planning.support import refusals
 from rlctl.runtime.algorithms import correction
 from rlctl.runtime.algorithms.advantages import estimate
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
@@ -24,8 +25,7 @@ from rlctl.runtime.experience.selection import estimator_of
 from rlctl.runtime.train.distillation import Teaching
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.workers.trainer import make_loss
-from rlctl.support import refusals
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 from tests.upstream.frameworks import framework
 
 pytestmark = pytest.mark.upstream

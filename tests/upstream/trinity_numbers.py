@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config
 from rlctl.config.fields import Interval
+from rlctl.planning import arithmetic
 from rlctl.runtime.train.schedule import curve_of
 
 KL = {"k1": "k1", "k2": "k2", "abs": "abs", "low_var_kl": "k3", "k3": "k3_unclamped", "corrected_k3": "k3_corrected"}

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlctl.adapters.engine.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 from rlctl.adapters.roll.numbers import number
-from rlctl.adapters.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 from rlctl.documents.paths import KeyPath
 
 ADV, SHAPE = "algorithm.advantage", "algorithm.reward_shaping"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rlctl.adapters.engine.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import Off
 from rlctl.adapters.roll.numbers import number
-from rlctl.adapters.roll.spelled import Spelled
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import Off
+from rlctl.adapters.roll.renamed_roles import Spelled
 
 WORKER = "roll.pipeline.agentic.environment_worker.EnvironmentWorker"
 FILTER = "roll.pipeline.agentic.agentic_pipeline.GroupFilter"

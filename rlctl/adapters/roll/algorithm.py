@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
-from rlctl.adapters.roll.loss import loss_rule
-from rlctl.adapters.roll.numbers import number
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Code,
     Dropped,
     Flow,
@@ -24,7 +21,10 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import AGGREGATIONS, Names
+from rlctl.adapters.engine.values import AGGREGATIONS, Names
+from rlctl.adapters.roll.advantage import AGENTIC_ADVANTAGE, RLVR_ADVANTAGE, SHAPE
+from rlctl.adapters.roll.loss import loss_rule
+from rlctl.adapters.roll.numbers import number
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.roll.run import NEVER, TOTAL
-from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     BadValueError,
     Code,
     Dropped,
@@ -28,8 +25,11 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import interval
-from rlctl.errors import PlanError
+from rlctl.adapters.engine.values import interval
+from rlctl.adapters.roll.run import NEVER, TOTAL
+from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
+from rlctl.common.errors import PlanError
+from rlctl.planning import arithmetic
 
 A = "actor_train"
 T = f"{A}.training_args"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.values import CORRECTION_FIELDS
 from rlctl.adapters.roll.numbers import is_number, number
-from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Writing
-from rlctl.adapters.values import CORRECTION_FIELDS
 
 ROOT = "train_infer_correction"
 WEIGHT, FILTERS = f"{ROOT}.is_weight", f"{ROOT}.filters"

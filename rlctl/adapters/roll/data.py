@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.implied import WORKFLOWS, told
+from rlctl.adapters.engine.implied import WORKFLOWS, told
+from rlctl.adapters.engine.rules import ABSENT, NO_KEY, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import NullReads, Partly
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import NO_WORKFLOW
 from rlctl.adapters.roll.rollout import G as TRAINING
-from rlctl.adapters.rules import ABSENT, NO_KEY, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import NullReads, Partly
 from rlctl.documents.paths import KeyPath
 
 D = "actor_train.data_args"

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect, Program, Taken
-from rlctl.adapters.reading import Read, unknown_keys
+from rlctl.adapters.engine.dialect import Dialect, Program, Taken
+from rlctl.adapters.engine.reading import Read, unknown_keys
+from rlctl.adapters.engine.rules import Code, Dropped, Key, Noted, Rule, version_of
+from rlctl.adapters.engine.table import Table, joined
+from rlctl.adapters.engine.tree import find, put
+from rlctl.adapters.engine.values import Names, Off
+from rlctl.adapters.engine.writing import ConfigView, Given, Written
 from rlctl.adapters.roll import (
     agentic,
     algorithm,
@@ -25,19 +30,14 @@ from rlctl.adapters.roll import (
     train,
     worker_notes,
 )
-from rlctl.adapters.roll.helpers import explained, unexplained
 from rlctl.adapters.roll.needs import needs
 from rlctl.adapters.roll.ranks import RANKS
-from rlctl.adapters.roll.spelled import spelled, spelled_notes, without
-from rlctl.adapters.rules import Code, Dropped, Key, Noted, Rule, version_of
-from rlctl.adapters.table import Table, joined
-from rlctl.adapters.tree import find, put
-from rlctl.adapters.values import Names, Off
-from rlctl.adapters.writing import ConfigView, Given, Written
+from rlctl.adapters.roll.reference_only_keys import explained, unexplained
+from rlctl.adapters.roll.renamed_roles import spelled, spelled_notes, without
+from rlctl.common.errors import TranslationError
+from rlctl.common.report import Origin, OriginEntry
 from rlctl.config import Config
 from rlctl.documents import Document, parse_dotted
-from rlctl.errors import TranslationError
-from rlctl.report import Origin, OriginEntry
 
 UNSTARTED = {
     "train_only": "its trainer takes responses from rollout of its own, and none from a file or database",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.rules import Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.roll.numbers import number
-from rlctl.adapters.rules import Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
 
 D = "algorithm.distillation"
 FIELDS = ("teacher", "loss", "coefficient", "top_k", "args")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlctl.adapters.engine.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 from rlctl.adapters.roll.numbers import is_number
-from rlctl.adapters.rules import Code, Flow, How, K, Lost, Out, Reading, Writing
 
 LOSS = "algorithm.policy_loss"
 PG_WORKERS = (

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.roll.strategies import is_engine, is_strategy
-from rlctl.adapters.roll.workers import MEGATRON
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Absent,
     Code,
     Dropped,
@@ -29,7 +27,9 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import Names
+from rlctl.adapters.engine.values import Names
+from rlctl.adapters.roll.strategies import is_engine, is_strategy
+from rlctl.adapters.roll.workers import MEGATRON
 
 A, INFER, REF = "actor_train", "actor_infer", "reference"
 PATH = "model_args.model_name_or_path"

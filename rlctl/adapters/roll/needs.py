@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rlctl.adapters.engine.rules import Writing
 from rlctl.adapters.roll.batch import DYNAMIC, A, keeps, longest
 from rlctl.adapters.roll.data import ANSWER, SEEN, D, shows
 from rlctl.adapters.roll.rewards import FALLBACK, domains
-from rlctl.adapters.rules import Writing
+from rlctl.common.report import Finding, Level
 from rlctl.config.sections.data import DataSource
-from rlctl.report import Finding, Level
 
 ROWS = (".json", ".jsonl")
 FILES = (*ROWS, ".parquet", ".csv", ".arrow")

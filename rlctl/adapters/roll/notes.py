@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.roll.helpers import UNNAMED
-from rlctl.adapters.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.roll.reference_only_keys import UNNAMED
 
 T = "actor_train.training_args"
 HYDRA = dead("Hydra's own settings", "hydra", "hydra.**", "defaults", "defaults.**")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl import arithmetic
+from rlctl.adapters.engine.rules import BadValueError, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trains_critic
-from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.planning import arithmetic
 
 ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
 """Canonical roles, and ROLL's workers for them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.roll.devices import parse_devices
 
 ROLES = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.adapters.engine.rules import ABSENT, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
 from rlctl.adapters.roll.numbers import is_number, number
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import REWARD_FIELDS, manager_rule
+from rlctl.planning import arithmetic
 
 ROOT = "roll.pipeline.rlvr.rewards"
 MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"

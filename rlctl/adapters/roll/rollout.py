@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
@@ -28,8 +26,10 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import DTYPES, Listed, Names, Not, Off, workflow_rule
+from rlctl.adapters.engine.values import DTYPES, Listed, Names, Not, Off, workflow_rule
+from rlctl.adapters.roll.workers import ENGINES, devices_of, strategy
 from rlctl.documents.paths import KeyPath
+from rlctl.planning import arithmetic
 
 W = "actor_infer"
 S = f"{W}.strategy_args.strategy_config"

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     Code,
@@ -27,7 +25,9 @@ from rlctl.adapters.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.values import Off, interval, rows
+from rlctl.adapters.engine.values import Off, interval, rows
+from rlctl.adapters.roll.workers import MEGATRON, engine_written, strategy
+from rlctl.planning import arithmetic
 
 NEVER = 1_000_000
 """ROLL has no word for never; an interval beyond any run stands for it."""

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     BadValueError,
@@ -31,7 +29,9 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import Listed, Names, NullReads, Partly, offload
+from rlctl.adapters.engine.values import Listed, Names, NullReads, Partly, offload
+from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, HUGGING_FACE, MEGATRON, engine_written, strategy
+from rlctl.planning import arithmetic
 
 TRANSFORMER = (
     "account_for_embedding_in_pipeline_split",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.adapters.engine.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import rows
 from rlctl.adapters.roll.batch import (
     ACCUMULATE,
     EVALUATION,
@@ -19,10 +20,9 @@ from rlctl.adapters.roll.batch import (
     split,
 )
 from rlctl.adapters.roll.workers import data_parallel, ranks
-from rlctl.adapters.rules import Code, Dropped, Flow, How, K, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import rows
+from rlctl.common.errors import PlanError
 from rlctl.documents.paths import KeyPath
-from rlctl.errors import PlanError
+from rlctl.planning import arithmetic
 
 
 def _read_rows(view: Reading) -> Iterator[Flow]:

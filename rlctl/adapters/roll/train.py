@@ -13,23 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.roll.model import ATTENTION
-from rlctl.adapters.roll.parts import training, types_of
-from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes, unsharded
-from rlctl.adapters.roll.workers import (
-    MEGATRON,
-    data_parallel,
-    engine_written,
-    has_critic,
-    has_reference,
-    largest_divisor,
-    ranks,
-    responses_of,
-    strategy,
-    trains_critic,
-)
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     Code,
@@ -44,8 +28,24 @@ from rlctl.adapters.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.values import DTYPES
-from rlctl.errors import PlanError
+from rlctl.adapters.engine.values import DTYPES
+from rlctl.adapters.roll.model import ATTENTION
+from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes, unsharded
+from rlctl.adapters.roll.training_engine import training, types_of
+from rlctl.adapters.roll.workers import (
+    MEGATRON,
+    data_parallel,
+    engine_written,
+    has_critic,
+    has_reference,
+    largest_divisor,
+    ranks,
+    responses_of,
+    strategy,
+    trains_critic,
+)
+from rlctl.common.errors import PlanError
+from rlctl.planning import arithmetic
 
 A, C, REF = "actor_train", "critic", "reference"
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.adapters.engine.rules import Absent, Code, Flow, How, K, Out, Reading, Writing
+from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.roll.numbers import is_number
 from rlctl.adapters.roll.workers import data_parallel
-from rlctl.adapters.rules import Absent, Code, Flow, How, K, Out, Reading, Writing
-from rlctl.adapters.values import Off, rows
+from rlctl.planning import arithmetic
 
 ROUNDS = "ROLL rounds it up to whole optimizer steps, others down"
 EXACT = 1e-9

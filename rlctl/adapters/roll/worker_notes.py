@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
 
 CONFIG = "strategy_args.strategy_config"
 TRAIN = ("actor_train", "critic", "sft_train", "student", "student_train")

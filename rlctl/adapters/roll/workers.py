@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.adapters.engine.rules import Reading, Writing
 from rlctl.adapters.roll.devices import DevicesError, parse_devices
-from rlctl.adapters.rules import Reading, Writing
-from rlctl.errors import PlanError
+from rlctl.common.errors import PlanError
+from rlctl.planning import arithmetic
 
 MEGATRON = ("megatron_train", "megatron_infer")
 FSDP2 = ("fsdp2_train", "fsdp2_infer")

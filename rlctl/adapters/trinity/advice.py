@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.implied import ENVIRONMENTS, environment_types, told
-from rlctl.adapters.rules import ABSENT, Version
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.implied import ENVIRONMENTS, environment_types, told
+from rlctl.adapters.engine.rules import ABSENT, Version
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.writing import Given
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.workflows import ONE_TURN, can_call, one_turn
-from rlctl.adapters.writing import Given
+from rlctl.common.errors import nearest
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config
 from rlctl.config.sections.data import Data
-from rlctl.errors import nearest
-from rlctl.report import Finding, Level
 
 INPUT = ("buffer", "explorer_input")
 WORKFLOW = "buffer.explorer_input.default_workflow_type"

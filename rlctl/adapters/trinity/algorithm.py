@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Code,
     Dropped,
     Flow,
@@ -19,12 +19,12 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.engine.values import Names, OrDefault, shaping_dropped
 from rlctl.adapters.trinity import distillation
 from rlctl.adapters.trinity.batch import SUPERVISED, supervised
 from rlctl.adapters.trinity.data import function_scoring, masked_by_workflow
 from rlctl.adapters.trinity.keys import train_places
 from rlctl.adapters.trinity.workflows import DAPO, takes_overlong, task, tasksets, taught, teaches
-from rlctl.adapters.values import Names, OrDefault, shaping_dropped
 from rlctl.documents.paths import KeyPath
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     BadValueError,
@@ -29,9 +28,10 @@ from rlctl.adapters.rules import (
     Rule,
     Writing,
 )
-from rlctl.adapters.values import Names, Partly, rows
+from rlctl.adapters.engine.values import Names, Partly, rows
 from rlctl.config.fields import Interval
 from rlctl.documents.paths import KeyPath
+from rlctl.planning import arithmetic
 
 NEVER = 1_000_000
 """Trinity has no word for never; an interval beyond any run stands for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     SAME,
@@ -27,6 +27,17 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
+from rlctl.adapters.engine.values import (
+    AGGREGATIONS,
+    Listed,
+    NoClip,
+    NullReads,
+    Off,
+    Partly,
+    Unclipped,
+    offload,
+)
+from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.trinity.algorithm import type_of
 from rlctl.adapters.trinity.keys import CRITIC_C
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
@@ -40,17 +51,6 @@ from rlctl.adapters.trinity.train import (
     write_warmup,
     writes_engine,
 )
-from rlctl.adapters.values import (
-    AGGREGATIONS,
-    Listed,
-    NoClip,
-    NullReads,
-    Off,
-    Partly,
-    Unclipped,
-    offload,
-)
-from rlctl.adapters.weight_decay import norms_and_biases
 
 
 def _read_critic(view: Reading) -> Iterator[Flow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
     Code,
@@ -21,6 +21,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.engine.values import SOURCE_FIELDS, Partly
 from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
@@ -40,7 +41,6 @@ from rlctl.adapters.trinity.workflows import (
     tasksets,
     taught,
 )
-from rlctl.adapters.values import SOURCE_FIELDS, Partly
 
 FORMAT = {
     "prompt_key": ("prompt_key", "prompt"),

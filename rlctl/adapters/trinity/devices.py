@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Code,
     Flow,
     How,
@@ -23,6 +22,7 @@ from rlctl.adapters.rules import (
 from rlctl.adapters.trinity.batch import geometry, supervised
 from rlctl.adapters.trinity.distillation import teacher_devices
 from rlctl.adapters.trinity.keys import ROLL
+from rlctl.planning import arithmetic
 
 
 class ExpertSwitch(Same):

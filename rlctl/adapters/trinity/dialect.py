@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
-from rlctl.adapters.known import known_keys
-from rlctl.adapters.reading import Read
-from rlctl.adapters.rules import ABSENT, Lost, split, version_of
-from rlctl.adapters.stages import joined_stages
-from rlctl.adapters.table import Table, joined
-from rlctl.adapters.tree import find, remove
+from rlctl.adapters.engine.dialect import Dialect, File, Program, Taken, replace_extensions, stage_parts
+from rlctl.adapters.engine.known import known_keys
+from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.rules import ABSENT, Lost, split, version_of
+from rlctl.adapters.engine.stages import joined_stages
+from rlctl.adapters.engine.table import Table, joined
+from rlctl.adapters.engine.tree import find, remove
+from rlctl.adapters.engine.writing import Given, Written
 from rlctl.adapters.trinity import (
     advice,
     algorithm,
@@ -34,11 +35,10 @@ from rlctl.adapters.trinity import (
     train,
 )
 from rlctl.adapters.trinity.ranks import RANKS
-from rlctl.adapters.writing import Given, Written
+from rlctl.common.report import Origin
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath
 from rlctl.documents.paths import copied
-from rlctl.report import Origin
 
 BLOCKS = ("mode", "algorithm", "buffer", "data_processor", "explorer", "trainer")
 """What a stage may hold; each replaces the whole block of the base."""

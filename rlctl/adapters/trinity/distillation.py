@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.rules import Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import Code, Flow, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.workflows import TEACHES, taught, teaches
 from rlctl.config import Config
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Code,
     Dropped,
     Flow,
@@ -18,9 +17,10 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
+from rlctl.adapters.engine.values import ENGINE_DTYPES, Partly
 from rlctl.adapters.trinity.keys import ROLL
 from rlctl.adapters.trinity.model import nothing
-from rlctl.adapters.values import ENGINE_DTYPES, Partly
+from rlctl.planning import arithmetic
 
 
 def _read_engine_type(view: Reading) -> Iterator[Flow]:

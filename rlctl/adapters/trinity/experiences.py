@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, Flow, How, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.rules import ABSENT, Flow, How, K, Lost, Out, Reading, Writing
 
 B = "buffer.trainer_input.experience_buffer"
 STORAGE = {"file": "auto", "sql": "sql"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.rules import Writing
+from rlctl.adapters.engine.rules import Writing
 from rlctl.documents.paths import KeyPath
 
 TC = "trainer.trainer_config"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rlctl.adapters.reading import Read
+from rlctl.adapters.engine.reading import Read
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath, dotted
 from rlctl.documents.paths import copied

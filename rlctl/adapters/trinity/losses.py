@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.known import known_keys
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.known import known_keys
+from rlctl.adapters.engine.rules import (
     Code,
     Dropped,
     Flow,
@@ -20,10 +19,11 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
+from rlctl.adapters.engine.values import AGGREGATIONS
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
-from rlctl.adapters.values import AGGREGATIONS
 from rlctl.documents.paths import KeyPath
+from rlctl.planning import arithmetic
 
 ESTIMATORS = {
     "k1": "k1",

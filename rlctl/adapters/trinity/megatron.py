@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.checkpoint_path import checkpoint
-from rlctl.adapters.rules import ABSENT, SAME, Code, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Partly
+from rlctl.adapters.engine.checkpoint_path import checkpoint
+from rlctl.adapters.engine.rules import ABSENT, SAME, Code, Flow, K, Key, Lost, Out, Reading, Rule, Tree, Writing
+from rlctl.adapters.engine.values import Partly
 
 MEGATRON = (
     ("tensor_model_parallel_size", "tensor", 1),

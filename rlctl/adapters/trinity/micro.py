@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl import arithmetic
-from rlctl.adapters.known import known_keys
-from rlctl.adapters.rules import By, Code, Flow, How, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.known import known_keys
+from rlctl.adapters.engine.rules import By, Code, Flow, How, K, Lost, Out, Reading, Rule, Writing
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
 from rlctl.adapters.trinity.train import deciding, strategy
+from rlctl.planning import arithmetic
 
 
 def _share(view: Reading) -> tuple[int, str]:

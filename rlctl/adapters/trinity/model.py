@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     BadValueError,
     Code,
@@ -23,14 +22,15 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.keys import MODEL, ROLL
-from rlctl.adapters.values import (
+from rlctl.adapters.engine.values import (
     Emptied,
     Listed,
     Names,
     Partly,
 )
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.keys import MODEL, ROLL
+from rlctl.planning import arithmetic
 
 
 def _mode(view: Reading) -> Iterator[Flow]:

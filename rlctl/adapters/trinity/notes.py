@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
 
 ROLL = "explorer.rollout_model"
 TC = "trainer.trainer_config"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
@@ -23,14 +23,14 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.keys import ACTOR, TC
-from rlctl.adapters.values import (
+from rlctl.adapters.engine.values import (
     Listed,
     Names,
     Off,
     Partly,
 )
+from rlctl.adapters.trinity.batch import supervised
+from rlctl.adapters.trinity.keys import ACTOR, TC
 
 LABEL = "experience_buffer"
 """The name that most files give their buffer; it tells nothing."""

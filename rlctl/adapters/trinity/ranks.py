@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rlctl.ranks import Rank
+from rlctl.common.ranks import Rank
 
 RANKS: Mapping[str, Rank] = {
     "algorithm": Rank.OBJECTIVE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, NO_KEY, By, Dropped, Key, Like, Rule, Section, When, Writing
+from rlctl.adapters.engine.rules import ABSENT, NO_KEY, By, Dropped, Key, Like, Rule, Section, When, Writing
+from rlctl.adapters.engine.values import Listed, Partly
 from rlctl.adapters.trinity.keys import REF
 from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 from rlctl.adapters.trinity.train import role_engine, role_strategy, writes_engine
-from rlctl.adapters.values import Listed, Partly
 
 E = "reference.engine"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 
 MODES = ("explore", "train", "both", "bench", "serve", "colocate")
 ALGORITHMS = (

@@ -6,12 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlctl.adapters.implied import WORKERS, told
-from rlctl.adapters.rules import BadValueError, Code, Dropped, Flow, K, Lost, Out, Reading, Rule, Version, Writing
+from rlctl.adapters.engine.implied import WORKERS, told
+from rlctl.adapters.engine.rules import (
+    BadValueError,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    Version,
+    Writing,
+)
+from rlctl.adapters.engine.values import REWARD_FIELDS, manager_rule
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.keys import eval_places, train_places
 from rlctl.adapters.trinity.workflows import DAPO, REWARDS, E, Scoring, scores_of, scorings, taught
-from rlctl.adapters.values import REWARD_FIELDS, manager_rule
 from rlctl.documents.paths import KeyPath
 
 RULE_NAMES = {

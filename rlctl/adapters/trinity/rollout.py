@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.implied import WORKFLOWS, kind_of
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.implied import WORKFLOWS, kind_of
+from rlctl.adapters.engine.rules import (
     BadValueError,
     By,
     Code,

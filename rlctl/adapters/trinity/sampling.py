@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Code,
     Dropped,
     Flow,

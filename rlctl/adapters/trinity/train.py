@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     SAME,
@@ -29,10 +29,7 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.trinity.batch import factor
-from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
-from rlctl.adapters.trinity.megatron import MEGATRON, megatron
-from rlctl.adapters.values import (
+from rlctl.adapters.engine.values import (
     DTYPES,
     LONG_DTYPES,
     Listed,
@@ -42,7 +39,10 @@ from rlctl.adapters.values import (
     Partly,
     offload,
 )
-from rlctl.adapters.weight_decay import norms_and_biases
+from rlctl.adapters.engine.weight_decay import norms_and_biases
+from rlctl.adapters.trinity.batch import factor
+from rlctl.adapters.trinity.keys import ACTOR, MODEL, REF
+from rlctl.adapters.trinity.megatron import MEGATRON, megatron
 
 
 def deciding(view: Reading, own: str, common: str) -> str:

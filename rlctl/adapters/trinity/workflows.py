@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlctl.adapters.rules import BadValueError, Reading, Version
+from rlctl.adapters.engine.rules import BadValueError, Reading, Version
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
 

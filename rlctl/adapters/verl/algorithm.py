@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     Absent,
     By,
     Code,
@@ -21,7 +21,7 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import AGGREGATIONS, Names, Partly, shaping_dropped
+from rlctl.adapters.engine.values import AGGREGATIONS, Names, Partly, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
 from rlctl.adapters.verl.correction import CORRECTION, C
 from rlctl.adapters.verl.nearest import ChosenOrNearest

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import ABSENT, Code, Flow, K, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Out, Reading, Rule, Writing
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config
-from rlctl.report import Finding, Level
+from rlctl.planning import arithmetic
 
 ASYNC = "async_training"
 ACTOR = "actor_rollout_ref.actor"

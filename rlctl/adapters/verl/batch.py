@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import ABSENT, Code, Dropped, Flow, How, K, Key, Lost, Out, Reading, Rule, When, Writing
-from rlctl.adapters.values import interval, rows
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    When,
+    Writing,
+)
+from rlctl.adapters.engine.values import interval, rows
 from rlctl.adapters.verl import asynchronous
-from rlctl.adapters.verl.parts import micro
 from rlctl.adapters.verl.roles import ACTOR, REFERENCE, Role
+from rlctl.adapters.verl.training_engine import micro
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
-from rlctl.report import Finding, Level
+from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"

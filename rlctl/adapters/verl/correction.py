@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, BadValueError, Code, Flow, K, Lost, Out, Reading, Writing
-from rlctl.adapters.values import CORRECTION_FIELDS
+from rlctl.adapters.engine.rules import ABSENT, BadValueError, Code, Flow, K, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.values import CORRECTION_FIELDS
 
 A = "actor_rollout_ref.actor"
 C = "algorithm.rollout_correction"

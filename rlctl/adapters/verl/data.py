@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.implied import ENVIRONMENTS, WORKFLOWS, environment_types, told
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.implied import ENVIRONMENTS, WORKFLOWS, environment_types, told
+from rlctl.adapters.engine.rules import (
     ABSENT,
     Code,
     Dropped,
@@ -22,10 +22,10 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import SOURCE_FIELDS, Names
+from rlctl.adapters.engine.values import SOURCE_FIELDS, Names
+from rlctl.common.report import Finding, Level
 from rlctl.config import Config
 from rlctl.documents.paths import KeyPath
-from rlctl.report import Finding, Level
 
 R = "actor_rollout_ref.rollout"
 ANSWER = "reward_model.ground_truth"

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.adapters.dialect import Dialect, File, Program, Shipped
-from rlctl.adapters.rules import Dropped, Noted, matches, split, version_of
-from rlctl.adapters.table import Table, joined
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.dialect import Dialect, File, Program, Shipped
+from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
+from rlctl.adapters.engine.table import Table, joined
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.writing import Given, Written
 from rlctl.adapters.verl import (
     algorithm,
     asynchronous,
@@ -27,12 +28,11 @@ from rlctl.adapters.verl import (
 )
 from rlctl.adapters.verl.known import known_keys
 from rlctl.adapters.verl.ranks import RANKS
-from rlctl.adapters.writing import Given, Written
+from rlctl.common.errors import TranslationError
+from rlctl.common.report import Entry, Finding, Level
 from rlctl.config import Config
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides
 from rlctl.documents.paths import parse_dotted
-from rlctl.errors import TranslationError
-from rlctl.report import Entry, Finding, Level
 
 TORCHRUN = {"nproc-per-node": "trainer.n_gpus_per_node", "nnodes": "trainer.nnodes"}
 PROGRAMS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.rules import ABSENT, Code, Flow, K, Lost, Out, Reading, Rule, Writing
 from rlctl.documents.paths import KeyPath
 
 D, TO = "distillation", "algorithm.distillation"

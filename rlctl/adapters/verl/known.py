@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters import known
+from rlctl.adapters.engine import known
 
 
 def known_keys(kind: str) -> known.Known:

@@ -9,18 +9,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rlctl.adapters.dialect import File
-from rlctl.adapters.known import releases_in
-from rlctl.adapters.rules import matches, split, version_of
-from rlctl.adapters.secrets import is_secret
-from rlctl.adapters.table import Table, generic
-from rlctl.adapters.tree import find, remove
+from rlctl.adapters.engine.dialect import File
+from rlctl.adapters.engine.known import releases_in
+from rlctl.adapters.engine.rules import matches, split, version_of
+from rlctl.adapters.engine.secrets import is_secret
+from rlctl.adapters.engine.table import Table, generic
+from rlctl.adapters.engine.tree import find, remove
+from rlctl.common.errors import TranslationError
 from rlctl.documents import Comment, KeyPath
 from rlctl.documents.overrides_write import Change, changes
 from rlctl.documents.paths import copied
-from rlctl.documents.shell_write import bash_override
 from rlctl.documents.yaml_write import comment_line
-from rlctl.errors import TranslationError
+from rlctl.shell.write import bash_override
 
 MODULES: Mapping[str, str] = {
     "ppo": "verl.trainer.main_ppo",

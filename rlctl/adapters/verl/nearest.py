@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rlctl.adapters.rules import Chosen, Flow, K, Lost, Out, Version, Writing, version_of
+from rlctl.adapters.engine.rules import Chosen, Flow, K, Lost, Out, Version, Writing, version_of
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlctl.adapters.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
 
 A = "actor_rollout_ref.actor"
 R = "actor_rollout_ref.rollout"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     By,
     Chosen,
@@ -27,7 +27,7 @@ from rlctl.adapters.rules import (
     carried,
     dead,
 )
-from rlctl.adapters.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
+from rlctl.adapters.engine.values import ENGINE_DTYPES, REWARD_FIELDS, SOURCE_FIELDS, Listed, Off
 from rlctl.adapters.verl.output import RAY, unread
 from rlctl.adapters.verl.rollout import DEVICE, ENGINES, LOAD, length
 

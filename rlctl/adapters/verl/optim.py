@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
     By,
@@ -22,11 +22,11 @@ from rlctl.adapters.rules import (
     Writing,
     converted,
 )
-from rlctl.adapters.values import Listed, Names, NoClip, NullReads, Off, Partly
+from rlctl.adapters.engine.values import Listed, Names, NoClip, NullReads, Off, Partly
+from rlctl.adapters.engine.weight_decay import norms_and_biases
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import FSDP_KINDS, Role, is_old_fsdp, under
 from rlctl.adapters.verl.warmup import Ticks, moves_alike, run_ticks, warmup
-from rlctl.adapters.weight_decay import norms_and_biases
 
 FSDP_SCHEDULES = Names(
     {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"

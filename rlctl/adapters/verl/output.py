@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,
     By,
@@ -22,7 +22,7 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import Listed, Names, interval
+from rlctl.adapters.engine.values import Listed, Names, interval
 
 A = "actor_rollout_ref.actor"
 TRACKERS = ("console", "tensorboard", "swanlab", "wandb", "mlflow")

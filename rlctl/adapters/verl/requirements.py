@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rlctl.adapters.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 
 ACTOR, ROLLOUT, REF, CRITIC = (
     "actor_rollout_ref.actor",

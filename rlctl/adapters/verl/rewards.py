@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.implied import SCORERS, WORKERS, scored_as, told
-from rlctl.adapters.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
-from rlctl.adapters.values import REWARD_FIELDS, NullReads
+from rlctl.adapters.engine.implied import SCORERS, WORKERS, scored_as, told
+from rlctl.adapters.engine.rules import ABSENT, By, Code, Dropped, Flow, K, Key, Lost, Out, Reading, Rule, Writing
+from rlctl.adapters.engine.values import REWARD_FIELDS, NullReads
 from rlctl.adapters.verl.shaping import replaces_manager
 
 CODE = tuple(source for row in SCORERS for source in row.sources if row.runs_programs)

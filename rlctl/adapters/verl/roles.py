@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.adapters.rules import ABSENT, Absent, Code, Flow, K, Like, Out, Reading, Rule, When, Writing
+from rlctl.adapters.engine.rules import ABSENT, Absent, Code, Flow, K, Like, Out, Reading, Rule, When, Writing
 
 FSDP_KINDS = ("fsdp", "fsdp2", "fsdp_turbo")
 """Strategies of verl's FSDP engine, which share its block of keys."""

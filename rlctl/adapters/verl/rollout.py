@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     BadValueError,
@@ -26,8 +25,9 @@ from rlctl.adapters.rules import (
     Tree,
     Writing,
 )
-from rlctl.adapters.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
+from rlctl.adapters.engine.values import ENGINE_DTYPES, Names, Not, Off, Partly, workflow_rule
 from rlctl.adapters.verl import asynchronous, batch
+from rlctl.planning import arithmetic
 
 R = "actor_rollout_ref.rollout"
 NO_WORKFLOW = "verl has no workflows: it asks once and scores the answer, or runs an agent loop"

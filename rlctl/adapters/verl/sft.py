@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.rules import ABSENT, NO_KEY, By, Code, Dropped, Flow, K, Key, Out, Reading, Rule, Tree, Writing
-from rlctl.adapters.values import Off, Partly, interval
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    NO_KEY,
+    By,
+    Code,
+    Dropped,
+    Flow,
+    K,
+    Key,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    Writing,
+)
+from rlctl.adapters.engine.values import Off, Partly, interval
 from rlctl.adapters.verl.algorithm import PRESET
 from rlctl.adapters.verl.batch import total_rules
 from rlctl.adapters.verl.data import CUSTOM_RULE, source_rules
 from rlctl.adapters.verl.optim import optimizer, schedule
 from rlctl.adapters.verl.output import GENERAL, checkpoint, trainer, unread
-from rlctl.adapters.verl.parts import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
 from rlctl.adapters.verl.roles import SFT, SFT_OLD, sequence_parallel, under
 from rlctl.adapters.verl.rollout import DEVICE
 from rlctl.adapters.verl.train import engines, frozen_router, memory, model
+from rlctl.adapters.verl.training_engine import DTYPES_LONG, fsdp, micro, offloads, precision, strategy
 
 
 def _plain_micro(view: Reading) -> Iterator[Flow]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.implied import MANAGERS
-from rlctl.adapters.rules import ABSENT, Code, Flow, How, K, Lost, Out, Reading, Rule, Version, Writing
+from rlctl.adapters.engine.implied import MANAGERS
+from rlctl.adapters.engine.rules import ABSENT, Code, Flow, How, K, Lost, Out, Reading, Rule, Version, Writing
 
 
 def _read_filters(view: Reading) -> Iterator[Flow]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import (
+from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
     SAME,
@@ -27,9 +26,12 @@ from rlctl.adapters.rules import (
     When,
     Writing,
 )
-from rlctl.adapters.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Partly, Unclipped
+from rlctl.adapters.engine.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Partly, Unclipped
 from rlctl.adapters.verl.optim import optimizer, schedule
-from rlctl.adapters.verl.parts import (
+from rlctl.adapters.verl.roles import ACTOR, Role, sequence_parallel, under
+from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
+from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
+from rlctl.adapters.verl.training_engine import (
     DTYPES_LONG,
     fsdp,
     megatron,
@@ -38,9 +40,7 @@ from rlctl.adapters.verl.parts import (
     precision,
     strategy,
 )
-from rlctl.adapters.verl.roles import ACTOR, Role, sequence_parallel, under
-from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
-from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
+from rlctl.planning import arithmetic
 
 A = "actor_rollout_ref.actor"
 M = "actor_rollout_ref.model"

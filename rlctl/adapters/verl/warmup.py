@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl import arithmetic
-from rlctl.adapters.rules import Absent, Code, Flow, How, Key, Lost, Out, Reading, Writing
-from rlctl.adapters.values import Off, rows
+from rlctl.adapters.engine.rules import Absent, Code, Flow, How, Key, Lost, Out, Reading, Writing
+from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
 from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
+from rlctl.planning import arithmetic
 
 
 @dataclass(frozen=True)

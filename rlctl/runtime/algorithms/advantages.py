@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.distributions import STATISTICS
 from rlctl.runtime.algorithms.packed import discounted_sum, last_tokens, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm, lookup

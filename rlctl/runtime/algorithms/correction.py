@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import sequence_sum, spread
 
 Level = Literal["token", "sequence", "segment", "geometric"]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.entropy import rows_at_once
 from rlctl.runtime.algorithms.table import Algorithm, lookup
 

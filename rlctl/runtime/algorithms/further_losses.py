@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.policy_losses import bounded_log_ratio, ratio_metrics
 from rlctl.runtime.algorithms.supervised import weighted_by_doubt, weighted_by_probability

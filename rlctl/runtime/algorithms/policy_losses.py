@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss, sequence_sum, spread
 from rlctl.runtime.algorithms.table import Algorithm
 

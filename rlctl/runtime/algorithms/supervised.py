@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rlctl.errors import ConfigError, nearest
+from rlctl.common.errors import ConfigError, nearest
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.buffers.interface import (
     POLL_SECONDS,
     BufferTimeout,

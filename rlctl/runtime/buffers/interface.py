@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.experience.samples import Answered
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
 from rlctl.config.sections.execution import SqlBuffer as SqlSection
-from rlctl.errors import RunError
 from rlctl.runtime.buffers.copied import Copied
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer, never

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Numbers, Prompt, Response

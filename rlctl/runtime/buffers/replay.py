@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.execution import Replay
-from rlctl.errors import PlanError, nearest
 
 Rule = Callable[..., tuple[float, bool]]
 """Gives the priority (the highest is drawn first), and whether the group is kept at all."""

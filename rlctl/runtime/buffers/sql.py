@@ -25,7 +25,7 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.buffers.interface import (
     POLL_SECONDS,
     BufferTimeout,

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rlctl import packages
-from rlctl.errors import MissingDependency, RunError
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, RunError
 
 try:
     import sqlalchemy as sa

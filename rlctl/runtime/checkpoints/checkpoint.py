@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlctl.common.errors import PlanError
 from rlctl.config import Config, Stage
-from rlctl.errors import PlanError
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
 

@@ -6,8 +6,8 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+from rlctl.common.errors import RunError
 from rlctl.config import Stage
-from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, step_of, verified
 from rlctl.runtime.remote.checkpoints import copies_of
 

@@ -27,16 +27,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import without_secrets
 from rlctl.config import Config, to_plain
 from rlctl.config.inspect import secrets, settings
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.checkpoints.checkpoint import Saved
 from rlctl.runtime.data.experts import expert_source
 from rlctl.runtime.remote.files import bring, is_remote
 from rlctl.runtime.rewards.function import PACKAGE
-from rlctl.secrets import without_secrets
 
 Part = dict[str, Any]
 """Of a file ``size`` and ``sha256``, or ``size``, ``modified`` and ``ends``; of what is elsewhere ``revision`` or ``state``."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 if TYPE_CHECKING:
     from rlctl.runtime.data.images import ImageReader

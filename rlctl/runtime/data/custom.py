@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config.sections.data import CustomDataset, Data, DataSource
-from rlctl.errors import RunError, nearest
 from rlctl.runtime.data.sources import Rows, load_source
 from rlctl.runtime.remote.files import bring, is_remote
 from rlctl.runtime.user_code import import_file, last_lines

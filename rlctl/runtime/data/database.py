@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError, nearest
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlctl.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest
 
 KEPT = 0.9
 """Share of the old estimate of where the policy stands."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlctl.common.errors import PlanError, RunError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import PlanError, RunError, nearest
 from rlctl.runtime.data.stream import Stream
 from rlctl.runtime.types import Sample
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config.sections.data import DataSource
 from rlctl.config.sections.model import Model
-from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.data.chat import Messages
 from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.data.sources import Rows

@@ -13,8 +13,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from rlctl.common.errors import RlctlError
 from rlctl.config import Config, config_from
-from rlctl.errors import RlctlError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.open import make_chat
 from rlctl.runtime.data.prompts import Limits, PromptSet

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, EvaluationSource
-from rlctl.errors import RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.difficulty import Pacing
 from rlctl.runtime.data.experts import expert_source

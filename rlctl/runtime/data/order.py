@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 _ORDER, _MIX = 0, 1
 """Separate streams for the order within a source and the choice of the source."""

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.sft import SampleSet, longest_sequence

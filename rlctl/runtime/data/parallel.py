@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 T = TypeVar("T")
 

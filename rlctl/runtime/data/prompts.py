@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages, as_messages
 from rlctl.runtime.data.custom import open_rows
 from rlctl.runtime.data.images import check_columns, row_images, undecoded, with_places

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import EvaluationSource
-from rlctl.errors import RunError
 from rlctl.runtime.data.rowset import RowSet, SetReport
 from rlctl.runtime.data.sources import Rows, load_source
 from rlctl.runtime.types import Prompt

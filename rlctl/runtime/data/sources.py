@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError, nearest
 from rlctl.runtime.data.database import load_table
 from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.remote.files import bring, is_remote

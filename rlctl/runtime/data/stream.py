@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.data.difficulty import DifficultyCursor, Pacing
 from rlctl.runtime.data.order import ORDERS, distinct, draw_sources, split_exactly
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config.sections.model import Model
-from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.data.hub import hub_access
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
 from rlctl.config import Config
-from rlctl.plan import StagePlan
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import StagePlan
 from rlctl.runtime.data.open import make_chat, open_evaluation
 from rlctl.runtime.data.prompts import open_prompts
 from rlctl.runtime.data.recorded import open_recorded

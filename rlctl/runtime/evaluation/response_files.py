@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.types import Prompt

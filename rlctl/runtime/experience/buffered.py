@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlctl import pace
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.interface import Buffer, SharedBuffer
 from rlctl.runtime.checkpoints.checkpoint import replace_folder
 from rlctl.runtime.experience.explore import Explored, GroupSource, Phase, WorksWhenAsked, metrics_of
@@ -75,7 +75,7 @@ class Buffered(_IntoBuffer):
         with phase("buffer"):
             self.buffer.put(explored.kept)
             groups = self.buffer.take(
-                len(explored.kept), oldest_version=pace.oldest_version(self.config, self._version)
+                len(explored.kept), oldest_version=rollout_schedule.oldest_version(self.config, self._version)
             )
         return Explored(groups, explored.drawn, explored.metrics | self.buffer.statistics().metrics())
 
@@ -99,7 +99,7 @@ class Filling(_IntoBuffer):
     _begun: bool = False
 
     def take(self, step: int, phase: Phase) -> Explored:
-        if not self._begun or pace.sync_due(self.config, step - 1):
+        if not self._begun or rollout_schedule.sync_due(self.config, step - 1):
             self._begun = True
             with self.explorer.new_weights(step - 1, max(self._version, 0), phase), phase("sync"):
                 self._version = self._newest_weights(above=self._version)
@@ -161,7 +161,7 @@ class Drained(WorksWhenAsked):
     _saved: dict[str, Any] = field(default_factory=dict)
 
     def more(self, step: int, phase: Phase) -> bool:
-        wanted, oldest = self.config.batch.prompts_per_step, pace.oldest_version(self.config, self._version)
+        wanted, oldest = self.config.batch.prompts_per_step, rollout_schedule.oldest_version(self.config, self._version)
         self._ahead, self._drawn = [], []
         with phase("buffer"):
             while lacking := wanted - len(self._ahead):
@@ -183,7 +183,7 @@ class Drained(WorksWhenAsked):
 
     def trained(self, version: int) -> None:
         self._version = version
-        if pace.sync_due(self.config, version) and self.buffer.listened():
+        if rollout_schedule.sync_due(self.config, version) and self.buffer.listened():
             self._write_weights(version)
 
     def _write_weights(self, version: int) -> None:

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rlctl import pace
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.data.open import PromptStream
 from rlctl.runtime.evaluation.response_files import Keeper, Shown
 from rlctl.runtime.experience.recorded import Generates
@@ -107,7 +107,7 @@ class WorksWhenAsked:
         """Nothing depends on it: all that is drawn is trained on at once."""
 
     def sync_due(self, step: int) -> bool:
-        return pace.sync_due(self.config, step)
+        return rollout_schedule.sync_due(self.config, step)
 
     def new_weights(self, step: int, version: int, phase: Phase) -> AbstractContextManager[None]:
         return nullcontext()

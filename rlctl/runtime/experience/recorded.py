@@ -17,9 +17,9 @@ from typing import Protocol
 
 import torch
 
-from rlctl import pace
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
-from rlctl.errors import PlanError, RunError
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.pickles import load_objects, reason_of
 from rlctl.runtime.types import Request, Response
 
@@ -110,7 +110,7 @@ def check_skips(config: Config) -> None:
     Raises:
         PlanError: the schedule streams responses.
     """
-    if config.run.skip.rollout != "off" and pace.streams(config):
+    if config.run.skip.rollout != "off" and rollout_schedule.streams(config):
         raise PlanError(
             "run.skip.rollout keeps and replays whole rounds of prompts, and this schedule draws responses one by one",
             hint="take a synchronous schedule while you debug, or leave run.skip.rollout off",

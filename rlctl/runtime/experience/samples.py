@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config import Config, build_config
 from rlctl.config.sections.data import EvaluationSource
-from rlctl.errors import RunError, nearest
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.serialization.sequences import array_of

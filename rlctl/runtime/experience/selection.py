@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.algorithm import Algorithm, OtherLoss
 from rlctl.config.sections.algorithm import Other as OtherAdvantage
-from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.further_losses import FURTHER_LOSSES
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES

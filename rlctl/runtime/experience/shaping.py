@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import (
     DifficultyMask,
@@ -26,7 +27,6 @@ from rlctl.config.sections.algorithm import (
     Grpo,
     Overlong,
 )
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.packed import marked, spread

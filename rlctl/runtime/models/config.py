@@ -15,8 +15,8 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config.sections.model import Model, RopeScaling
-from rlctl.errors import RunError, nearest
 from rlctl.runtime.pickles import reason_of
 
 MISMATCH = "ignore_mismatched_sizes"

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
-from rlctl.errors import PlanError, RunError
+from rlctl.common.errors import PlanError, RunError
 
 FAMILIES = {
     "fsdp2": ("gpt_oss", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),

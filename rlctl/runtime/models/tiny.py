@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.models.vision import auto_class
 
 USUAL_FAMILY = "qwen2"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.profiling.usage import Usage
 
 FIRST_CAUSE_SECONDS = 3.0

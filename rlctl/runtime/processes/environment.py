@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
 from rlctl.runtime.processes.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, last_lines
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.processes.calls import SILENCE_SECONDS, Calls, Outcome, Pulse, WorkerLost
 from rlctl.runtime.processes.environment import enter
 from rlctl.runtime.processes.vitals import of_worker

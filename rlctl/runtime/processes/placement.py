@@ -29,8 +29,8 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from rlctl.errors import RunError
-from rlctl.plan import Plan, RolePlan, StagePlan
+from rlctl.common.errors import RunError
+from rlctl.planning.plan import Plan, RolePlan, StagePlan
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.processes.group import RayGroup, spawn
 from rlctl.runtime.processes.vitals import forget

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from rlctl import packages
-from rlctl.errors import MissingDependency
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.runtime.processes.ray_access import address_to_join, join
 
 

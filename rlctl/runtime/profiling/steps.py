@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.output import Profiling, RoleProfile
-from rlctl.errors import RunError
-from rlctl.plan import StagePlan
+from rlctl.planning.plan import StagePlan
 from rlctl.runtime.processes.group import Group
 from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, worker_metrics
 from rlctl.runtime.profiling.timeline import Timeline

@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from rlctl.config import Config
-from rlctl.memory import GIB, forward_flops, known_gpu
-from rlctl.models import ModelShape, read_shape
-from rlctl.plan import StagePlan
+from rlctl.planning.memory import GIB, forward_flops, known_gpu
+from rlctl.planning.models import ModelShape, read_shape
+from rlctl.planning.plan import StagePlan
 from rlctl.runtime.profiling.usage import Call, resident_bytes
 
 

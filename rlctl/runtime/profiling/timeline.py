@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlctl.memory import GIB
-from rlctl.plan import role_and_number
+from rlctl.planning.memory import GIB
+from rlctl.planning.plan import role_and_number
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.usage import Call
 

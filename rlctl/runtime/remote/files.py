@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
-from rlctl.errors import MissingDependency, RunError
+from rlctl.common.errors import MissingDependency, RunError
 
 T = TypeVar("T")
 CACHE_VARIABLE = "RLCTL_CACHE"

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from rlctl.errors import RunError
-from rlctl.secrets import without_secrets
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import without_secrets
 
 Kind = Literal[
     "run_started",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome, Ready
 from rlctl.runtime.rewards.outcome import attempt, attempt_all
 

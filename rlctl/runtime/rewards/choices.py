@@ -7,7 +7,7 @@ import string
 from collections.abc import Mapping
 from typing import Literal
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Outcome
 
 MOST_ANSWER_TAGS = 10

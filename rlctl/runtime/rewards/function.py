@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlctl.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest
 from rlctl.runtime.user_code import import_file, last_lines
 
 PACKAGE, FILE = "pkg://", "file://"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlctl.errors import MissingDependency
+from rlctl.common.errors import MissingDependency
 from rlctl.runtime.rewards.choices import after_last_thinking, repeated_share
 from rlctl.runtime.rewards.interface import Call, Outcome
 

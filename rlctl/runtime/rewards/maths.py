@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Outcome
 
 THINK, END_OF_THINKING = "<think>", "</think>"

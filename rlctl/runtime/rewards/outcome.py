@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from rlctl.errors import MissingDependency, RlctlError, RunError
+from rlctl.common.errors import MissingDependency, RlctlError, RunError
 from rlctl.runtime.rewards.interface import BatchScore, Call, Failure, Outcome, Score
 from rlctl.runtime.user_code import last_lines
 

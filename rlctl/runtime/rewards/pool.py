@@ -38,7 +38,7 @@ from typing import Self
 
 import psutil
 
-from rlctl.errors import RlctlError, RunError
+from rlctl.common.errors import RlctlError, RunError
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome, Ready, Scorer
 from rlctl.sandbox import REAPER

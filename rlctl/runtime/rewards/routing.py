@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from rlctl.common.errors import RunError, nearest
 from rlctl.config.sections.rewards import Reward
-from rlctl.errors import RunError, nearest
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.types import Prompt
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation, Overflow
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards import boxed as latex
 from rlctl.runtime.rewards import dapo
 from rlctl.runtime.rewards.choices import multiple_choice, search_qa

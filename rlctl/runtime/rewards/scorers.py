@@ -7,7 +7,7 @@ import inspect
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlctl.errors import MissingDependency, RunError
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.runtime.rewards.function import load_function
 from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
 from rlctl.runtime.rewards.rules import RULES, auto_rule

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import failure_of
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlctl.errors import RunError
-from rlctl.reward_forms import VERL_ARGUMENTS, Parameters, arguments_of, form_of, missing_arguments
+from rlctl.common.errors import RunError
+from rlctl.config.reward_signatures import VERL_ARGUMENTS, Parameters, arguments_of, form_of, missing_arguments
 from rlctl.runtime.rewards.interface import Call, Failure, Loaded, Outcome
 from rlctl.runtime.rewards.outcome import as_outcome, failure_of, is_number
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import TokensComputed, check_requests
 from rlctl.runtime.rollout.weights import TakesWeights
 from rlctl.runtime.types import Request, Response

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from transformers.cache_utils import Cache
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.cache import RowCache
 from rlctl.runtime.rollout.interface import TokensComputed
 from rlctl.runtime.rollout.model import CausalModel

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.service import Service, ServiceAway, ServiceError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.randomness import stream_keys

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.types import Request, Response, Sampling
 
 

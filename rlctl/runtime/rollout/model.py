@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, get_layer_types_and_kwargs
 
-from rlctl.errors import MissingDependency, RunError
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.runtime.models.config import files_are_told
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention

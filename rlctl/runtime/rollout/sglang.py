@@ -35,7 +35,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
-from rlctl.errors import MissingDependency, RunError, nearest
-from rlctl.plan import Device
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import Device
 from rlctl.runtime.models.config import changes_of
 
 FRACTION_COLOCATED, FRACTION_ALONE = 0.5, 0.85

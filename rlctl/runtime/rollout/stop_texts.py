@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.types import Sampling
 
 Decode = Callable[[Sequence[int]], str]

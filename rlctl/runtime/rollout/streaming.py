@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from transformers.cache_utils import Cache
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import Finished, TokensComputed
 from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms

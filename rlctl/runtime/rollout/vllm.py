@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import torch
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import stream_keys

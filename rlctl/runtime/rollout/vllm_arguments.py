@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl import arithmetic, packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.rollout import EngineMemory
-from rlctl.errors import MissingDependency, RunError, nearest
-from rlctl.plan import Device
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import Device
+from rlctl.planning.weight_transfer import way_of
 from rlctl.runtime.models.config import changes_of
-from rlctl.ways import way_of
 
 EXTENSION = "rlctl.runtime.rollout.vllm_worker.RolloutExtension"
 CPU_CACHE_BYTES = 1 << 30

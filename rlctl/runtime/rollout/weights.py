@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from rlctl.errors import RunError, nearest
+from rlctl.common.errors import RunError, nearest
 
 
 def without_memory(config: Any, *, trust_remote_code: bool) -> PreTrainedModel:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rlctl import pace
 from rlctl.config import Config
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.interface import Buffer
 from rlctl.runtime.evaluation.response_files import Keeper
 from rlctl.runtime.experience.explore import Explored, Phase, keep_responses, mean_rewards, metrics_of
@@ -71,8 +71,8 @@ class Exploration:
         self._buffer, self._shaping, self._total_steps = buffer, shaping, total_steps
         self._failed, self._stopped = failed, stopped
         self._keeper, self._tokenizer = keeper, tokenizer
-        self._turns = not pace.in_background(config)
-        self._horizon: pace.Horizon | None = None
+        self._turns = not rollout_schedule.in_background(config)
+        self._horizon: rollout_schedule.Horizon | None = None
         """None until the engines have weights."""
         self._synced = 0
         self._version = 0
@@ -137,12 +137,12 @@ class Exploration:
         if self._config.sync.style == "explorer_driven":
             horizon, next_step = self._horizon, self._taken + self._config.batch.prompts_per_step
             return horizon is None or self._there() >= horizon.groups or next_step > horizon.groups
-        return pace.sync_due(self._config, step)
+        return rollout_schedule.sync_due(self._config, step)
 
     @contextmanager
     def new_weights(self, step: int, version: int, phase: Phase) -> Iterator[None]:
         """Within, the engines can be given the weights of a step; what is under way is as ``sync.in_flight`` says."""
-        how = pace.in_flight(self._config)
+        how = rollout_schedule.in_flight(self._config)
         if how == "wait" and self._horizon is not None:
             with phase(WAIT):
                 self._drain()
@@ -153,7 +153,7 @@ class Exploration:
             self._synced, self._version = step, version
             if version not in self._sent[-1:]:
                 self._sent = [*self._sent, version][-1 - (self._config.sync.max_staleness or 0) :]
-            self._horizon = pace.horizon(
+            self._horizon = rollout_schedule.horizon(
                 self._config, synced=step, total_steps=self._total_steps, explored=self._there()
             )
         self._start()
@@ -214,7 +214,7 @@ class Exploration:
 
     def _oldest_version(self) -> int:
         """The oldest weights whose responses are trained on now: by how often newer ones were sent, and by the strategy."""
-        sync, by_strategy = self._config.sync, pace.oldest_by_strategy(self._config, self._version)
+        sync, by_strategy = self._config.sync, rollout_schedule.oldest_by_strategy(self._config, self._version)
         if sync.max_staleness is None or sync.on_stale != "drop" or len(self._sent) <= sync.max_staleness:
             return by_strategy
         return max(by_strategy, self._sent[-1 - sync.max_staleness])

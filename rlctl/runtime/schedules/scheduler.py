@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlctl import pace
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.experience.explore import rollout_seed
 from rlctl.runtime.experience.samples import Answered, requests_for
 from rlctl.runtime.experience.selection import needs_greedy
@@ -89,7 +89,7 @@ class Scheduler:
         self._hand_on, self._tell, self._clock = hand_on, tell, clock
         self._scoring = Scoring(score, in_thread=config.reward_loop.overlap_with_rollout)
         self._greedy = needs_greedy(config.algorithm)
-        self._in_order = pace.in_order(config)
+        self._in_order = rollout_schedule.in_order(config)
         self._flights: dict[int, Flight] = {}
         self._asked: dict[int, _Asked] = {}
         self._complete: list[Flight] = []

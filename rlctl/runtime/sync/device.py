@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.sync.bucket import Named

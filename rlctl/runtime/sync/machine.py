@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.processes.group import Again, Group, Limit, Waiting
 from rlctl.runtime.sync.bucket import Named

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.sync.bucket import Bucket, Named, Packer
 

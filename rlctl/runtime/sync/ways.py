@@ -1,15 +1,15 @@
-"""The transport that a run's weights take: that of its way (``rlctl.ways``)."""
+"""The transport that a run's weights take: that of its way (``rlctl.planning.weight_transfer``)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rlctl.config import Config
-from rlctl.plan import Device
+from rlctl.planning.plan import Device
+from rlctl.planning.support import generating
+from rlctl.planning.weight_transfer import way_of
 from rlctl.runtime.sync.device import Ipc, Nccl
 from rlctl.runtime.sync.transport import Folder, HostMemory, Transport
-from rlctl.support import generating
-from rlctl.ways import way_of
 
 
 def transport_of(config: Config, device: Device, place: Path) -> Transport:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from rlctl.common.errors import RlctlError, RunError
 from rlctl.config import Config
 from rlctl.config.sections import output
-from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.tracking.interface import RunInfo, Tracker
 from rlctl.runtime.tracking.mlflow import MlflowTracker
 from rlctl.runtime.tracking.safe import HURRY, SafeTracker

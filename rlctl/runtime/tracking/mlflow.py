@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl import packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.config.sections.output import MlflowTracker as Settings
-from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, flatten, kept_id, rows
 
 MAX_PARAMETERS, MAX_VALUE_CHARACTERS, MAX_NAME_CHARACTERS = 100, 6000, 250

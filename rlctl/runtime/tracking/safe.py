@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.tracking.interface import ShownResponse, Tracker
 
 BACKLOG = 10_000

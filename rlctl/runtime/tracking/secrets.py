@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlctl.common.secrets import without_secrets
 from rlctl.config import Config, put_at, to_plain
 from rlctl.config.inspect import secrets
-from rlctl.secrets import without_secrets
 
 HIDDEN = "<hidden>"
 

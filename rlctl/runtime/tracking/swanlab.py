@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 from uuid import uuid4
 
-from rlctl import packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.config.sections.output import SwanlabTracker as Settings
-from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
 
 MODES = {"cloud": "online", "local": "local", "offline": "offline", "disabled": "disabled"}

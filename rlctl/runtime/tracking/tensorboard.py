@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlctl import packages
-from rlctl.errors import MissingDependency
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, rows
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from rlctl import packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency
 from rlctl.config.sections.output import WandbTracker as Settings
-from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking.interface import COLUMNS, RunInfo, ShownResponse, kept_id, rows
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import AttentionInterface
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 if TYPE_CHECKING:
     from rlctl.runtime.train.sequence import SequenceGroup

@@ -31,8 +31,8 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import WriteResult
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
-from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train.checkpoint_reader import (

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.pickles import load_objects, reason_of
 
 METADATA = "torch.distributed.checkpoint.metadata"

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config import Config
-from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence, drawn_js
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS

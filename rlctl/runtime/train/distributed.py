@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 Device = Literal["cpu", "cuda"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, Megatron, Train
-from rlctl.errors import PlanError
-from rlctl.megatron.layout import in_one_piece
+from rlctl.planning.megatron.layout import in_one_piece
 from rlctl.runtime.train.interface import Role, TrainEngine
 
 ENGINES: Mapping[str, tuple[str, str]] = {

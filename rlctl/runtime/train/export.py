@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.data.hub import hub_access
 from rlctl.runtime.models.vision import auto_class, reads_images
 from rlctl.runtime.train.gathering import BUCKET_BYTES, whole

@@ -25,11 +25,11 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
-from rlctl.errors import PlanError, nearest
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, statistics_of_logits
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy

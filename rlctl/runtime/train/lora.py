@@ -27,8 +27,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config.sections.model import Lora
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.pickles import reason_of
 from rlctl.runtime.seeds import derive_seed
 

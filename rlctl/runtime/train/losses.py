@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.algorithm import Algorithm, RolloutCorrection
 from rlctl.config.sections.train import ValueLoss
-from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch
 from rlctl.runtime.algorithms.correction import weights as importance_weights

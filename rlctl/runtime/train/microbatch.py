@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.batch import Micro
-from rlctl.errors import RunError
 from rlctl.runtime.models.vision import Vision, joined
 from rlctl.runtime.train.attention import Rows
 from rlctl.runtime.types import Sample

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
 
+from rlctl.common.errors import PlanError, RunError, nearest
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import FusedKernels, MemorySettings
-from rlctl.errors import PlanError, RunError, nearest
 from rlctl.runtime.models.config import changed_config, files_are_told, import_modules
 from rlctl.runtime.models.vision import auto_class, set_text_attention
 from rlctl.runtime.train import attention

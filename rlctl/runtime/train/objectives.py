@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlctl import arithmetic
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Aggregation, Algorithm, DpoObjective, MixObjective, PpoClip
-from rlctl.errors import PlanError, nearest
+from rlctl.planning import arithmetic
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS, Totals
 from rlctl.runtime.algorithms.packed import sequence_sum
 from rlctl.runtime.algorithms.preference import PAIR, dpo

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.train import Optimizer
-from rlctl.errors import PlanError, nearest
 
 PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes"}
 """What to install for a module, by its first name."""

@@ -6,15 +6,16 @@ import importlib.util
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from rlctl import arithmetic, packages
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, Train
-from rlctl.errors import MissingDependency, PlanError, RunError
-from rlctl.megatron import options
-from rlctl.megatron.layout import broken
-from rlctl.megatron.limits import Asked, asked_of, limits
-from rlctl.models import shape_of
+from rlctl.planning import arithmetic
+from rlctl.planning.megatron import options
+from rlctl.planning.megatron.layout import broken
+from rlctl.planning.megatron.limits import Asked, asked_of, limits
+from rlctl.planning.models import shape_of
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.models.routers import check_family
 from rlctl.runtime.train.model import check_liger

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.train.microbatch import MicroBatch
 from rlctl.runtime.types import Sample
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer
-from rlctl.errors import PlanError, nearest
 
 
 @dataclass(frozen=True, slots=True)

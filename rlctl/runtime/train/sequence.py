@@ -18,7 +18,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlctl.errors import PlanError
+from rlctl.common.errors import PlanError
 from rlctl.runtime.train.microbatch import MicroBatch
 
 

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 import torch
 
-from rlctl import arithmetic, packages
+from rlctl.common import packages
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.train import Critic as CriticSection
-from rlctl.errors import PlanError, RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.models.config import import_modules
 from rlctl.runtime.serialization.sequences import Values
 from rlctl.runtime.train.distributed import Device

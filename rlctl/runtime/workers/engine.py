@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from pathlib import Path
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
-from rlctl.errors import RunError
 from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.distributed import leave
 from rlctl.runtime.train.interface import TrainEngine

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError, nearest
 from rlctl.config import Config
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import JudgeReward
@@ -23,8 +23,8 @@ from rlctl.config.sections.rollout import (
     TransformersEngine,
     VllmEngine,
 )
-from rlctl.errors import RunError, nearest
-from rlctl.plan import Device
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import Device
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.tokenizer import decode_all, load_tokenizer
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome

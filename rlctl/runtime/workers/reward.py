@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
-from rlctl.errors import RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.local_programs import LocalPrograms

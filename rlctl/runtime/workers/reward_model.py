@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.rewards import ModelReward
-from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat, Messages
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.pickles import reason_of

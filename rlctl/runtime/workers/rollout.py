@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from rlctl import arithmetic
+from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.rollout import ExternalEngine as External
-from rlctl.errors import RunError
-from rlctl.plan import Device
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.rollout.external import ExternalEngine

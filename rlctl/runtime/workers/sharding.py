@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from rlctl.config.sections.batch import Batch
-from rlctl.models import read_shape
+from rlctl.planning.models import read_shape
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train.microbatch import spread

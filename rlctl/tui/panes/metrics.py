@@ -12,9 +12,9 @@ from textual.message import Message
 
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo
+from rlctl.tui.dialogs.pick_runs import PickRunsScreen
 from rlctl.tui.language import say
 from rlctl.tui.panes.pane import Pane
-from rlctl.tui.screens.pick_runs import PickRunsScreen
 from rlctl.tui.widgets.metric_browser import MetricBrowser
 from rlctl.tui.widgets.metric_plot import Source
 

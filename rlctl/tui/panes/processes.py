@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import DataTable, Static
 
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.monitor.processes import Process, alive, processes_of
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.monitor.samples import EVALUATION, SORTS, STEP, Group, Row, SampleIndex, rows_of, worst
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable, Header, Static, TabbedContent, TabPane, Tabs
 
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
 from rlctl.tui.widgets.footer import Footer
@@ -23,7 +23,7 @@ from rlctl.tui.widgets.metric_plot import Source
 from rlctl.tui.widgets.pages import Pages
 
 if TYPE_CHECKING:
-    from rlctl.difference import Difference
+    from rlctl.translation.difference import Difference
     from rlctl.tui.app import RlctlApp
 
 
@@ -40,8 +40,8 @@ class Compared:
 def compare(first: Path, second: Path) -> Compared:
     """Read two runs. Takes as long as reading their logs does."""
     from rlctl.config import Loaded
-    from rlctl.difference import differences
     from rlctl.runs import read_config
+    from rlctl.translation.difference import differences
 
     found: list[Difference] = []
     problem = ""

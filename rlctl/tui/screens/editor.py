@@ -17,6 +17,8 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Button, Header, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
+from rlctl.common.errors import ConfigError, RlctlError
+from rlctl.common.report import Finding
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
@@ -24,19 +26,17 @@ from rlctl.editing.naming import all_names, inner_names
 from rlctl.editing.session import Change, Session
 from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
-from rlctl.errors import ConfigError, RlctlError
-from rlctl.report import Finding
+from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import say, shortened
-from rlctl.tui.screens.ask import ChooseScreen
+from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.panes.findings import FindingsPane
+from rlctl.tui.panes.help import HelpPane, hint
+from rlctl.tui.panes.plan import PlanPane
+from rlctl.tui.panes.preview import DiffPane, PreviewPane
 from rlctl.tui.screens.editor_files import EditorFiles
-from rlctl.tui.widgets.editor_pane import EditorPane
 from rlctl.tui.widgets.field_row import SET, FieldRow
-from rlctl.tui.widgets.findings_pane import FindingsPane
 from rlctl.tui.widgets.footer import Footer
-from rlctl.tui.widgets.help_pane import HelpPane, hint
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.plan_pane import PlanPane
-from rlctl.tui.widgets.preview_pane import DiffPane, PreviewPane
 from rlctl.tui.widgets.section_tree import SectionTree
 
 SOON_SECONDS = 0.05

@@ -14,23 +14,23 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
+from rlctl.common.errors import DocumentError, RlctlError
+from rlctl.common.filenames import YAML_ENDINGS, expanded, is_file
+from rlctl.common.secrets import redacted
 from rlctl.documents import KeyPath, dotted, read_text
 from rlctl.editing import items, recovery
 from rlctl.editing.deviations import changes_training
 from rlctl.editing.fields import FieldView
 from rlctl.editing.session import Draft, FileChangedError, Session
 from rlctl.editing.values import text_of
-from rlctl.errors import DocumentError, RlctlError
-from rlctl.filenames import YAML_ENDINGS, expanded, is_file
-from rlctl.secrets import redacted
+from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, TextScreen
+from rlctl.tui.dialogs.facts import FactsScreen, in_app
+from rlctl.tui.dialogs.items import ItemsScreen
+from rlctl.tui.dialogs.save_as import Named, SaveAsScreen
 from rlctl.tui.external import edited
 from rlctl.tui.language import say, shortened
-from rlctl.tui.screens.ask import AskScreen, ChooseScreen, TextScreen
-from rlctl.tui.screens.facts import FactsScreen, in_app
-from rlctl.tui.screens.items import ItemsScreen
-from rlctl.tui.screens.save_as import Named, SaveAsScreen
+from rlctl.tui.panes.preview import DIALECTS
 from rlctl.tui.widgets.field_row import FieldRow
-from rlctl.tui.widgets.preview_pane import DIALECTS
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp

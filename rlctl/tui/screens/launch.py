@@ -19,18 +19,18 @@ from textual.widgets import Button, Header, Input, Label, Static, TextArea
 
 from rlctl import runs
 from rlctl.cluster.address import address_of
+from rlctl.common.errors import RlctlError
+from rlctl.common.report import Finding
 from rlctl.editing.planning import Before, Planned, before, file_to_launch, launch_words, obstacles, planned
 from rlctl.editing.session import Session
-from rlctl.errors import RlctlError
 from rlctl.monitor.logs import readable
-from rlctl.report import Finding
 from rlctl.runs.launching import Launched, begin, place
+from rlctl.tui.dialogs.ask import Tick
+from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.language import say
-from rlctl.tui.screens.ask import Tick
-from rlctl.tui.screens.dialog import Dialog
+from rlctl.tui.panes.plan import drawn
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.line import Line
-from rlctl.tui.widgets.plan_pane import drawn
 
 if TYPE_CHECKING:
     from rlctl.tui.app import RlctlApp

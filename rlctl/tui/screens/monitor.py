@@ -18,7 +18,7 @@ from textual.widgets import Header, Static, TabbedContent, TabPane, Tabs
 from textual.worker import get_current_worker
 
 from rlctl import runs
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.monitor.processes import alive, processes_of
 from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say

@@ -13,12 +13,12 @@ from textual.message import Message
 from textual.screen import Screen
 
 from rlctl import runs
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.monitor.logs import readable
 from rlctl.runtime.stopping import STOP_FILE
+from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen
+from rlctl.tui.dialogs.opening import OpeningScreen
 from rlctl.tui.language import say
-from rlctl.tui.screens.ask import AskScreen, ChooseScreen
-from rlctl.tui.screens.opening import OpeningScreen
 
 REFUSED_WITHIN = 20.0
 """Seconds in which a run that cannot go on says why."""

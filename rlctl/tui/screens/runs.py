@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable, Header, Input, Static
 
-from rlctl.filenames import is_folder
+from rlctl.common.filenames import is_folder
 from rlctl.tui.language import say
 from rlctl.tui.run_rows import COLUMNS, Row, RunRows, age, matching
 from rlctl.tui.widgets.footer import Footer

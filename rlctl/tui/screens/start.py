@@ -15,8 +15,8 @@ from textual.screen import Screen
 from textual.widgets import Header, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from rlctl.filenames import configs_and_runs, expanded, is_file, is_folder
-from rlctl.language import later
+from rlctl.common.filenames import configs_and_runs, expanded, is_file, is_folder
+from rlctl.common.language import later
 from rlctl.tui.language import say
 from rlctl.tui.widgets.field_row import PathSuggester
 from rlctl.tui.widgets.footer import Footer
@@ -92,7 +92,8 @@ class StartScreen(Screen[None]):
 
     @work(thread=True, exclusive=True)
     def action_refresh(self) -> None:
-        from rlctl import presets, runs
+        from rlctl import runs
+        from rlctl.config import presets
         from rlctl.tui.widgets.run_texts import run_line
         from rlctl.tui.widgets.sample_texts import plain
 

@@ -15,10 +15,10 @@ from textual.reactive import Reactive
 from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Select
 
+from rlctl.common.filenames import expanded, is_folder
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
 from rlctl.editing.values import NULL
-from rlctl.filenames import expanded, is_folder
 from rlctl.tui.language import say
 from rlctl.tui.widgets.line import Line
 

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Footer as TextualFooter
 from textual.widgets._footer import FooterKey
 
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.tui.language import say
 
 TEXTUALS = (later("Dismiss menu"), later("Exit the command palette"))

@@ -10,7 +10,7 @@ from typing import Any
 from rich.cells import cell_len
 from textual.content import Content
 
-from rlctl.language import later
+from rlctl.common.language import later
 from rlctl.monitor.advisories import RECENT, Advice
 from rlctl.monitor.histogram import histogram
 from rlctl.monitor.metrics import StepTable

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from rlctl.language import later
+from rlctl.common.language import later
+from rlctl.common.terminal import safe
 from rlctl.monitor.samples import Group, Response, Row
-from rlctl.terminal import safe
 from rlctl.tui.language import say
 
 UNLIKELY, MISMATCHED = "underline $warning", "bold reverse $error"

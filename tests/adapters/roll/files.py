@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
+from rlctl.common.report import Bucket, Entry, Report
 from rlctl.config import Config, Loaded, Source, config_from
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket, Entry, Report
-from rlctl.translate import read_document, write
+from rlctl.translation.translate import read_document, write
 
 RLVR = """
 exp_name: test

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded, config_from, to_file, to_plain
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket
 from rlctl.runtime.algorithms.correction import Rejection
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 

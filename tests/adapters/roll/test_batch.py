@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rlctl import arithmetic
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded, Source, config_from
-from rlctl.report import Bucket
+from rlctl.planning import arithmetic
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from rlctl.adapters.roll import ROLL
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded, Source, config_from
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import convert, read_document, write
+from rlctl.translation.translate import convert, read_document, write
 
 from .texts import AGENTIC, RLVR, bucket, read, written
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rlctl import convert
-from rlctl.report import Bucket, Finding, Report
+from rlctl.common.report import Bucket, Finding, Report
 
 from .files import bucket, entry, read, roll, written
 

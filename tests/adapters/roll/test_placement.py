@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl import arithmetic
 from rlctl.adapters.roll.devices import parse_devices
-from rlctl.report import Bucket
+from rlctl.common.report import Bucket
+from rlctl.planning import arithmetic
 
 from .files import bucket, entry, read, refused, written
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import read_yaml
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.workers.reward import scorer_of
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 ROOT = "roll.pipeline.rlvr.rewards"
 TEXT = f"""

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rlctl.adapters.rules import ABSENT
-from rlctl.adapters.tree import find
+from rlctl.adapters.engine.rules import ABSENT
+from rlctl.adapters.engine.tree import find
+from rlctl.common.report import Bucket, Entry
 from rlctl.documents import parse_dotted, read_yaml, resolve
-from rlctl.report import Bucket, Entry
-from rlctl.translate import translate_loaded
+from rlctl.translation.translate import translate_loaded
 
 from ..corpus import Example, examples
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rlctl import arithmetic
-from rlctl.report import Bucket
+from rlctl.common.report import Bucket
+from rlctl.planning import arithmetic
 
 from .files import bucket, read, refused, written
 

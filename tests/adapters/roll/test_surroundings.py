@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Bucket
 from rlctl.config import load
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket
 from rlctl.runtime.experience.samples import evaluation_sampling
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written

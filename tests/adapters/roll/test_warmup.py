@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.report import Bucket
 from rlctl.config import Loaded, Source, config_from, to_file
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket
-from rlctl.translate import read_document, write
+from rlctl.translation.translate import read_document, write
 
 from .files import bucket, entry, read, roll, written
 

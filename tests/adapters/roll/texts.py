@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlctl.adapters.tree import put
+from rlctl.adapters.engine.tree import put
+from rlctl.common.report import Bucket, Report
 from rlctl.config import Loaded
 from rlctl.documents import read_yaml
-from rlctl.report import Bucket, Report
-from rlctl.translate import read_document, write
+from rlctl.translation.translate import read_document, write
 
 RLVR = """
 exp_name: math

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS, Totals, aggregate, token_weights
 from rlctl.runtime.algorithms.policy_losses import ppo_clip
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.correction import Rejection, keeps, mismatch, ratios, survives_veto, weights
 
 LENGTHS = torch.tensor([3, 0, 2])

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div
 from torch.testing import assert_close
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.divergence import DIVERGENCES, divergence
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]

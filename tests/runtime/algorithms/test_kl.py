@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.kl import KL_ESTIMATORS, AdaptiveKL, FixedKL, KLController, estimate, mean_over_responses
 
 LOG_PROBS = st.lists(st.tuples(st.floats(-60, 0), st.floats(-60, 0)), min_size=1, max_size=20)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
 from rlctl.runtime.algorithms.packed import PerTokenLoss
 from rlctl.runtime.algorithms.policy_losses import (
     POLICY_LOSSES,

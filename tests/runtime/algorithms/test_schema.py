@@ -10,6 +10,7 @@ import pytest
 
 from rlctl.config.sections import algorithm as schema
 from rlctl.config.sections.train import ValueLoss
+from rlctl.planning.support import ONLY_VALUES
 from rlctl.runtime.algorithms import correction, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.aggregation import AGGREGATIONS
@@ -19,7 +20,6 @@ from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES, ImportanceWeig
 from rlctl.runtime.algorithms.table import Algorithm
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
 from rlctl.runtime.experience.selection import FURTHER_ESTIMATORS, TWINS
-from rlctl.support import ONLY_VALUES
 
 ADVANTAGE_SECTIONS = {section().name_: section() for section in schema.Advantage.__subclasses__()}
 LOSS_SECTIONS = {section().name_: section() for section in schema.PolicyLoss.__subclasses__()}

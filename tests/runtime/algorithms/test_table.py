@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlctl.arithmetic import MEASURED
-from rlctl.errors import ConfigError
+from rlctl.common.errors import ConfigError
+from rlctl.planning.arithmetic import MEASURED
 from rlctl.runtime.algorithms.advantages import ADVANTAGES
 from rlctl.runtime.algorithms.policy_losses import POLICY_LOSSES
 from rlctl.runtime.algorithms.table import lookup

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.record import plain_of

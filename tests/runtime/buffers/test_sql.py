@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.buffers.interface import BufferTimeout
 from rlctl.runtime.buffers.replay import RULES, Reuse
 from rlctl.runtime.buffers.sql import SqlBuffer

@@ -11,7 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.checkpoints.checkpoint import MANIFEST, Checkpoints, read_checkpoint, replace_folder, verified
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed

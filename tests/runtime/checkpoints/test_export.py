@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rlctl import runs
 from rlctl.cli import app
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from tests.runtime.local import launch_here
 
 

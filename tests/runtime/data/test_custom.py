@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import RunError
 from rlctl.runtime.data.open import open_evaluation, open_prompt_stream, open_sft_stream
 
 VERLS = """

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError
 from rlctl.runtime.data.experts import expert_source
 from rlctl.runtime.data.sources import load_source
 

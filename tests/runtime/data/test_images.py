@@ -15,9 +15,9 @@ from datasets import Image as ImageFeature
 from PIL import Image
 from transformers import PROCESSOR_MAPPING, AutoConfig
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import Data, DataSource
 from rlctl.config.sections.model import Model
-from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.images import ImageReader, read_images, reader_of, with_places
 from rlctl.runtime.data.prompts import Limits, PromptSet

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import config_from
 from rlctl.config.sections.data import Data, DataSource
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.experts import check_experts_last, expert_source
 from rlctl.runtime.data.pairs import PairSet

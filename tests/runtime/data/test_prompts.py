@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.data.prompts import Limits, PromptSet, cut
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, DatasetDict
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import RunError
 from rlctl.runtime.data import sources
 from rlctl.runtime.data.sources import load_source, require_column, source_name
 

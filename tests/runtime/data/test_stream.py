@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.data.order import draw_sources, easy_to_hard, shuffle, split_exactly
 from rlctl.runtime.data.stream import Ordering, Stream
 

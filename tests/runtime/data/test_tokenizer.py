@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.model import Model
-from rlctl.errors import RunError
 from rlctl.runtime.data.tokenizer import decode_all, load_tokenizer, read_template
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation.evaluation import Evaluator, HeldOut
 from rlctl.runtime.evaluation.response_files import JsonLines, ParquetFile

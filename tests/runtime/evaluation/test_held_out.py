@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation.held_out import distinct, open_held_out
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.buffers.files import FileBuffer
 from rlctl.runtime.experience.buffered import Drained, Filling
 from rlctl.runtime.experience.samples import Answered

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.data.stream import Ordering, Stream
+from rlctl.runtime.experience.batch_builders import RolloutGather
 from rlctl.runtime.experience.explore import Explorer
-from rlctl.runtime.experience.gather import RolloutGather
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import PlanError, RunError
+from rlctl.common.errors import PlanError, RunError
 from rlctl.runtime.experience.recorded import Dumped, Replayed, check_skips
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.local import run_here

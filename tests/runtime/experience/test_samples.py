@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.experience.samples import (
     Answered,
     check_own_sampling,

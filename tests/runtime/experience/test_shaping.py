@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.errors import ConfigError, PlanError, RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import ConfigError, PlanError, RunError
 from rlctl.runtime.experience.samples import Answered, samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.rewards.routing import Score

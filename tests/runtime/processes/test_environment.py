@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import RunError
 from rlctl.runtime.processes.environment import (
     _copy_new,
     copies_of_logs,

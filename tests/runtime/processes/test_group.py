@@ -16,7 +16,7 @@ import psutil
 import pytest
 import ray
 
-from rlctl.errors import Location, RunError
+from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Again, Host, LocalGroup, RayGroup, spawn
 from tests.waiting import until

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import ray
 
-from rlctl.errors import RunError
-from rlctl.plan import Plan, RolePlan, make_plan
+from rlctl.common.errors import RunError
+from rlctl.planning.plan import Plan, RolePlan, make_plan
 from rlctl.runtime.processes.calls import StopRequested
 from rlctl.runtime.processes.placement import _bundle_of, reserve
 

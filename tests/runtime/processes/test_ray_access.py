@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import Loaded, config_from
 from rlctl.config.load import Source
-from rlctl.errors import RunError
 from rlctl.runs import with_ray_that_is_there
 from rlctl.runtime.processes import ray_access
 
@@ -43,7 +43,7 @@ ray.shutdown()
 JOIN = """
 import sys
 from rlctl.cluster.jobs import JobServer
-from rlctl.errors import RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.runtime.processes.running_cluster import device_of
 for address in sys.argv[1:]:
     try:

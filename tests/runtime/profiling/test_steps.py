@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rlctl.config import config_from
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.profiling.steps import Meter, chosen, of_tool
 from rlctl.runtime.profiling.throughput import Interval

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rlctl.config import config_from
-from rlctl.memory import GIB, GPUS
-from rlctl.plan import make_plan
+from rlctl.planning.memory import GIB, GPUS
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.profiling.throughput import Interval, Speed, covered, phase_times, worker_metrics
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
 from rlctl.runtime.reporting.metrics import describe

@@ -15,9 +15,9 @@ import fsspec
 import pytest
 from datasets import Dataset
 
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config import config_from, stages_of
 from rlctl.config.sections.data import DataSource
-from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.data.sources import load_source

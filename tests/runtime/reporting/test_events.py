@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.reporting.events import Events
 
 

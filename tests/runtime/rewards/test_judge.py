@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import JudgeReward
-from rlctl.errors import RunError
 from rlctl.runtime.rewards import service
 from rlctl.runtime.rewards.interface import Call
 from rlctl.runtime.rewards.judge import READERS, ServiceError, fill

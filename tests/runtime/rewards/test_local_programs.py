@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlctl import sandbox
+from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import SandboxReward
-from rlctl.errors import RunError
 from rlctl.runtime.rewards.interface import Call
 from rlctl.runtime.rewards.local_programs import LocalPrograms
 from rlctl.runtime.rewards.programs import Isolation, Limits, Program, Ran, check, run_programs

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.scorers import FunctionScorer

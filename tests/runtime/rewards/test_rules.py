@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import MissingDependency, RunError
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.outcome import attempt
 from rlctl.runtime.rewards.rules import RULES, arithmetic, auto_rule, last_number

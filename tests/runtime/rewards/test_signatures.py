@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.scorers import FunctionScorer

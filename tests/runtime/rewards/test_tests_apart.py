@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.programs import Isolation, Limits, Program, Ran, check, run_programs, runs_apart
 from rlctl.runtime.rewards.trials import IMPORTS
 

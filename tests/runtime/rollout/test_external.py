@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import RunError
-from rlctl.plan import make_plan
+from rlctl.common.errors import RunError
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.transformers import TransformersEngine

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Response, Sampling
 from tests.runtime.images import KINDS, make_vision_model

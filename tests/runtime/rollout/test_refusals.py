@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import GPT2Config, MambaConfig, PretrainedConfig, Qwen3NextConfig, T5Config
 
+from rlctl.common.errors import RlctlError, RunError
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import MemorySettings
-from rlctl.errors import RlctlError, RunError
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.train.model import load
 from rlctl.runtime.types import Request, Sampling

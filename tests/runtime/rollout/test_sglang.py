@@ -18,8 +18,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.config import config_from
-from rlctl.errors import MissingDependency, RunError
 from rlctl.runtime.models.config import changed_config
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
 from rlctl.runtime.rollout.sglang_arguments import check_sglang, command_line, server_arguments

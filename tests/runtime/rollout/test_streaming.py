@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Sampling

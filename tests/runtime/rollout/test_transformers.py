@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.interface import RolloutEngine
 from rlctl.runtime.rollout.transformers import TransformersEngine
 from rlctl.runtime.types import Request, Response, Sampling

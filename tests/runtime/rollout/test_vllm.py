@@ -14,9 +14,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import RunError
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.rollout.vllm import VllmEngine, _unlink_queues
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.sync.bucket import parts

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.rollout.vllm import VllmEngine
 from rlctl.runtime.types import Request, Sampling
 from rlctl.runtime.workers.rollout import make_engine

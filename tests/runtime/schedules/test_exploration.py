@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rlctl import pace
+from rlctl.common.errors import RunError
 from rlctl.config import Config
-from rlctl.errors import RunError
+from rlctl.planning import rollout_schedule
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.experience.explore import Explored
 from rlctl.runtime.processes.calls import StopRequested
@@ -254,7 +254,7 @@ def test_training_says_when_it_waits_and_rollout_how_long_it_was_idle() -> None:
     trainer.source.close()
     assert WAIT in trainer.phases
     assert metrics["time/rollout_idle"] > 0.1
-    assert pace.in_background(trainer.config)
+    assert rollout_schedule.in_background(trainer.config)
 
 
 def test_further_prompts_beside_a_step_do_not_run_ahead_while_it_is_trained_on() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.schedules.draws import Draws
 from rlctl.runtime.types import Request, Sampling
 from rlctl.runtime.workers.rollout import RolloutWorker

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
-from rlctl.errors import RunError
 from rlctl.runtime.processes.group import Again
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Meeting, Nccl

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import RunError
 from rlctl.runtime.processes.calls import StopRequested, WorkerLost
 from rlctl.runtime.processes.group import Again, Limit, LocalGroup, Waiting, _address
 from rlctl.runtime.sync.machine import Files, TrainWorkers, UnreadableWeights, WeightSync

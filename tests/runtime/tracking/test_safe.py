@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import MissingDependency
 from rlctl.config import config_from
-from rlctl.errors import MissingDependency
 from rlctl.runtime.tracking import safe
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.make import make_trackers

@@ -14,7 +14,7 @@ from rlctl.runtime.algorithms import entropy
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.losses import SftLoss, totals_of
 from rlctl.runtime.types import Sample
-from tests.memory.live_storages import LiveStorages
+from tests.planning.memory.live_storages import LiveStorages
 
 
 def allocated(folder: Path, compute: str, recompute: bool, prompt: int, response: int, count: int) -> dict[str, int]:

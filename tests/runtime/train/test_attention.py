@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.train.attention import Rows, packed_attention
 
 LENGTHS = [3, 0, 7, 1, 5]

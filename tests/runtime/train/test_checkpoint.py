@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import LearningRateSchedule, Train
-from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import damage
 from rlctl.runtime.train.losses import SftLoss, Weights
 from rlctl.runtime.train.schedule import curve_of

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForTokenClassification
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import ValueLoss
-from rlctl.errors import RunError
 from rlctl.runtime.train.losses import CriticLoss
 from rlctl.runtime.types import Sample
 from tests.runtime.train import jobs

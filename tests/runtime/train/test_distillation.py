@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlctl.common.errors import ConfigError, PlanError
 from rlctl.config import Config, config_from
 from rlctl.config.sections.batch import Micro
-from rlctl.errors import ConfigError, PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample

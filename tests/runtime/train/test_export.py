@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.rollout.weights import Checklist
 from rlctl.runtime.train import export
 from rlctl.runtime.train.losses import SftLoss

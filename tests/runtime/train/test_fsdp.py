@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config.sections.algorithm import (
     Aggregation,
     Algorithm,
@@ -24,7 +25,6 @@ from rlctl.config.sections.algorithm import (
 )
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2, FusedKernels, MemorySettings
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, Weights
 from rlctl.runtime.train.scaling import GROWTH_UPDATES, START, LossScale
 from rlctl.runtime.types import Sample

@@ -13,8 +13,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config.sections.model import Lora
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.types import Sample
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import FLOAT64, make_samples, settings

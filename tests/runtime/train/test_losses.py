@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlctl.arithmetic import needs_reference
+from rlctl.common.errors import ConfigError, PlanError
 from rlctl.config import config_from
 from rlctl.config.sections.algorithm import (
     Aggregation,
@@ -24,7 +24,7 @@ from rlctl.config.sections.algorithm import (
     RolloutCorrection,
     Topr,
 )
-from rlctl.errors import ConfigError, PlanError
+from rlctl.planning.arithmetic import needs_reference
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from tests.runtime.train.jobs import make_samples

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlctl.config import config_from
-from rlctl.memory import GIB, memory_of
+from rlctl.planning.memory import GIB, memory_of
 from tests.runtime.train import memory_jobs
 from tests.runtime.train.processes import Workers
 

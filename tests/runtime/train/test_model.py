@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config.sections.model import Lora, Model, RopeScaling
 from rlctl.config.sections.train import FusedKernels
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.model import check_kernels, freeze

@@ -13,10 +13,10 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoModelForCausalLM
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from rlctl.common.errors import PlanError
 from rlctl.config import config_from
 from rlctl.config.sections.algorithm import Algorithm, DpoObjective, KlInLoss
 from rlctl.config.sections.batch import Micro
-from rlctl.errors import PlanError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.train.interface import LossFunction
 from rlctl.runtime.train.losses import SftLoss

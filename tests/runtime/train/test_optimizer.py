@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer
-from rlctl.errors import PlanError
 from rlctl.runtime.train.losses import SftLoss
 from rlctl.runtime.train.optimizer import arguments, make_optimizer, optimizer_class
 from rlctl.runtime.train.preflight import check_section

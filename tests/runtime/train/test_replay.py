@@ -16,12 +16,12 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm
 from rlctl.config.sections.batch import Batch, Micro
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Train
-from rlctl.errors import PlanError, RunError
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.serialization.sequences import shared_out
 from rlctl.runtime.sourcing import old_is_current
 from rlctl.runtime.train.microbatch import fed_tokens

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import get_scheduler
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
-from rlctl.errors import PlanError
 from rlctl.runtime.train.schedule import curve_of, decay_of
 
 PEAK = 2e-3

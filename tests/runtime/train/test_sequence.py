@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Fsdp2
-from rlctl.errors import PlanError
 from tests.runtime.train import jobs
 from tests.runtime.train.jobs import ALL_AT_ONCE, FLOAT64, make_samples, settings
 from tests.runtime.train.processes import Workers

@@ -12,10 +12,11 @@ from typing import Any
 from torch import Tensor
 
 from rlctl.config import Config
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
+from rlctl.runtime.critic import ValueModel
+from rlctl.runtime.experience.batch_builders import RolloutGather
 from rlctl.runtime.experience.explore import Explorer
-from rlctl.runtime.experience.gather import RolloutGather
 from rlctl.runtime.experience.samples import Answered
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.loop import run_stage
@@ -27,7 +28,6 @@ from rlctl.runtime.roles import Policy
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.types import Prompt, Response, Sample
-from rlctl.runtime.value_model import ValueModel
 from rlctl.runtime.workers.critic import Critic
 from rlctl.runtime.workers.trainer import Place, Trainer
 

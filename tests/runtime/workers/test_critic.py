@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from rlctl import arithmetic
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import PlanError, RunError
+from rlctl.planning import arithmetic
 from rlctl.runtime.train.losses import totals_of
 from rlctl.runtime.types import Sample
 from rlctl.runtime.workers.critic import check_critic, told_of_critic

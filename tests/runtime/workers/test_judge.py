@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rlctl.checks import check
+from rlctl.common.errors import MissingDependency, PlanError, RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import MissingDependency, PlanError, RunError
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.judges import Judges, SideBySide
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome

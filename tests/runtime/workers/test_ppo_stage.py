@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config import Config, config_from
-from rlctl.errors import RunError
 from tests.runtime.train.processes import Workers
 from tests.runtime.workers import ppo_stage
 from tests.runtime.workers.ppo_stage import steps

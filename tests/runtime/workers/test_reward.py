@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import ExternalReward, FunctionReward, Reward, RuleReward
-from rlctl.errors import RunError
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker

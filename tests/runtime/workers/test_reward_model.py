@@ -19,10 +19,10 @@ from transformers import (
     Qwen2ForTokenClassification,
 )
 
+from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.config.sections.rewards import ModelReward, RuleReward
-from rlctl.errors import RunError
-from rlctl.plan import make_plan
+from rlctl.planning.plan import make_plan
 from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.rewards.interface import Call, Failure
 from rlctl.runtime.roles import RewardModel, Rewards

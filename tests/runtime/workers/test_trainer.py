@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.errors import PlanError
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import Algorithm, DpoObjective, OtherLoss, SftObjective
 from rlctl.config.sections.batch import Batch, Micro
@@ -23,7 +24,6 @@ from rlctl.config.sections.train import (
     PrecisionSettings,
     Train,
 )
-from rlctl.errors import PlanError
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.objectives import DpoLoss
 from rlctl.runtime.types import Sample

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import sandbox
-from rlctl.errors import RunError, SandboxUnavailable
+from rlctl.common.errors import RunError, SandboxUnavailable
 
 Isolation = Literal["namespaces", "limits"]
 PROCESSES = 64

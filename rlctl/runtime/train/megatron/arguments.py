@@ -5,7 +5,7 @@
     optimizer_config     OptimizerConfig                 the optimizer; rates and weight decay come from ``schedule``
 
 Megatron-core checks what it is given; what it refuses becomes a ``PlanError``. Names and types of overrides are checked by
-``rlctl.megatron.options``, which needs no import of Megatron-core.
+``rlctl.planning.megatron.options``, which needs no import of Megatron-core.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.enums import AttnBackend
 from transformers import PretrainedConfig
 
+from rlctl.common.errors import PlanError, nearest
 from rlctl.config.sections.train import Megatron, Optimizer, Train
-from rlctl.errors import PlanError, nearest
-from rlctl.megatron import options
-from rlctl.megatron.sizes import padded_vocabulary
+from rlctl.planning.megatron import options
+from rlctl.planning.megatron.sizes import padded_vocabulary
 from rlctl.runtime.train.megatron.names import FAMILIES
 
 __all__ = ["ddp_config", "optimizer_config", "padded_vocabulary", "transformer_config"]

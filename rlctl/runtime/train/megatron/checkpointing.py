@@ -42,8 +42,8 @@ from megatron.core.utils import unwrap_model
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
-from rlctl.errors import RunError
 from rlctl.runtime.pickles import load_objects
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint

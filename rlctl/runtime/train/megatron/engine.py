@@ -35,11 +35,11 @@ from transformers import (
 )
 from transformers.utils import cached_file
 
+from rlctl.common.errors import PlanError, RunError
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron, Train
-from rlctl.errors import PlanError, RunError
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
 from rlctl.runtime.models.config import changed_config, import_modules

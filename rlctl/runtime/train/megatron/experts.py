@@ -14,7 +14,7 @@ from megatron.core import tensor_parallel
 from megatron.core.transformer.moe.experts import SequentialMLP
 from torch import Tensor
 
-from rlctl.errors import PlanError
+from rlctl.common.errors import PlanError
 
 BYTES = 16
 """What a row of a grouped product has to be a multiple of."""

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Megatron
-from rlctl.errors import PlanError
 from rlctl.runtime.train.megatron import cpu_shim
 
 

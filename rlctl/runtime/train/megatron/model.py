@@ -29,8 +29,8 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Megatron
-from rlctl.errors import PlanError
 from rlctl.runtime.train.attention import Rows, packed_attention
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.megatron.arguments import padded_vocabulary

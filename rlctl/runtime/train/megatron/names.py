@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers.utils import cached_file
 
-from rlctl.errors import RunError
+from rlctl.common.errors import RunError
 from rlctl.runtime.train.megatron.head import ValueHead
 from rlctl.runtime.train.megatron.names import LAYER, UNUSED, VALUE_HEAD, Names, Rule
 

@@ -15,9 +15,9 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.enums import AttnBackend
 from transformers import LlamaConfig, MistralConfig, PretrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Megatron, Moe, Optimizer, PrecisionSettings, Train
-from rlctl.errors import PlanError
-from rlctl.megatron import options
+from rlctl.planning.megatron import options
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
 
 SIZES = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron
-from rlctl.errors import RunError
 from rlctl.runtime.checkpoints.checksums import damage
 from tests.runtime import hostile
 from tests.runtime.train.jobs import make_samples

@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.algorithm import Algorithm, KlInLoss
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2, Megatron, Moe, ValueLoss
-from rlctl.errors import PlanError
 from rlctl.runtime.train.interface import Role
 from rlctl.runtime.train.losses import CriticLoss, PolicyLoss
 from rlctl.runtime.types import Sample

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from megatron.core.parallel_state import RankGenerator
 
-from rlctl import arithmetic
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.train import Fsdp2, Megatron
-from rlctl.errors import PlanError
+from rlctl.planning import arithmetic
 from rlctl.runtime.train.megatron.layout import Layout
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlctl.config import config_from
 from rlctl.config.sections.train import Megatron
-from rlctl.memory import GIB, memory_of
+from rlctl.planning.memory import GIB, memory_of
 from tests.runtime.train.megatron import memory_jobs
 from tests.runtime.train.processes import Workers
 

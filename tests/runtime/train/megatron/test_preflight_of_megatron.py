@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
+from rlctl.common.errors import MissingDependency, PlanError, RlctlError
 from rlctl.config import config_from
-from rlctl.errors import MissingDependency, PlanError, RlctlError
-from rlctl.megatron import options
+from rlctl.planning.megatron import options
 from rlctl.runtime.train.preflight import check_training, left_off
 
 

@@ -17,12 +17,12 @@ import torch
 import yaml
 from transformers import Qwen3MoeConfig
 
-from rlctl.adapters.tree import put
+from rlctl.adapters.engine.tree import put
 from rlctl.config import Config
 from rlctl.config.sections.train import Train
 from rlctl.documents import parse_dotted, read_yaml
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
-from rlctl.translate import read_document
+from rlctl.translation.translate import read_document
 from tests.runtime.train.megatron import read_back_jobs
 from tests.runtime.train.megatron.read_back_jobs import TICKS, megatrons_own
 from tests.runtime.train.processes import Workers

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlctl.common.errors import PlanError
 from rlctl.config.sections.batch import Micro
 from rlctl.config.sections.train import Fsdp2, Megatron, Moe, Train
-from rlctl.errors import PlanError
 from tests.runtime.train import replay_jobs
 from tests.runtime.train.jobs import make_samples, settings
 from tests.runtime.train.megatron.conftest import EXPERTS, some

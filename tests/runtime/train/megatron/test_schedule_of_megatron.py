@@ -14,7 +14,7 @@ from rlctl.config import Config
 from rlctl.config.sections.train import LearningRateSchedule, Optimizer, Warmup
 from rlctl.documents import read_yaml
 from rlctl.runtime.train.schedule import curve_of, decay_of
-from rlctl.translate import read_document, translate_loaded
+from rlctl.translation.translate import read_document, translate_loaded
 
 STYLES = {
     "constant": "constant",

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
 
+from rlctl.common.errors import RunError
 from rlctl.config.sections.train import Megatron
-from rlctl.errors import RunError
 from rlctl.runtime.train.megatron.names import FAMILIES, Names
 from tests.runtime.train.megatron import weight_jobs
 from tests.runtime.train.megatron.conftest import some

@@ -1,0 +1,1 @@
+"""What all dialects share: rules, tables, and how they are read and written."""

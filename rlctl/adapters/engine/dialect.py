@@ -1,0 +1,265 @@
+"""What every dialect is: its name, versions, tables by kind of file, and how a text is taken for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
+from rlctl.adapters.engine.rules import version_of
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.writing import Given, Written, write_by_table
+from rlctl.common.errors import TranslationError, UsageError, nearest
+from rlctl.common.ranks import Rank
+from rlctl.common.report import Entry, Finding
+from rlctl.config import Config, Loaded, resolve_stages
+from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, write_yaml
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a text was taken for."""
+
+    version: str
+    kind: str
+    unknown: int
+    """Leaves that this version and kind do not have."""
+    leaves: int
+
+
+@dataclass
+class File:
+    """A file to be written, and what became of each stage's values."""
+
+    values: dict[str, Any]
+    comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    parts: list[tuple[int | None, Written]] = field(default_factory=list)
+    """The stage's number, None for a config without stages, and what came of it."""
+    findings: list[Finding] = field(default_factory=list)
+    name: str = ""
+    """The dialect's name."""
+    kind: str = ""
+    """The kind of file; empty where the dialect has one only."""
+    release: str = ""
+    """The version it is written for."""
+
+    @property
+    def resolved(self) -> dict[KeyPath, Any]:
+        """The value of each leaf that is written as an expression."""
+        return {path: value for _, written in self.parts for path, value in written.resolved.items()}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a launch script starts, and how its command line says what to run."""
+
+    style: Literal["hydra", "file"]
+    """Overrides of a config that the program has, or the name of a config file."""
+    kind: str = ""
+    """The kind of file it takes; empty where its keys have to tell."""
+    of_launcher: Mapping[str, str] = field(default_factory=dict)
+    """Keys that an option of torchrun decides instead, by the option, as ``nproc-per-node``."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A config that comes with the framework, and which files and command lines name instead of a file."""
+
+    kind: str = ""
+    overrides: tuple[str, ...] = ()
+    """What it sets differently from the framework's usual config."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A config language. A package adds one by giving its tables; methods are replaced where a table cannot say it."""
+
+    name: str
+    versions: tuple[str, ...]
+    """Oldest first; the last is written where none is asked for."""
+    tables: Mapping[str, Table]
+    """By kind of file, the usual one first."""
+    order: tuple[str, ...] = ()
+    """Top-level keys in the order that the dialect's own examples have."""
+    formats: tuple[str, ...] = field(default=("yaml",), kw_only=True)
+    """What a file can be written as, the usual one first."""
+    programs: Mapping[str, Program] = field(default_factory=dict)
+    """By module (``verl.trainer.main_ppo``), command (``trinity``) or script (``start_*_pipeline.py``); ``*`` as in a shell."""
+    configs: Mapping[str, Shipped] = field(default_factory=dict)
+    """By name, as ``ppo_trainer``."""
+    ranks: Mapping[str, Rank] = field(default_factory=dict)
+    """How much the keys matter that no canonical key stands for, by their beginning; ``*`` is any first part."""
+
+    @property
+    def newest(self) -> str:
+        return self.versions[-1]
+
+    def release(self, asked: str) -> str:
+        """The version asked for, or the newest of a series.
+
+        Raises:
+            UsageError: there is none like it.
+        """
+        if not asked:
+            return self.newest
+        if asked in self.versions:
+            return asked
+        series = ".".join(asked.split(".")[:2])
+        if series in self.versions:
+            return series
+        raise UsageError(
+            f"{self.name} has no version {asked!r}; known: {', '.join(self.versions)}",
+            hint=nearest(asked, self.versions),
+        )
+
+    def take(self, document: Document, *, version: str = "", kind: str = "") -> Taken:
+        """The version and kind that know most of the text's keys; the newest and most usual of those that know as many.
+
+        Args:
+            document: what was read.
+            version: the only one that comes into question, where it is known.
+            kind: the kind of file, where it is known and has a table in the version.
+        """
+        leaves = [path for path, _ in document.leaves()]
+        releases = [version] if version else list(reversed(self.versions))
+        best: Taken | None = None
+        for name, table in self._tables_of(kind, releases).items():
+            for release in [item for item in releases if not table.releases_with or item in table.releases_with]:
+                missing = sum(1 for _ in unknown_keys(table, version_of(release), release, leaves))
+                if best is None or missing < best.unknown:
+                    best = Taken(release, name, missing, len(leaves))
+                if not missing:
+                    return best
+        if best is None:
+            raise TranslationError(f"{self.name} has no tables")
+        return best
+
+    def _tables_of(self, kind: str, releases: Sequence[str]) -> Mapping[str, Table]:
+        """The tables that come into question."""
+        table = self.tables.get(kind)
+        if table is None or (table.releases_with and not table.releases_with & set(releases)):
+            return self.tables
+        return {kind: table}
+
+    def prepare(self, document: Document, overrides: Sequence[Override]) -> Document:
+        """The document with its dialect's own overrides applied."""
+        return apply_overrides(document, overrides) if overrides else document
+
+    def is_composed(self, document: Document) -> bool:
+        """Whether the text is a whole composed config rather than what a person wrote."""
+        return False
+
+    def read(
+        self,
+        document: Document,
+        taken: Taken,
+        *,
+        environment: Mapping[str, str] | None,
+        options: Mapping[str, str],
+        restored: Mapping[str, Mapping[str, Any]],
+    ) -> Read:
+        """Read a prepared document."""
+        return read_document(
+            f"{self.name}@{taken.version}",
+            self.tables[taken.kind],
+            version_of(taken.version),
+            document,
+            environment=environment,
+            options=options,
+            restored=restored,
+            composed=self.is_composed(document),
+        )
+
+    def kind_for(self, config: Config, version: str) -> str:
+        """The kind of file that holds a config."""
+        return next(iter(self.tables))
+
+    def write(self, loaded: Loaded, version: str, options: Mapping[str, str]) -> File:
+        """Write a config; one with stages only where the dialect has them.
+
+        Raises:
+            TranslationError: the dialect cannot hold this config in one file.
+        """
+        stages = stage_parts(loaded)
+        if len(stages) > 1:
+            stages = [self._chosen(stages, options)]
+        index, _, given = stages[0]
+        written = self.write_one(given, version, options)
+        kind = self.kind_for(given.config, version)
+        return File(self.ordered(written.values), written.comments, [(index, written)], kind=kind)
+
+    def upgraded(self, entries: Sequence[Entry], source: str, release: str) -> list[Finding]:
+        """What a newer release would have made of the keys of an older one, had they been left as they are.
+
+        Args:
+            entries: the account of the source.
+            source: its release.
+            release: the one that is written.
+        """
+        return []
+
+    def render(self, file: File, form: str, comments: Mapping[KeyPath, Comment], tail: Sequence[str]) -> str:
+        """The text of a file in one of the dialect's formats.
+
+        Raises:
+            TranslationError: this format cannot say what is in the file.
+        """
+        return write_yaml(file.values, comments=comments, tail=tail)
+
+    def _chosen(self, stages: list[tuple[int | None, str, Given]], options: Mapping[str, str]) -> Any:
+        names = [name for _, name, _ in stages]
+        wanted = options.get("stage", "")
+        for stage in stages:
+            if stage[1] == wanted:
+                return stage
+        raise TranslationError(
+            f"{self.name} has no stages, and this config has {len(names)}: {', '.join(names)}",
+            hint=f"write one file for each: state stage={names[0]}" if not wanted else nearest(wanted, names),
+        )
+
+    def write_one(self, given: Given, version: str, options: Mapping[str, str]) -> Written:
+        """Write a config without stages."""
+        table = self.tables[self.kind_for(given.config, version)]
+        return write_by_table(table, version_of(version), given, options, dialect=self.name)
+
+    def ordered(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with their top-level keys in the dialect's order."""
+        rank = {key: place for place, key in enumerate(self.order)}
+        return {key: values[key] for key in sorted(values, key=lambda key: rank.get(key, len(rank)))}
+
+
+def stage_parts(loaded: Loaded) -> list[tuple[int | None, str, Given]]:
+    """The stages of a config, each with what is known of its own values; one without a number where there are none."""
+    if not loaded.config.stages:
+        return [(None, "main", Given(loaded.config, loaded.sources, loaded.expressions, loaded.comments))]
+    stages, problems = resolve_stages(loaded.config)
+    if problems:
+        raise TranslationError("\n".join(problem.message for problem in problems), at=problems[0].at)
+    return [
+        (index, stage.name, Given(replace_extensions(stage.config, loaded.config), *_of_stage(loaded, index)))
+        for index, stage in enumerate(stages)
+    ]
+
+
+def replace_extensions(stage: Config, whole: Config) -> Config:
+    """The stage's config with the carried keys of the whole config where it has none of its own."""
+    return stage if any(stage.extensions.values()) else replace(stage, extensions=whole.extensions)
+
+
+def _of_stage(loaded: Loaded, index: int) -> list[Any]:
+    own = [_below(items, ("stages", index)) for items in (loaded.sources, loaded.expressions, loaded.comments)]
+    changed = loaded.config.stages[index]
+    if any(path[0] not in changed for path in own[0]):
+        return own  # sources of the whole stage, as when several files are read
+    base = [
+        {path: item for path, item in items.items() if path[:1] != ("stages",)}
+        for items in (loaded.sources, loaded.expressions, loaded.comments)
+    ]
+    return [{**below, **above} for below, above in zip(base, own, strict=True)]
+
+
+def _below(items: Mapping[KeyPath, Any], root: KeyPath) -> dict[KeyPath, Any]:
+    return {
+        path[len(root) :]: item for path, item in items.items() if path[: len(root)] == root and len(path) > len(root)
+    }

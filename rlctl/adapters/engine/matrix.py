@@ -1,0 +1,351 @@
+"""The tables of all dialects side by side: what a canonical key is called in each, and what a key of one of them means.
+
+    python -m rlctl.adapters.engine.matrix > docs/reference/matrix.md
+
+Everything here is read from the tables; nothing is known of a dialect by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from rlctl.adapters import dialect, names
+from rlctl.adapters.engine.rules import (
+    Absent,
+    By,
+    Chosen,
+    Code,
+    Dropped,
+    K,
+    Key,
+    Like,
+    Noted,
+    Rule,
+    Section,
+    When,
+    matches,
+    split,
+)
+from rlctl.adapters.engine.table import Table, generic
+from rlctl.config import Config
+from rlctl.config.inspect import sections_in, walk
+from rlctl.documents import KeyPath
+
+_MOST = 4
+"""Keys of a dialect that a cell names."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How one dialect says a canonical key, in one kind of its files."""
+
+    dialect: str
+    kinds: tuple[str, ...]
+    keys: tuple[K, ...] = ()
+    """None where the dialect has nothing for it."""
+    how: str = "mapped"
+    notes: tuple[str, ...] = ()
+    """How the value changes, or why there is nothing."""
+
+    def as_data(self) -> dict[str, Any]:
+        found = [
+            {"key": key.name, "default": default_text(key.default), "since": key.since, "until": key.until}
+            for key in self.keys
+        ]
+        return {
+            "dialect": self.dialect, "kinds": list(self.kinds), "keys": found, "how": self.how, "notes": list(self.notes)
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a key of a dialect means."""
+
+    dialect: str
+    key: str
+    kinds: tuple[str, ...]
+    releases: tuple[str, ...] = ()
+    """The releases that have it; empty where no list says."""
+    default: Any = field(default_factory=Absent)
+    canonical: tuple[str, ...] = ()
+    """The canonical keys that it fills; none where it has no meaning elsewhere."""
+    notes: tuple[str, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "dialect": self.dialect,
+            "key": self.key,
+            "kinds": list(self.kinds),
+            "releases": list(self.releases),
+            "default": default_text(self.default),
+            "canonical": list(self.canonical),
+            "notes": list(self.notes),
+        }
+
+
+def others() -> tuple[str, ...]:
+    """The dialects that have tables."""
+    return tuple(name for name in names() if dialect(name).tables)
+
+
+# From a canonical key to the dialects
+
+
+def spellings(path: str) -> list[Spelling]:
+    """How each dialect says a canonical key, kinds of file that say it alike together; ``path`` is without options' names."""
+    found: list[Spelling] = []
+    for name in others():
+        alike: dict[str, Spelling] = {}
+        for kind, table in dialect(name).tables.items():
+            said = _said(name, kind, table, path)
+            if said is not None:
+                same = repr((said.keys, said.how, said.notes))
+                alike[same] = replace(said, kinds=(*alike[same].kinds, kind)) if same in alike else said
+        found += [item for item in alike.values() if item.keys] or list(alike.values())
+    return found
+
+
+def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
+    rules = [rule for rule in _fills(table).get(path, ()) if not isinstance(rule, Dropped)]
+    if rules:
+        keys = {key.name: key for rule in rules for key in rule.keys if "*" not in key.name or len(rule.keys) == 1}
+        notes = dict.fromkeys(note for rule in rules for note in _notes(rule))
+        how = "derived" if any(_how(rule) == "derived" for rule in rules) else "mapped"
+        return Spelling(name, (kind,), tuple(keys.values()), how, tuple(notes))
+    dropped = table.dropped_at(_plain(path))
+    if dropped is None:
+        return None
+    return Spelling(name, (kind,), (), "dropped", (dropped.why(name, _plain(path)),))
+
+
+@cache
+def _fills(table: Table) -> Mapping[str, list[Rule]]:
+    """The rules of a table by the canonical keys that they fill."""
+    found: dict[str, list[Rule]] = {}
+    paths = {_plain(path): path for path in canonical_paths()}
+    for rule in flat(table.rules):
+        for pattern in map(_plain, rule.canonical):
+            whole = [paths[pattern]] if pattern in paths else []
+            if not whole and "**" in pattern and not isinstance(rule, Dropped):
+                whole = [path for plain, path in paths.items() if matches(pattern, plain)]
+            for path in whole:
+                found.setdefault(path, []).append(rule)
+    return found
+
+
+@cache
+def canonical_paths() -> tuple[str, ...]:
+    """Every canonical key that holds a value, without options' names; of a choice its name."""
+    found: dict[str, None] = {}
+    for key in walk(Config):
+        if key.path.split(".")[0] in ("extensions", "stages", "rlctl"):
+            continue
+        held = sections_in(key.info.type)
+        if not held:
+            found[key.path] = None
+        for section, suffix in held:
+            if tag := getattr(section, "tag", None):
+                found[f"{key.path}{suffix}.{tag}"] = None
+    return tuple(found)
+
+
+def _plain(path: str) -> KeyPath:
+    """A canonical key as tables name it, with ``*`` for the items of lists."""
+    text = path.replace("[]", ".*").replace("{}", ".*")
+    return tuple("*" if isinstance(part, int) else part for part in split(text))
+
+
+def flat(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules, those inside others in their place."""
+    for rule in rules:
+        if isinstance(rule, (Section, When)):
+            yield from flat(rule.rules)
+        else:
+            yield rule
+
+
+def _how(rule: Rule) -> str:
+    return (
+        rule.convert.how
+        if isinstance(rule, Key)
+        else "derived"
+        if isinstance(rule, Code) and rule.formula
+        else "mapped"
+    )
+
+
+def _notes(rule: Rule) -> list[str]:
+    if isinstance(rule, Key):
+        return [note for note in (rule.note or rule.convert.note,) if note]
+    if isinstance(rule, Code):
+        return [rule.formula] if rule.formula else []
+    if isinstance(rule, Chosen):
+        return [", ".join(f"{theirs} is {ours}" for theirs, ours in rule.names.items() if theirs != ours)] * bool(
+            rule.names
+        )
+    return []
+
+
+def default_text(value: Any) -> str:
+    """A dialect's default as shown to a person; empty where there is none."""
+    if isinstance(value, Absent):
+        return ""
+    if isinstance(value, Like):
+        return f"that of {value.key}"
+    if isinstance(value, By):
+        return "; ".join(f"{default_text(item)} from {start}" for start, item in value.values.items())
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+# From a key of a dialect to its meaning
+
+
+def meanings(key: str) -> list[Meaning]:
+    """What a key means in each dialect that has it; ``dialect:key`` asks one of them."""
+    wanted, colon, rest = key.partition(":")
+    only, name = (wanted, rest) if colon and wanted in names() else ("", key)
+    path = generic(split(name.replace("[", ".").replace("]", "")))
+    found = []
+    for owner in others() if not only else (only,):
+        by_kind = [(kind, table) for kind, table in dialect(owner).tables.items() if _knows(table, path)]
+        if by_kind:
+            found.append(_meaning(owner, name, path, dict(by_kind)))
+    return found
+
+
+def _knows(table: Table, path: KeyPath) -> bool:
+    noted = any(note.path == path for note in table.notes)
+    return path in table.index or path in table.known or noted or any(matches(item, path) for item in table.index)
+
+
+def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) -> Meaning:
+    canonical: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    releases: set[str] = set()
+    default: Any = Absent()
+    for table in tables.values():
+        key = table.key_at(path)
+        default = key.default if key is not None and isinstance(default, Absent) else default
+        releases |= table.known.get(path, frozenset())
+        for target, rules in _fills(table).items():
+            for rule in rules:
+                if any(item.path == path or matches(item.path, path) for item in rule.keys):
+                    canonical[target] = None
+                    notes.update(dict.fromkeys(_notes(rule)))
+        if not canonical:
+            notes.update({_noted(note): None for note in table.notes if matches(note.path, path)})
+    known = tuple(item for item in dialect(owner).versions if item in releases)
+    return Meaning(owner, name, tuple(tables), known, default, tuple(canonical), tuple(notes))
+
+
+def _noted(note: Noted) -> str:
+    return f"{note.kind}: {note.reason}"
+
+
+def nearest(key: str, *, limit: int = 3) -> list[str]:
+    """The keys of all dialects closest to one that none has."""
+    known = dict.fromkeys(
+        ".".join(str(part) for part in path)
+        for name in others()
+        for table in dialect(name).tables.values()
+        for path in (*table.index, *table.known)
+        if "**" not in path
+    )
+    last = key.rpartition(".")[2]
+    ending = [name for name in known if name.rpartition(".")[2] == last]
+    ending.sort(key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())
+    near = difflib.get_close_matches(key, known, n=limit, cutoff=0.7)
+    return list(dict.fromkeys([*ending[:limit], *near]))[:limit]
+
+
+# The page
+
+_HEAD = """# The conversion matrix
+
+What each canonical key is called in every dialect, with the dialect's default in brackets, how the value changes where it does,
+and, after a dash, why there is nothing where a dialect has no such key. `rlctl explain KEY` shows one row in the terminal, for
+the keys of any dialect. This page is made from the tables by `python -m rlctl.adapters.engine.matrix`; a test fails where it is
+not current.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    columns = others()
+    parts = [_HEAD]
+    section = ""
+    for path in canonical_paths():
+        top = path.split(".")[0].split("[")[0]
+        if top != section:
+            section = top
+            parts.append(f"\n## `{top}`\n\n| canonical | {' | '.join(columns)} |\n|{' --- |' * (len(columns) + 1)}\n")
+        found = spellings(path)
+        cells = (_cell([item for item in found if item.dialect == name], path) for name in columns)
+        parts.append(f"| `{path}` | {' | '.join(cells)} |\n")
+    return "".join([*parts, *(_own_keys(name) for name in columns)])
+
+
+def _cell(found: Sequence[Spelling], path: str) -> str:
+    """How a dialect says a key in its usual kind of file, and in the next kind that says it otherwise."""
+    if not found:
+        return ""
+    if not found[0].keys:
+        return f"- {_escaped('; '.join(found[0].notes))}"
+    several = len(dialect(found[0].dialect).tables) > 1
+    told = [
+        _spelled(item, path, kinds=several and (place > 0 or len(found) > 1)) for place, item in enumerate(found[:2])
+    ]
+    return "; ".join(told)
+
+
+def _spelled(item: Spelling, path: str, *, kinds: bool) -> str:
+    last = path.rpartition(".")[2]
+    alike = sorted(item.keys[1:], key=lambda key: -_likeness(last, key.name.rpartition(".")[2]))
+    keys = [key for key in item.keys if key in (*item.keys[:1], *alike[: _MOST - 1])]
+    shown = ", ".join(_key_text(key) for key in keys) + (", ..." if len(item.keys) > _MOST else "")
+    notes = "; ".join(item.notes)
+    return (f"{item.kinds[0]}: " if kinds else "") + shown + (f": {_escaped(notes)}" if notes else "")
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _key_text(key: K) -> str:
+    default = default_text(key.default)
+    years = " ".join(
+        part for part in (f"from {key.since}" if key.since else "", f"to {key.until}" if key.until else "") if part
+    )
+    told = ", ".join(part for part in (f"`{_escaped(default)}`" if default else "", years) if part)
+    return f"`{key.name}`" + (f" ({told})" if told else "")
+
+
+def _own_keys(name: str) -> str:
+    """The keys of a dialect without a canonical counterpart."""
+    notes: dict[tuple[str, str], list[str]] = {}
+    for table in dialect(name).tables.values():
+        for note in table.notes:
+            if note.key not in (keys := notes.setdefault((note.kind, note.reason), [])):
+                keys.append(note.key)
+    rows = (
+        f"| {kind} | {', '.join(f'`{key}`' for key in keys)} | {_escaped(reason)} |\n"
+        for (kind, reason), keys in sorted(notes.items())
+    )
+    return f"\n## Keys that only {name} has\n\n| what becomes of them | keys | why |\n| --- | --- | --- |\n" + "".join(
+        rows
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

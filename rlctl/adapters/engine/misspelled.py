@@ -1,0 +1,56 @@
+"""The known key that an unknown one is probably a misspelling of."""
+
+from __future__ import annotations
+
+import difflib
+
+from rlctl.adapters.engine.table import Table, generic
+from rlctl.documents.paths import KeyPath
+
+SAME_SECTION = 0.75
+"""How alike two keys of one section must be: ``train_batchsize`` and ``train_batch_size`` are, ``lr`` and ``lora`` are not."""
+WHOLE_KEY = 0.85
+"""How alike two keys must be that differ in their sections."""
+SUGGESTED = 0.3
+"""How alike two keys of the same last name must be for one to be suggested for the other."""
+
+
+class NearestKeys:
+    """The keys of one table in one release, by what a misspelling of them has in common with them."""
+
+    def __init__(self, table: Table, release: str) -> None:
+        listed = (path for path, releases in table.known.items() if release in releases)
+        names = dict.fromkeys(_dotted(path) for path in (*table.index, *listed) if "**" not in path)
+        self._ruled = [_dotted(path) for path in table.index if "**" not in path]
+        self._in_section: dict[str, list[str]] = {}
+        self._ending: dict[str, list[str]] = {}
+        for name in names:
+            section, _, last = name.rpartition(".")
+            self._in_section.setdefault(section, []).append(name)
+            self._ending.setdefault(last, []).append(name)
+
+    def misspelled(self, leaf: KeyPath) -> str:
+        """The key that a leaf is a near miss of: a slip in its last name, in a section, or a section left off; else empty."""
+        name = _dotted(generic(leaf))
+        section, _, last = name.rpartition(".")
+        found = _closest(last, {key.rpartition(".")[2]: key for key in self._in_section.get(section, ())}, SAME_SECTION)
+        same_last = self._ending.get(last, [])
+        found = found or next((key for key in same_last if section and key.endswith(f".{name}")), "")
+        return found or _closest(name, {key: key for key in same_last if section}, WHOLE_KEY)
+
+    def suggestion(self, leaf: KeyPath) -> str:
+        """The key that was meant, or, less surely, the closest one; empty where none is alike."""
+        if found := self.misspelled(leaf):
+            return found
+        name = _dotted(generic(leaf))
+        same_last = [key for key in self._ruled if key.rpartition(".")[2] == str(leaf[-1])]
+        found = _closest(name, {key: key for key in same_last}, SUGGESTED)
+        return found or _closest(name, {key: key for key in self._ruled}, SAME_SECTION)
+
+
+def _closest(name: str, known: dict[str, str], cutoff: float) -> str:
+    return next((known[match] for match in difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), "")
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(map(str, path))

@@ -1,0 +1,734 @@
+"""Reading any dialect by its table: the flows of all rules become a config, and every leaf of the text gets its bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rlctl.adapters.engine.misspelled import NearestKeys
+from rlctl.adapters.engine.rules import ABSENT, Absent, BadValueError, Flow, K, Like, Noted, Rule, Version, split
+from rlctl.adapters.engine.secrets import is_secret
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import find, missing_section, name_choices, put, remove
+from rlctl.common.errors import ConfigError, Location
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report
+from rlctl.config import Config, Loaded, Source, build_config
+from rlctl.config.build import shown
+from rlctl.config.load import put as link
+from rlctl.documents import Comment, Document, KeyPath, Resolved, dotted, parse_dotted, resolve
+from rlctl.documents.paths import copied
+from rlctl.documents.scalars import plain_value
+
+_NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
+_MAX_SUGGESTIONS = 25
+_KINDS = {str: "text", bool: "true or false", int: "an integer", float: "a number", list: "a list", dict: "a mapping"}
+
+
+@dataclass(frozen=True)
+class TextView:
+    """The values of a text over the dialect's defaults, as rules see them."""
+
+    table: Table
+    version: Version
+    values: Mapping[Any, Any]
+    options: Mapping[str, str]
+    root: KeyPath = ()
+    target: KeyPath = ()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = find(self.values, self.path(key))
+        if isinstance(value, Absent):
+            value = self._default(self.path(key))
+        return default if isinstance(value, Absent) else value
+
+    def written(self, *keys: str) -> bool:
+        return any(not isinstance(find(self.values, self.path(key)), Absent) for key in keys)
+
+    def path(self, key: str) -> KeyPath:
+        return self.root + split(key)
+
+    def to(self, canonical: str) -> KeyPath:
+        return self.target + split(canonical)
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> TextView:
+        root = self.path(key) if isinstance(key, str) else self.root + key
+        target = self.to(canonical) if isinstance(canonical, str) else self.target + canonical
+        return TextView(self.table, self.version, self.values, self.options, root, target)
+
+    def default(self, key: K) -> Any:
+        if not key.exists(self.version):
+            return ABSENT
+        value = key.default_in(self.version)
+        return self._follow(value)
+
+    def _default(self, path: KeyPath) -> Any:
+        return self._follow(self.table.default_at(path, self.version))
+
+    def _follow(self, value: Any) -> Any:
+        if isinstance(value, Like):
+            top = TextView(self.table, self.version, self.values, self.options)
+            return top.get(value.key, ABSENT)
+        if isinstance(value, str) and "${" in value:
+            top = TextView(self.table, self.version, self.values, self.options)
+            return _NODE.sub(lambda match: str(top.get(match[1], match[0])), value)
+        return value
+
+
+@dataclass(frozen=True)
+class RecordingView(TextView):
+    """A view that records which keys a rule asks for."""
+
+    asked: list[KeyPath] = field(default_factory=list)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.append(self.path(key))
+        return super().get(key, default)
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> RecordingView:
+        inner = super().inside(key, canonical)
+        return RecordingView(self.table, self.version, self.values, self.options, inner.root, inner.target, self.asked)
+
+
+@dataclass
+class Read:
+    """What came of reading one text by one table."""
+
+    config: Config | None
+    loaded: Loaded | None
+    report: Report
+
+
+@dataclass
+class Reader:
+    """Reads one document by one table, keeping both ledgers."""
+
+    dialect: str
+    table: Table
+    version: Version
+    document: Document
+    resolved: Resolved
+    options: Mapping[str, str]
+    composed: bool = False
+    """Whether the text is a release's whole composed config, so that a key at its default is no one's wish."""
+    restored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Carried keys found in the text, by dialect."""
+    tree: dict[str, Any] = field(default_factory=dict)
+    used: dict[KeyPath, list[tuple[Flow, str]]] = field(default_factory=dict)
+    sources: dict[KeyPath, Source] = field(default_factory=dict)
+    expressions: dict[KeyPath, str] = field(default_factory=dict)
+    written_as: dict[KeyPath, str] = field(default_factory=dict)
+    """The interpolation that a canonical value was computed from, in the words of the dialect."""
+    comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    implied: dict[KeyPath, tuple[Any, tuple[KeyPath, ...]]] = field(default_factory=dict)
+    """Canonical values that follow from a key that says something else, with what was there before."""
+    findings: list[Finding] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+    def run(self) -> Read:
+        """Read everything."""
+        leaves = dict(self.document.leaves())
+        flows = self._flows()
+        self._place(flows, leaves)
+        self._account(leaves)
+        self._refuse_unset(leaves)
+        self._refuse_no_numbers(leaves)
+        self._tell_resolved(leaves)
+        links = self._restore()
+        name_choices(self.tree)
+        config, problems = build_config(self.tree, locate=self._locate, expressions=self.written_as | self.expressions)
+        refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        explained = [self._explained(problem) for problem in problems]
+        self.findings += [problem for problem in explained if problem.key not in refused]
+        report = Report(dialect=self.dialect, findings=self.findings, accounting=self.entries)
+        if config is None or report.errors:
+            return Read(None, None, report)
+        loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
+        for path, text in links.items():
+            loaded = self._linked(loaded, path, text)
+        return Read(loaded.config, loaded, report)
+
+    # Rules to flows
+
+    def _flows(self) -> list[Flow]:
+        view = TextView(self.table, self.version, self._alive(), self.options)
+        found: list[Flow] = []
+        for rule in self.table.rules:
+            found += self._of(rule, view)
+        return found
+
+    def _alive(self) -> Mapping[Any, Any]:
+        """The values without those of keys that this release accepts and ignores, and without those still to be set (``???``)."""
+        ignored = [leaf for leaf, _ in self.document.leaves() if self._is_ignored(leaf)] + list(self.resolved.missing)
+        values = copied(self.resolved.values) if ignored else self.resolved.values
+        for leaf in ignored:
+            remove(values, leaf)
+        return values
+
+    def _is_ignored(self, leaf: KeyPath) -> bool:
+        key = self.table.key_at(leaf)
+        if key is None or key.exists(self.version):
+            return False
+        note = self.table.note_for(leaf, self.version)
+        return note is not None and note.kind == "dead" and note.applies(self.version)
+
+    def _of(self, rule: Rule, view: TextView) -> list[Flow]:
+        try:
+            return list(rule.read(view))
+        except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+            named = error.key if isinstance(error, BadValueError) else ()
+            leaf = named or self._culprit(rule, view)
+            if leaf is None:
+                raise
+            finding = self._bad_value(leaf, error)
+            if finding not in self.findings:
+                self.findings.append(finding)
+            return [Flow((), None, tuple(view.path(key.name) for key in rule.keys), "mapped", finding.message)]
+
+    def _culprit(self, rule: Rule, view: TextView) -> KeyPath | None:
+        """The leaf of the text without which a failing rule reads; None if no single one is to blame: the rule has a bug."""
+        recording = RecordingView(self.table, self.version, view.values, self.options)
+        with contextlib.suppress(Exception):
+            list(rule.read(recording))
+        asked = [*reversed(recording.asked), *(view.path(key.name) for key in rule.keys)]
+        leaves = dict.fromkeys([leaf for path in asked for leaf in self._leaves_at(path)])
+        lists = {path[:length]: None for path in leaves for length in range(len(path) - 1, 0, -1)}
+        blamed = [leaf for leaf in (*leaves, *lists) if self._reads_without(leaf, rule, view)]
+        return min(blamed, key=lambda leaf: self._has_expected_type(leaf, view), default=None)
+
+    def _reads_without(self, leaf: KeyPath, rule: Rule, view: TextView) -> bool:
+        values = copied(view.values)
+        remove(values, leaf)
+        try:
+            list(rule.read(TextView(self.table, self.version, values, self.options)))
+        except Exception:  # noqa: BLE001
+            return False
+        return True
+
+    def _has_expected_type(self, leaf: KeyPath, view: TextView) -> bool:
+        default = self.table.default_at(leaf, self.version)
+        return default in (None, ABSENT) or isinstance(find(view.values, leaf), type(default))
+
+    def _bad_value(self, leaf: KeyPath, error: Exception) -> Finding:
+        name, at = dotted(leaf), self.document.at(leaf)
+        value, raw = find(self.resolved.values, leaf), find(self.document.values, leaf)
+        if isinstance(value, str) and "${" in value and self._reasons(name):
+            return self._unresolved(name, at)
+        if isinstance(error, BadValueError):
+            return Finding("bad-value", Level.ERROR, f"'{name}' {self._as_written(str(error), leaf)}", name, at)
+        default = self.table.default_at(leaf, self.version)
+        kind = _KINDS.get(type(value), "a value")
+        expected = _KINDS.get(type(default), "another type of value")
+        if expected == kind:
+            expected = f"another {kind.partition(' ')[2]}"
+        return Finding("bad-value", Level.ERROR, f"'{name}' is {shown(raw)}; expected {expected}", name, at)
+
+    def _unresolved(self, key: str, at: Location | None) -> Finding:
+        why = next(iter(self._reasons(key)), "it has no value here")
+        hint = "set the variable, or give a default: ${oc.env:NAME,default}"
+        return Finding("unresolved", Level.ERROR, f"'{key}' cannot be resolved: {why}", key, at, hint)
+
+    def _reasons(self, key: str) -> list[str]:
+        """Why an expression has no value; none where it has one, or stands for a secret of the environment."""
+        return [why for place, why in self.resolved.unresolved.items() if dotted(place) == key]
+
+    def _as_written(self, text: str, path: KeyPath) -> str:
+        """A message on a value, with the interpolation that was written for it."""
+        raw, value = find(self.document.values, path), find(self.resolved.values, path)
+        return text.replace(str(value), raw) if isinstance(raw, str) and "${" in raw and str(value) else text
+
+    def _place(self, flows: Sequence[Flow], leaves: Mapping[KeyPath, Any]) -> None:
+        """Put the values of flows into the canonical tree: sections and choices first, then what they hold."""
+        taken: dict[KeyPath, bool] = {}
+        for flow in sorted(flows, key=_order):
+            written = [leaf for key in flow.keys for leaf in self._leaves_at(key)]
+            if not flow.to:
+                self._use(written, flow, "")
+                continue
+            explicit = any(not self._silent(leaf, leaves[leaf]) for leaf in written)
+            if flow.to in taken and (taken[flow.to] or not explicit):
+                self._use(written, flow, "" if not explicit else f"{dotted(flow.to)} is decided by another key")
+                continue
+            if isinstance(flow.value, Mapping) and not flow.value and find(self.tree, flow.to):
+                self._use(written, flow, "")
+                continue
+            problem = missing_section(flow.to, self.tree)
+            self._use(written, flow, problem)
+            if problem:
+                continue
+            taken[flow.to] = explicit
+            if flow.implied:
+                self.implied[flow.to] = (find(self.tree, flow.to), flow.keys)
+            put(self.tree, flow.to, flow.value)
+            self._remember(flow, written, explicit)
+
+    def _leaves_at(self, key: KeyPath) -> list[KeyPath]:
+        return self._below.get(key, [])
+
+    @property
+    def _below(self) -> dict[KeyPath, list[KeyPath]]:
+        if not hasattr(self, "_index"):
+            index: dict[KeyPath, list[KeyPath]] = {}
+            for path, _ in self.document.leaves():
+                for length in range(1, len(path) + 1):
+                    index.setdefault(path[:length], []).append(path)
+            self._index = index
+        return self._index
+
+    def _use(self, written: Sequence[KeyPath], flow: Flow, problem: str) -> None:
+        for leaf in written:
+            self.used.setdefault(leaf, []).append((flow, problem))
+
+    def _silent(self, leaf: KeyPath, value: Any) -> bool:
+        """Whether a written leaf only repeats the default of a composed file."""
+        explicit = self.document.explicit
+        if explicit is not None and any(leaf[: len(path)] == path or path[: len(leaf)] == leaf for path in explicit):
+            return False
+        if not self.composed and explicit is None:
+            return False
+        default = TextView(self.table, self.version, {}, {}).get(dotted_key(leaf), ABSENT)
+        resolved = find(self.resolved.values, leaf)
+        if not isinstance(default, Absent):
+            return bool(default == resolved)
+        refers = isinstance(value, str) and "${" in value and "oc.env" not in value
+        return refers or resolved is False or resolved in (None, "", [], {})
+
+    def _remember(self, flow: Flow, written: Sequence[KeyPath], explicit: bool) -> None:
+        leaf = written[0] if written else None
+        at = self.document.at(leaf) if leaf is not None else None
+        raw = find(self.document.values, leaf) if leaf is not None else None
+        name = dotted(leaf) if leaf is not None else ", ".join(dotted(key) for key in flow.keys[:2])
+        if not explicit:
+            self.sources[flow.to] = Source("dialect_default", name, at)
+            return
+        expression = raw if isinstance(raw, str) and "${" in raw else None
+        if expression:
+            self.written_as[flow.to] = expression
+        is_override = at is not None and not at.file.endswith((".yaml", ".yml")) and at.file != self.document.name
+        raws = (find(self.document.values, place) for place in written)
+        kind = (
+            "environment"
+            if any("oc.env" in raw for raw in raws if isinstance(raw, str))
+            else "override"
+            if is_override
+            else "file"
+        )
+        self.sources[flow.to] = Source(kind, name, at)  # type: ignore[arg-type]
+        if flow.same and isinstance(flow.value, (Mapping, list, tuple)):
+            self._remember_inside(flow)
+        elif expression and flow.same and (text := self._canonical_expression(expression)):
+            self.expressions[flow.to] = text
+        elif isinstance(raw, list) and isinstance(flow.value, str) and leaf is not None:
+            self._remember_item(raw, find(self.resolved.values, leaf), flow)
+        if told := next((self._comments[place] for place in written if place in self._comments), None):
+            self.comments.setdefault(flow.to, told if flow.how == "mapped" else told.about(name))
+
+    @cached_property
+    def _comments(self) -> dict[KeyPath, Comment]:
+        """The comments of each leaf, with those in it and, for the first leaf of a section, those of the section."""
+        found: dict[KeyPath, Comment] = {}
+        told: set[KeyPath] = {()}
+        notes = self.document.comments
+        for leaf, _ in self.document.leaves() if set(notes) - {()} else ():
+            sections = [leaf[:length] for length in range(1, len(leaf)) if leaf[:length] not in told]
+            told.update(sections)
+            above = [
+                line for place in sections if place in notes for line in (*notes[place].above, notes[place].beside)
+            ]
+            own = notes.get(leaf, Comment())
+            inside = [note for place, note in notes.items() if len(place) > len(leaf) and place[: len(leaf)] == leaf]
+            above += [*own.above, *(line for note in inside for line in (*note.above, note.beside))]
+            if any(above) or own.beside:
+                found[leaf] = Comment(tuple(line for line in above if line), own.beside)
+        return found
+
+    def _remember_inside(self, flow: Flow) -> None:
+        """The expressions in a mapping or list that went over whole."""
+        for key in flow.keys:
+            for leaf in self._leaves_at(key):
+                self._remember_text(find(self.document.values, leaf), flow.to + leaf[len(key) :], flow)
+
+    def _remember_item(self, raw: Sequence[Any], resolved: Any, flow: Flow) -> None:
+        """The expression of the item of a list that a value is."""
+        items = zip(raw, resolved, strict=True) if isinstance(resolved, list) and len(resolved) == len(raw) else ()
+        found = next((text for text, item in items if item == flow.value and isinstance(text, str)), "")
+        if "${" in found and (text := self._canonical_expression(found)):
+            self.expressions[flow.to] = text
+
+    def _remember_text(self, raw: Any, to: KeyPath, flow: Flow) -> None:
+        if isinstance(raw, (list, tuple)):
+            for index, item in enumerate(raw):
+                self._remember_text(item, (*to, index), flow)
+            return
+        there = isinstance(raw, str) and "${" in raw and not isinstance(find(self.tree, to), Absent)
+        if there and (text := self._canonical_expression(str(raw))):
+            self.expressions[to] = text
+
+    def _canonical_expression(self, text: str) -> str:
+        """An expression with the dialect's keys renamed to canonical ones; empty where one of them has no plain counterpart."""
+        names = _NODE.findall(text)
+        if any(name not in self._plain for name in names) or "${oc.select" in text or "${." in text:
+            return ""
+        return _NODE.sub(lambda match: "${" + self._plain[match[1]] + "}", text)
+
+    @property
+    def _plain(self) -> dict[str, str]:
+        return self.table.plain
+
+    def _refuse_unset(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Refuse values that have to be set and are not, and expressions that the framework cannot resolve either.
+
+        A key that the framework ignores may stay ``???``; it resolves every expression of a config, ignored or not.
+        """
+        for leaf in self.resolved.missing:
+            entry = self._entry_at.get(dotted(leaf))
+            ignored = entry is None or entry.bucket in (Bucket.DEAD, Bucket.UNKNOWN)
+            if not ignored and not self._is_default_of_composed(leaf):
+                self._refuse("missing-value", leaf, "is ???, which means that it must be set", f"set {dotted(leaf)}")
+        for leaf, key in self.resolved.dangling.items():
+            known = key and self.table.knows(split(key), self.version)
+            place = next((leaf[:length] for length in range(len(leaf), 0, -1) if leaf[:length] in leaves), None)
+            if not known and place is not None and not self._silent(place, leaves[place]):
+                reason = (
+                    f"is {find(self.document.values, leaf)}, which cannot be resolved: {self.resolved.unresolved[leaf]}"
+                )
+                self._refuse("unresolved", leaf, reason, "name a key that exists, or write the value")
+
+    def _refuse_no_numbers(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Refuse a value of a key with a number as its default that is not a number, unless the key has no effect.
+
+        A rule may fall back to the default: the config would then say something else than the text.
+        """
+        refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        for leaf in leaves:
+            effective = self._entry_at[dotted(leaf)].bucket in (Bucket.MAPPED, Bucket.DERIVED)
+            for key in (leaf, leaf[:-1]) if effective and leaf not in self.resolved.missing else ():
+                takes_number = self._takes_number(key) and dotted(key) not in refused
+                if takes_number and _is_no_number(find(self.resolved.values, key)):
+                    self.findings.append(self._bad_value(key, TypeError()))
+                    refused.add(dotted(key))
+
+    def _takes_number(self, path: KeyPath) -> bool:
+        key = self.table.key_at(path) if path else None
+        if key is None or key.words or not key.exists(self.version):
+            return False
+        default = key.default_in(self.version)
+        return isinstance(default, (int, float)) and not isinstance(default, bool)
+
+    @cached_property
+    def _entry_at(self) -> dict[str, Entry]:
+        return {entry.key: entry for entry in self.entries}
+
+    def _is_default_of_composed(self, leaf: KeyPath) -> bool:
+        """Whether a release's composed config leaves the key open, and nobody has set it."""
+        explicit = self.document.explicit
+        said = explicit is not None and any(leaf[: len(path)] == path for path in explicit)
+        return (self.composed or explicit is not None) and not said
+
+    def _refuse(self, code: str, leaf: KeyPath, reason: str, hint: str) -> None:
+        name = dotted(leaf)
+        self.findings.append(Finding(code, Level.ERROR, f"'{name}' {reason}", name, self.document.at(leaf), hint))
+
+    def _tell_resolved(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Say of an interpolation of another key that it does not survive, because what it names is not one canonical key."""
+        for leaf, value in leaves.items():
+            if not isinstance(value, str) or not _NODE.search(value) or self._silent(leaf, value):
+                continue
+            live = [flow for flow, problem in self.used.get(leaf, ()) if flow.to and not problem]
+            if live and not any(flow.to in self.expressions for flow in live):
+                message = f"'{dotted(leaf)}: {value}' goes on as its value; what it names has no counterpart of its own"
+                self.findings.append(
+                    Finding("interpolation-resolved", Level.NOTE, message, dotted(leaf), self.document.at(leaf))
+                )
+
+    # The source's ledger
+
+    def _account(self, leaves: Mapping[KeyPath, Any]) -> None:
+        unknown = 0
+        for leaf, value in leaves.items():
+            shown = "***" if is_secret(leaf) and "${" not in str(value) else value
+            if leaf in self.resolved.missing and self.table.key_at(leaf) is not None:
+                self._use([leaf], Flow((), None, (leaf,), "mapped", "not set yet; the default applies"), "")
+            if leaf in self.used:
+                self.entries.append(self._used_entry(leaf, shown))
+                continue
+            entry = self._noted_entry(leaf, shown)
+            if entry.bucket is Bucket.UNKNOWN:
+                unknown += 1
+                near = self._nearest.suggestion(leaf) if unknown <= _MAX_SUGGESTIONS else ""
+                hint = f"did you mean '{near}'?" if near else ""
+                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), hint or entry.note)
+                added = self._is_added(leaf)
+                meant = "" if added else self._nearest.misspelled(leaf)
+                message = f"{self.dialect} has no key '{entry.key}'"
+                self.findings.append(
+                    Finding("unknown-key", Level.WARNING, message, entry.key, entry.at, hint, meant=meant, added=added)
+                )
+            self.entries.append(entry)
+
+    def _used_entry(self, leaf: KeyPath, value: Any) -> Entry:
+        uses = self.used[leaf]
+        live = [flow for flow, problem in uses if not problem and flow.to]
+        at = self.document.at(leaf)
+        if not live:
+            flow, problem = uses[0]
+            note = problem or flow.note
+            bucket = Bucket.DEAD if problem or flow.how == "dead" else Bucket.MAPPED
+            return Entry(dotted(leaf), bucket, value, at, (), note)
+        bucket = Bucket.DERIVED if any(flow.how == "derived" for flow in live) else Bucket.MAPPED
+        refers = isinstance(value, str) and "${" in value
+        targets = tuple((dotted(flow.to), value if refers and flow.same else flow.value) for flow in live)
+        return Entry(dotted(leaf), bucket, value, at, targets, "; ".join(dict.fromkeys(f.note for f in live if f.note)))
+
+    def _noted_entry(self, leaf: KeyPath, value: Any) -> Entry:
+        at, name = self.document.at(leaf), dotted(leaf)
+        note = self.table.note_for(leaf, self.version)
+        releases = self.table.releases(leaf)
+        if note is None and releases is None:
+            return Entry(name, Bucket.UNKNOWN, value, at, (), "no such key")
+        if note is None or note.kind == "carried":
+            return self._carry(leaf, value, note, at)
+        bucket = Bucket.DEAD if note.kind == "dead" else Bucket.UNSUPPORTED
+        if bucket is Bucket.UNSUPPORTED and self._silent(leaf, value):
+            return Entry(name, Bucket.MAPPED, value, at, (), "the default")
+        if bucket is Bucket.UNSUPPORTED and not is_secret(leaf):
+            self._keep(leaf)
+        return Entry(name, bucket, value, at, (), note.reason)
+
+    def _carry(self, leaf: KeyPath, value: Any, note: Noted | None, at: Location) -> Entry:
+        reason = note.reason if note else f"means something only in {self.dialect.split('@')[0]}"
+        name = dotted(leaf)
+        if is_secret(leaf):
+            message = f"'{name}' holds a secret, which is never carried"
+            self.findings.append(Finding("secret", Level.WARNING, message, name, at, "set it again in the target"))
+            return Entry(name, Bucket.UNSUPPORTED, value, at, (), "secrets are never carried")
+        if self._silent(leaf, value):
+            return Entry(name, Bucket.CARRIED, value, at, (), f"{reason}; at its default, so left out")
+        target = self._keep(leaf)
+        return Entry(name, Bucket.CARRIED, value, at, ((dotted(target), value),), reason)
+
+    def _keep(self, leaf: KeyPath) -> KeyPath:
+        target = ("extensions", self.dialect.split("@")[0], dotted(leaf))
+        put(self.tree, target, find(self.document.values, leaf))
+        self.sources[target] = Source("file", dotted(leaf), self.document.at(leaf))
+        return target
+
+    def _restore(self) -> dict[KeyPath, str]:
+        """Put back what the text keeps: other dialects' keys, and canonical values that this dialect could not say.
+
+        Returns:
+            Canonical values that refer to other keys (``${batch.shuffle}``), which only a whole config can resolve.
+        """
+        at = Location(self.document.name)
+        links: dict[KeyPath, str] = {}
+        self._forget_implied([parse_dotted(key) for key in self.restored.get("rlctl", {})])
+        for dialect, keys in self.restored.items():
+            for key, value in keys.items() if dialect != "rlctl" else ():
+                put(self.tree, ("extensions", dialect, key), value)
+                self.sources["extensions", dialect, key] = Source("file", key, at)
+        own = {parse_dotted(key): value for key, value in self.restored.get("rlctl", {}).items()}
+        lists = {path: value for path, value in own.items() if isinstance(value, list) and self._said(path)}
+        restored: list[str] = [dotted(path) for path, value in lists.items() if self._restore_items(path, value, at)]
+        own = {path: value for path, value in self._apart(own) if not self._said(path)}
+        for path, value in sorted(own.items(), key=lambda item: _sections_first(item[0], item[1])):
+            if problem := missing_section(path, self.tree):
+                message = f"'{dotted(path)}' is kept at the end of the file and not used: {problem}"
+                self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+                continue
+            if isinstance(value, str) and "${" in value:
+                links[path] = value
+            else:
+                put(self.tree, path, value)
+            self.sources[path] = Source("file", dotted(path), at)
+            restored.append(dotted(path))
+        if restored:
+            values = f"{len(restored)} values are" if len(restored) > 1 else "a value is"
+            message = f"{values} taken from the keys kept at the end of the file: {', '.join(restored)}"
+            self.findings.append(Finding("restored", Level.NOTE, message, restored[0], at))
+        return links
+
+    def _apart(self, kept: Mapping[KeyPath, Any]) -> Iterator[tuple[KeyPath, Any]]:
+        """Kept values; those of a mapping that users name the keys of one by one, if the text says some of them."""
+        for path, value in kept.items():
+            if path[-1] == "args" and isinstance(value, dict) and self._said(path):
+                yield from (((*path, name), inner) for name, inner in value.items())
+            else:
+                yield path, value
+
+    def _restore_items(self, path: KeyPath, kept: list[Any], at: Location) -> bool:
+        """Put back what the text does not say of the items of a list, if the list has the same items still."""
+        current = find(self.tree, path)
+        if not isinstance(current, list) or len(current) != len(kept):
+            return False
+        for index, (item, old) in enumerate(zip(current, kept, strict=True)):
+            if not isinstance(item, dict) or not isinstance(old, dict):
+                return False
+            key = "path" if "path" in old else "name"
+            if old.get(key) not in (item.get(key), self.expressions.get((*path, index, key))):
+                return False
+        found = [(place, value) for index, old in enumerate(kept) for place, value in _leaves_of(old, (*path, index))]
+        unsaid = [(place, value) for place, value in found if not self._said(place)]
+        for place, value in unsaid:
+            put(self.tree, place, value)
+            self.sources[place] = Source("file", dotted(place), at)
+        return bool(unsaid)
+
+    def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
+        """The config with a restored value that refers to other keys; without it if those keys are gone."""
+        try:
+            return link(loaded, path, text)
+        except ConfigError as error:
+            message = f"'{dotted(path)}: {text}' is kept at the end of the file and not used: {error}"
+            at = Location(self.document.name)
+            self.findings.append(Finding("not-restored", Level.NOTE, message, dotted(path), at))
+            return loaded
+
+    def _forget_implied(self, kept: Sequence[KeyPath]) -> None:
+        """Take back what a key implies, a reward and the prompt that goes with it, if another value of one of them is kept."""
+        replaced = [path for path in self.implied if any(path[: len(target)] == target for target in kept)]
+        causes = {key for path in replaced for key in self.implied[path][1]}
+        for path, (before, keys) in self.implied.items():
+            if not causes & set(keys):
+                continue
+            self.sources.pop(path, None)
+            within = find(self.tree, path[:-1])
+            if not isinstance(before, Absent):
+                put(self.tree, path, before)
+            elif isinstance(within, dict):
+                within.pop(path[-1], None)
+                self._remove_if_empty(path[:-1])
+        self.implied.clear()
+
+    def _remove_if_empty(self, path: KeyPath) -> None:
+        """Remove a section or list in which nothing is left, and those above it."""
+        while path and not find(self.tree, path):
+            above: Any = find(self.tree, path[:-1]) if path[:-1] else self.tree
+            if isinstance(above, dict):
+                above.pop(path[-1], None)
+            elif isinstance(above, list) and not any(above):
+                above.clear()
+            path = path[:-1]
+
+    def _said(self, target: KeyPath) -> bool:
+        """Whether the text itself says something at, or below, a canonical place, or chooses what holds it."""
+        explicit = [path for path, source in self.sources.items() if source.kind != "dialect_default"]
+        return any(path[: len(target)] == target for path in explicit)
+
+    @cached_property
+    def _nearest(self) -> NearestKeys:
+        return NearestKeys(self.table, self.dialect.partition("@")[2])
+
+    def _is_added(self, leaf: KeyPath) -> bool:
+        """Whether an override adds the key with ``+``, as Hydra asks for keys that a config does not have."""
+        parts = tuple(map(str, leaf))
+        return any(parts[:length] in self.document.added for length in range(1, len(parts) + 1))
+
+    # Problems of the config, told at the place in the text
+
+    def _locate(self, canonical: KeyPath) -> Location | None:
+        for length in range(len(canonical), 0, -1):
+            source = self.sources.get(canonical[:length])
+            if source is not None and source.at is not None:
+                return source.at
+        return None
+
+    def _explained(self, problem: Finding) -> Finding:
+        path = next((path for path in self.sources if dotted(path) == problem.key), None)
+        source = self.sources.get(path) if path else None
+        if path is None or source is None:
+            return problem
+        value = find(self.tree, path)
+        if isinstance(value, str) and "${" in value and ("${oc.env:" not in value or self._reasons(source.key)):
+            return self._unresolved(source.key, source.at)
+        message = f"{problem.message} (from '{source.key}')" if source.key != problem.key else problem.message
+        return Finding(problem.code, problem.level, message, source.key or problem.key, source.at, problem.hint)
+
+
+def _is_no_number(value: Any) -> bool:
+    """Whether a value is of another type; text that spells a number, or holds an expression, is left to the rules."""
+    if not isinstance(value, str):
+        return isinstance(value, (list, dict))
+    try:
+        float(value)
+    except ValueError:
+        return "${" not in value
+    return False
+
+
+def _order(flow: Flow) -> tuple[int, int]:
+    return _sections_first(flow.to, flow.value)
+
+
+def _leaves_of(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """What is in a kept mapping, with its place; lists are whole."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves_of(inner, (*place, name))
+    else:
+        yield place, value
+
+
+def _sections_first(path: KeyPath, value: Any) -> tuple[int, int]:
+    """Null and empty sections and the names of choices come before what they hold."""
+    sets_section = value is None or isinstance(value, Mapping)
+    return (0 if sets_section or path[-1:] in (("name",), ("type",)) else 1, len(path))
+
+
+def dotted_key(path: KeyPath) -> str:
+    """A path as a table's key; list indexes stay as parts that match nothing."""
+    return ".".join(str(part) for part in path)
+
+
+def read_document(
+    dialect: str,
+    table: Table,
+    version: Version,
+    document: Document,
+    *,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    restored: Mapping[str, Mapping[str, Any]] | None = None,
+    composed: bool = False,
+) -> Read:
+    """Read a document by a table; the config is None where a finding is an error."""
+    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    _read_numbers(resolved, table, version)
+    reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {})
+    return reader.run()
+
+
+def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:
+    """Read text from the environment as YAML would, but where the dialect's key holds text: rules compute with numbers."""
+    for path, expression in resolved.expressions.items():
+        text = find(resolved.values, path)
+        if not isinstance(text, str) or "oc.env" not in expression or path in resolved.unresolved:
+            continue
+        key = table.key_at(path)
+        if key is None or isinstance(key.default_in(version), str):
+            continue
+        with contextlib.suppress(ValueError):
+            put(resolved.values, path, plain_value(text))
+
+
+def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[KeyPath]) -> Iterator[KeyPath]:
+    """The leaves that a release does not have."""
+    for leaf in leaves:
+        if leaf[0] not in table.tops:
+            yield leaf
+            continue
+        key = table.key_at(leaf)
+        if key is not None:
+            if not key.exists(version):
+                yield leaf
+            continue
+        releases = table.releases(leaf)
+        if releases is not None:
+            if release not in releases:
+                yield leaf
+            continue
+        note = table.note_for(leaf, version)
+        if note is None or not note.applies(version):
+            yield leaf

@@ -1,0 +1,138 @@
+"""What a framework's own checks refuse: rows of a table, each a condition on its keys, and where the framework tests it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from rlctl.adapters.engine.dialect import Dialect
+from rlctl.adapters.engine.reading import TextView
+from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
+from rlctl.documents import Document, resolve
+
+_NAMED = re.compile(r"\{([\w.]+)\}")
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values in effect of one file, by the framework's keys: what is written over the framework's defaults."""
+
+    view: TextView
+    defaults: Mapping[str, Any]
+    """Defaults of keys that no rule of the dialect's table reads."""
+
+    def __getitem__(self, key: str) -> Any:
+        """A value; None for a key without a default.
+
+        Raises:
+            TypeError: the value is an expression that cannot be resolved here.
+        """
+        value = self.view.get(key, ABSENT)
+        value = self.defaults.get(key) if isinstance(value, Absent) else value
+        if isinstance(value, str) and "${" in value:
+            raise TypeError(f"{key} is not resolved")
+        return value
+
+    def number(self, key: str, default: int = 1) -> int:
+        """An integer; ``default`` for null."""
+        value = self[key]
+        return default if value is None else int(value)
+
+    def written(self, key: str) -> bool:
+        return self.view.written(key)
+
+    def below(self, key: str) -> Values:
+        """The same, with keys counted from a mapping."""
+        return replace(self, view=self.view.inside(key, ""), defaults={})
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that a framework refuses before, or while, it starts."""
+
+    key: str
+    """The key that the message is about."""
+    refused: Callable[[Values], object]
+    """Whether the framework refuses the values. A condition that cannot be computed here, for a value that is not known or no
+    number, refuses nothing."""
+    message: str
+    """What is wrong; ``{key}`` stands for the value of a key."""
+    source: str
+    """The framework's file and function."""
+    hint: str = ""
+
+    def worded(self, values: Values) -> str:
+        """The message with its values."""
+        return _NAMED.sub(lambda match: _shown(values[match[1]]), self.message)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What one release of a framework refuses."""
+
+    release: str
+    """The release whose source was read."""
+    rows: tuple[Requirement, ...]
+    defaults: Mapping[str, Any]
+    kinds: tuple[str, ...] = ()
+    """The kinds of file that they are for; empty for all."""
+    strict: Callable[[str], bool] = lambda key: True
+    """Whether the framework refuses an unknown key, by the key; it ignores the others."""
+
+
+def requirements_of(framework: str) -> Requirements | None:
+    """What a framework refuses; None for a dialect without a table of it."""
+    name = f"rlctl.adapters.{framework}.requirements"
+    try:
+        found: Requirements = import_module(name).REQUIREMENTS
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None
+    return found
+
+
+def refused(
+    requirements: Requirements,
+    dialect: Dialect,
+    document: Document,
+    *,
+    release: str,
+    environment: Mapping[str, str],
+    kind: str = "",
+) -> list[tuple[Requirement, str]]:
+    """The requirements that a file breaks, each with its message.
+
+    Args:
+        requirements: of the framework.
+        dialect: the framework's.
+        document: the file's values.
+        release: of the framework, by which the file is read; "" to see by its keys.
+        environment: variables that the file may name.
+        kind: of the file, where it does not say; "" to see by its keys.
+    """
+    taken = dialect.take(document, version=release, kind=kind)
+    if requirements.kinds and taken.kind not in requirements.kinds:
+        return []
+    table, version = dialect.tables[taken.kind], version_of(taken.version)
+    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
+    return list(_broken(requirements, values))
+
+
+def _broken(requirements: Requirements, values: Values) -> Iterator[tuple[Requirement, str]]:
+    for row in requirements.rows:
+        try:
+            if row.refused(values):
+                yield row, row.worded(values)
+        except (TypeError, ValueError, ZeroDivisionError, KeyError, AttributeError):
+            continue
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)

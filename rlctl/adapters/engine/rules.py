@@ -1,0 +1,661 @@
+"""What a dialect's table is made of: keys with their defaults, and the kinds of rule, each read in both directions.
+
+A rule turns values of one side into flows to the other: ``Flow`` says where a value goes, ``Lost`` that it cannot go there.
+Rules are pure: they look at a ``Reading`` (the dialect's values) or a ``Writing`` (the canonical ones) and keep no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, Literal, Protocol
+
+from rlctl.adapters.engine.lacking import lacking
+from rlctl.config import Config
+from rlctl.documents.paths import KeyPath
+
+How = Literal["mapped", "derived", "assumed", "dead", "carried"]
+Version = tuple[int, ...]
+
+
+class Absent:
+    """Stands for: there is no value here, or the dialect has no default for it."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """A default that changed: the value from each version on, oldest first."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A default that follows another key of the dialect."""
+
+    key: str
+
+
+class BadValueError(ValueError):
+    """A dialect's key holds a value that the dialect itself does not know; the text says what was expected."""
+
+    def __init__(self, expected: str, *, key: KeyPath = ()) -> None:
+        """``key`` is the place in the text; a rule of one key leaves it out."""
+        super().__init__(expected)
+        self.key = key
+
+
+class InexpressibleError(ValueError):
+    """A canonical value has no form in the dialect; the text says what will differ."""
+
+
+def version_of(text: str) -> Version:
+    """``0.9`` as numbers that compare."""
+    return tuple(int(part) for part in text.split("."))
+
+
+@dataclass(frozen=True)
+class K:
+    """One key of a dialect: what its absence means, and the versions that have it."""
+
+    name: str
+    default: Any = ABSENT
+    since: str = ""
+    until: str = ""
+    """The last version that has it."""
+    words: bool = False
+    """Whether its value may be text although its default is a number."""
+
+    @cached_property
+    def path(self) -> KeyPath:
+        return split(self.name)
+
+    def exists(self, version: Version) -> bool:
+        """Whether a version has this key."""
+        after = not self.since or version >= version_of(self.since)
+        return after and (not self.until or version <= version_of(self.until))
+
+    def default_in(self, version: Version) -> Any:
+        """Its default in a version; ABSENT where there is none. A ``Like`` is left to the caller."""
+        if not isinstance(self.default, By):
+            return self.default
+        known = [value for start, value in self.default.values.items() if version >= version_of(start)]
+        return known[-1] if known else next(iter(self.default.values.values()))
+
+
+@cache
+def split(key: str) -> KeyPath:
+    """A key of a table as a path: parts have no dots, digits are indexes of lists, ``*`` stands for any part."""
+    return tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One value that goes over to the other side."""
+
+    to: KeyPath
+    """Where it goes; empty where the keys are used and nothing comes of them."""
+    value: Any
+    keys: tuple[KeyPath, ...]
+    """The places of this side that it came from; a mapping stands for all that is in it."""
+    how: How = "mapped"
+    note: str = ""
+    same: bool = False
+    """Whether the value itself is unchanged, so that an expression can stand for it."""
+    always: bool = False
+    """Written although the other side's default is the same."""
+    quiet: bool = False
+    """Never written for the source's silence alone."""
+    option: str = ""
+    """For ``assumed``: the option that sets it."""
+    implied: bool = False
+    """Follows from a key that says something else, so that a value kept for the way back goes over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A canonical value that the dialect cannot express."""
+
+    keys: tuple[KeyPath, ...]
+    reason: str
+    idle: bool = False
+    """No result hangs on it: it is called carried, not unsupported."""
+
+
+class Reading(Protocol):
+    """What a rule sees of the dialect while it reads."""
+
+    @property
+    def version(self) -> Version: ...
+    @property
+    def options(self) -> Mapping[str, str]: ...
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value in effect: what is written, else the dialect's default, else ``default``."""
+
+    def written(self, *keys: str) -> bool:
+        """Whether any of these keys is in the text."""
+
+    def path(self, key: str) -> KeyPath:
+        """A key of the table as a place in the text."""
+
+    def to(self, canonical: str) -> KeyPath:
+        """A canonical key of the table as a path."""
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Reading:
+        """The same, with keys counted from a mapping in the text and from a canonical section."""
+
+    def default(self, key: K) -> Any:
+        """The dialect's default of a key, that of the key it follows included."""
+
+
+class Writing(Protocol):
+    """What a rule sees of the config while it writes."""
+
+    @property
+    def version(self) -> Version: ...
+    @property
+    def options(self) -> Mapping[str, str]: ...
+    @property
+    def config(self) -> Config: ...
+
+    def get(self, canonical: str, default: Any = ABSENT) -> Any:
+        """The plain value; ABSENT where a section above it is null or another option is chosen."""
+
+    def explicit(self, *canonical: str) -> bool:
+        """Whether the source says any of these itself."""
+
+    def path(self, key: str) -> KeyPath:
+        """A key of the table as a place in the text."""
+
+    def to(self, canonical: str) -> KeyPath:
+        """A canonical key of the table as a path."""
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Writing:
+        """The same, with keys counted from a mapping in the text and from a canonical section."""
+
+
+Out = Flow | Lost
+Reader = Callable[[Reading], Iterable[Flow]]
+Writer = Callable[[Writing], Iterable[Out]]
+
+
+class Converter(Protocol):
+    """How one value changes between the two sides."""
+
+    @property
+    def how(self) -> How: ...
+    @property
+    def note(self) -> str: ...
+
+    def read(self, value: Any, view: Reading) -> Any:
+        """The canonical value, or ABSENT where the dialect's value says nothing."""
+
+    def write(self, value: Any, view: Writing) -> Any:
+        """The dialect's value, or ABSENT where the key is left out."""
+
+
+@dataclass(frozen=True)
+class Same:
+    """The value itself."""
+
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value
+
+
+SAME = Same()
+
+
+def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
+    """The canonical value of a key's value.
+
+    Raises:
+        BadValueError: the dialect does not know the value; the error names the key, one of the several that a rule may read.
+    """
+    try:
+        return converter.read(value, view)
+    except BadValueError as error:
+        raise BadValueError(str(error), key=error.key or view.path(key)) from error
+
+
+class Rule:
+    """One concept of a table."""
+
+    @property
+    def keys(self) -> tuple[K, ...]:
+        """The dialect's keys that it reads and writes."""
+        raise NotImplementedError
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        """The canonical keys that it fills."""
+        raise NotImplementedError
+
+    def read(self, view: Reading) -> Iterable[Flow]:
+        raise NotImplementedError
+
+    def write(self, view: Writing) -> Iterable[Out]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Key(Rule):
+    """One key, one canonical key: the same value, a renamed one or a converted one; older spellings of the key follow it."""
+
+    key: str
+    to: str
+    default: Any = ABSENT
+    convert: Converter = SAME
+    since: str = ""
+    until: str = ""
+    also: tuple[K, ...] = ()
+    """Other spellings; the first that is written and not null decides."""
+    always: bool = False
+    quiet: bool = False
+    """Written only where the source says it itself."""
+    note: str = ""
+    write_always_to: tuple[str, ...] = ()
+    """Spellings that are written too, for versions that read another one."""
+    write_when: Callable[[Writing], bool] | None = None
+    """Whether this is the key to write; another rule writes the same concept otherwise."""
+    implied: bool = False
+    """Whether what is read gives way to a value that is kept for the way back."""
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return (K(self.key, self.default, self.since, self.until), *self.also)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        written = [key for key in self.keys if view.written(key.name)]
+        said = [key for key in written if view.get(key.name) is not None] or written
+        deciding = said[0] if said else next((key for key in self.keys if key.exists(view.version)), self.keys[0])
+        raw = view.get(deciding.name) if said else view.default(deciding)
+        if isinstance(raw, Absent):
+            return
+        used = (view.path(deciding.name),)
+        value = raw if isinstance(raw, str) and "${" in raw else converted(self.convert, raw, view, deciding.name)
+        if not isinstance(value, Absent):
+            same = isinstance(self.convert, Same) or value == raw
+            note = self.note or self.convert.note
+            yield Flow(view.to(self.to), value, used, self.convert.how, note, same=same, implied=self.implied)
+        elif said:
+            yield Flow((), None, used, "mapped", "says nothing beyond the default")
+        for key in written:
+            if key is not deciding:
+                yield Flow((), None, (view.path(key.name),), "dead", f"{deciding.name} decides")
+
+    def _may_be_null(self, target: K, view: Writing) -> bool:
+        default = target.default_in(view.version)
+        return default is None or isinstance(default, (Absent, Like)) or self.convert is not SAME
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        value = view.get(self.to)
+        if isinstance(value, Absent) or (self.write_when is not None and not self.write_when(view)):
+            return
+        target = next((key for key in self.keys if key.exists(view.version)), None)
+        used = (view.to(self.to),)
+        if target is None:
+            if view.explicit(self.to):
+                yield Lost(used, f"this version has no {self.key}")
+            return
+        try:
+            raw = self.convert.write(value, view)
+        except InexpressibleError as error:
+            yield Lost(used, str(error))
+            return
+        if isinstance(raw, Absent):
+            return
+        if raw is None and not self._may_be_null(target, view):
+            yield Flow((), None, used, "derived", f"null leaves {target.name} to its default")
+            return
+        same = isinstance(self.convert, Same) or raw == value
+        for name in (target.name, *self.write_always_to):
+            yield Flow(
+                view.path(name),
+                raw,
+                used,
+                self.convert.how,
+                self.note or self.convert.note,
+                same=same,
+                always=self.always,
+                quiet=self.quiet,
+            )
+
+
+@dataclass(frozen=True)
+class Tree(Rule):
+    """A free mapping, taken over whole."""
+
+    key: str
+    to: str
+    since: str = ""
+    until: str = ""
+    default: Any = field(default_factory=dict)
+    but: tuple[str, ...] = ()
+    """Entries that other rules take."""
+    like: str = ""
+    """Another mapping of the dialect, which is used if this one is not written."""
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return (K(self.key, self.default, self.since, self.until), K(f"{self.key}.**", ABSENT, self.since, self.until))
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        key = self.key if view.written(self.key) or not self.like else self.like
+        value = view.get(key) if view.written(key) else ABSENT
+        if isinstance(value, Mapping) and (value or not self.but):
+            rest = {name: item for name, item in value.items() if name not in self.but}
+            taken = tuple((*view.path(key), name) for name in rest) if self.but else (view.path(key),)
+            if rest or not self.but:
+                yield Flow(view.to(self.to), rest, taken, same=True)
+        elif not isinstance(value, Absent):
+            yield Flow((), None, (view.path(self.key),), "mapped", "holds nothing")
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        value = view.get(self.to)
+        if not isinstance(value, Mapping) or not value:
+            return
+        used = (view.to(self.to),)
+        if not self.keys[0].exists(view.version):
+            yield Lost(used, f"this version has no {self.key}")
+        elif self.but:
+            for name, item in value.items():
+                yield Flow((*view.path(self.key), name), item, used)
+        else:
+            yield Flow(view.path(self.key), value, used, same=True)
+
+
+@dataclass(frozen=True)
+class Code(Rule):
+    """What no table can say: its keys and canonical keys are declared, and two functions do the rest."""
+
+    name: str
+    own: tuple[K, ...]
+    fills: tuple[str, ...]
+    reader: Reader
+    writer: Writer
+    formula: str = ""
+    """The rule in one line, for the printed table."""
+
+    @property
+    def keys(self) -> tuple[K, ...]:
+        return self.own
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return self.fills
+
+    def read(self, view: Reading) -> Iterable[Flow]:
+        return self.reader(view)
+
+    def write(self, view: Writing) -> Iterable[Out]:
+        return self.writer(view)
+
+
+@dataclass(frozen=True)
+class Switch(Rule):
+    """A key that is true where a canonical section is not null."""
+
+    key: str
+    to: str
+    default: Any = False
+    since: str = ""
+    until: str = ""
+    always: bool = False
+    on: Callable[[Any], bool] = bool
+    """Whether a value of the key means on."""
+    write_on: Any = True
+    """What is written for on; ABSENT leaves it to the rules of the section."""
+    write_off: Any = False
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return (K(self.key, self.default, self.since, self.until),)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        value: dict[str, Any] | None = {} if self.on(view.get(self.key)) else None
+        yield Flow(view.to(self.to), value, (view.path(self.key),))
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        if not self.keys[0].exists(view.version):
+            return
+        section = view.get(self.to)
+        if isinstance(section, Absent):
+            return
+        value = self.write_off if section is None else self.write_on
+        if not isinstance(value, Absent):
+            yield Flow(view.path(self.key), value, (view.to(self.to),), always=self.always)
+
+
+@dataclass(frozen=True)
+class Chosen(Rule):
+    """A name that picks an option of a canonical choice; a name without an option of its own is ``other`` with its kind."""
+
+    key: str
+    to: str
+    names: Mapping[str, str]
+    """The dialect's name to the option; the first name of an option is the one written."""
+    default: Any = ABSENT
+    since: str = ""
+    until: str = ""
+    other: str = "other"
+    """The option for names that are not listed; empty refuses them."""
+    missing: str = ""
+    """What is said of an option that the dialect has no name for."""
+    always: bool = False
+    unwritten: tuple[str, ...] = ()
+    """Options that are the target's own choice: nothing is written."""
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return (K(self.key, self.default, self.since, self.until),)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (f"{self.to}.name", f"{self.to}.kind")
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        raw = view.get(self.key, ABSENT)
+        used = (view.path(self.key),)
+        if isinstance(raw, Absent):
+            return
+        if raw in self.names:
+            yield Flow(view.to(f"{self.to}.name"), self.names[raw], used)
+        elif self.other and raw is not None:
+            yield Flow(view.to(f"{self.to}.name"), self.other, used)
+            yield Flow(view.to(f"{self.to}.kind"), str(raw), used)
+        else:
+            raise BadValueError(f"is {raw!r}; expected one of {', '.join(self.names)}", key=used[0])
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        name = view.get(f"{self.to}.name")
+        used: tuple[KeyPath, ...] = (view.to(f"{self.to}.name"),)
+        if isinstance(name, Absent) or name in self.unwritten:
+            return
+        raw = next((raw for raw, option in self.names.items() if option == name), None)
+        kind = view.get(f"{self.to}.kind")
+        if raw is None and name == self.other and kind:
+            raw, used = str(kind), (*used, view.to(f"{self.to}.kind"))
+        if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
+            yield Flow((), None, used, "mapped", f"releases before {self.since} have this one only")
+            return
+        if raw is None or not self.keys[0].exists(view.version):
+            yield Lost(used, self.missing.format(name) or f"{self.key} has no value that means {name}")
+            return
+        yield Flow(view.path(self.key), raw, used, always=self.always)
+
+
+@dataclass(frozen=True)
+class Section(Rule):
+    """A canonical section that is null unless one of its keys is written."""
+
+    to: str
+    rules: tuple[Rule, ...]
+    """With whole keys on both sides."""
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return tuple(key for rule in self.rules for key in rule.keys)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to, *(name for rule in self.rules for name in rule.canonical))
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        written = [key for key in self.keys if "*" not in key.name and view.written(key.name)]
+        if not written:
+            yield Flow(view.to(self.to), None, ())
+            return
+        yield Flow(view.to(self.to), {}, ())
+        for rule in self.rules:
+            yield from rule.read(view)
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        if isinstance(view.get(self.to), Mapping):
+            for rule in self.rules:
+                yield from rule.write(view)
+
+
+@dataclass(frozen=True)
+class When(Rule):
+    """Rules that hold only under a condition; their keys are dead otherwise."""
+
+    rules: tuple[Rule, ...]
+    reads: Callable[[Reading], bool]
+    writes: Callable[[Writing], bool]
+    reason: str
+
+    @cached_property
+    def keys(self) -> tuple[K, ...]:
+        return tuple(key for rule in self.rules for key in rule.keys)
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return tuple(name for rule in self.rules for name in rule.canonical)
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        if self.reads(view):
+            for rule in self.rules:
+                yield from rule.read(view)
+            return
+        for key in self.keys:
+            if "*" not in key.name and view.written(key.name):
+                yield Flow((), None, (view.path(key.name),), "dead", self.reason)
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        if self.writes(view):
+            for rule in self.rules:
+                yield from rule.write(view)
+
+
+NO_KEY = "no key"
+"""The reason of a canonical key that the dialect has no key for and that nothing stands in for: ``lacking`` says what follows."""
+
+
+@dataclass(frozen=True)
+class Dropped(Rule):
+    """A canonical key that no key of the dialect stands for: why, and what the dialect does instead."""
+
+    to: str
+    """``a.b`` or, for all below it, ``a.b.**``."""
+    reason: str
+    neutral: Any = ABSENT
+    """What the dialect does, as a canonical value; ABSENT is the canonical default."""
+    matters: bool = False
+    """Tell of a difference although the source did not say it itself."""
+    idle: bool = False
+    """No result hangs on it: it is called carried, not unsupported."""
+
+    @property
+    def keys(self) -> tuple[K, ...]:
+        return ()
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    def why(self, dialect: str, canonical: KeyPath) -> str:
+        """The reason, for one of the keys that it is about."""
+        return lacking(dialect, canonical) if self.reason == NO_KEY else self.reason
+
+    def read(self, view: Reading) -> Iterator[Flow]:
+        if not isinstance(self.neutral, Absent):
+            yield Flow(view.to(self.to.removesuffix(".**")), self.neutral, ())
+
+    def write(self, view: Writing) -> Iterator[Out]:
+        return iter(())
+
+
+NoteKind = Literal["carried", "dead", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Keys of the dialect without a rule: kept for the way back, ignored by the dialect itself, or not translatable."""
+
+    key: str
+    """A key, with ``*`` for one part and a last ``**`` for all below."""
+    kind: NoteKind
+    reason: str
+    since: str = ""
+    until: str = ""
+    free: bool = False
+    """Whether users name keys there themselves, so that no list of releases can hold them."""
+
+    @cached_property
+    def path(self) -> KeyPath:
+        return split(self.key)
+
+    def applies(self, version: Version) -> bool:
+        """Whether it says something of the key in this version."""
+        return K(self.key, ABSENT, self.since, self.until).exists(version)
+
+
+def carried(reason: str, *keys: str, since: str = "", until: str = "", free: bool = False) -> list[Noted]:
+    """Entries for keys that mean something only in this dialect."""
+    return [Noted(key, "carried", reason, since, until, free) for key in keys]
+
+
+def dead(reason: str, *keys: str, since: str = "", until: str = "") -> list[Noted]:
+    """Entries for keys that the dialect itself does not read."""
+    return [Noted(key, "dead", reason, since, until) for key in keys]
+
+
+def unsupported(reason: str, *keys: str, since: str = "", until: str = "") -> list[Noted]:
+    """Entries for keys whose meaning has no canonical form."""
+    return [Noted(key, "unsupported", reason, since, until) for key in keys]
+
+
+def matches(pattern: KeyPath, path: Sequence[Any]) -> bool:
+    """Whether a path fits a pattern with ``*`` for one part and a last ``**`` for one or more."""
+    if pattern and pattern[-1] == "**":
+        return len(path) >= len(pattern) and matches(pattern[:-1], path[: len(pattern) - 1])
+    return len(pattern) == len(path) and all(want in ("*", have) for want, have in zip(pattern, path, strict=True))

@@ -1,0 +1,150 @@
+"""A dialect's table for one kind of file: its rules and notes, indexed by key; defaults by version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rlctl.adapters.engine.known import Known
+from rlctl.adapters.engine.rules import ABSENT, Absent, Dropped, K, Key, Like, Noted, Rule, Same, Version, matches
+from rlctl.documents.paths import KeyPath, copied
+
+
+def generic(path: Sequence[Any]) -> KeyPath:
+    """A path with ``*`` for every list index, as tables name it."""
+    return tuple("*" if isinstance(part, int) else part for part in path)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rules of one kind of file in one dialect. Each is its own: two of the same rules are not one."""
+
+    rules: tuple[Rule, ...]
+    notes: tuple[Noted, ...] = ()
+    known: Known = field(default_factory=Known)
+    """Every key a release has, by generic path, with the releases; none where the table itself is complete."""
+
+    releases_with: frozenset[str] = frozenset()
+    """The releases that have this kind of file; all of them where it is empty."""
+
+    @cached_property
+    def index(self) -> dict[KeyPath, K]:
+        """Every key that a rule reads, by generic path; the first rule that names it wins."""
+        found: dict[KeyPath, K] = {}
+        for rule in self.rules:
+            for key in rule.keys:
+                before = found.get(key.path)
+                if before is None or (isinstance(before.default, Absent) and not isinstance(key.default, Absent)):
+                    found[key.path] = key
+        return found
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """Dialect key to canonical key, for keys whose value is the same on both sides."""
+        same = [rule for rule in self.rules if isinstance(rule, Key) and isinstance(rule.convert, Same)]
+        return {key.name: rule.to for rule in reversed(same) for key in reversed(rule.keys)}
+
+    @cached_property
+    def patterns(self) -> dict[Any, list[KeyPath]]:
+        """The keys that hold a wildcard, by their first part."""
+        found: dict[Any, list[KeyPath]] = {}
+        for path in self.index:
+            if "*" in path or "**" in path:
+                found.setdefault(path[0], []).append(path)
+        return found
+
+    @cached_property
+    def tops(self) -> frozenset[Any]:
+        """The first parts of all keys that the table or a release knows."""
+        noted = {note.path[0] for note in self.notes}
+        return frozenset({path[0] for path in self.index} | noted) | self.known.tops
+
+    @cached_property
+    def _notes_at(self) -> dict[KeyPath, list[Noted]]:
+        return {}
+
+    @cached_property
+    def _roots(self) -> dict[Any, list[Noted]]:
+        roots: dict[Any, list[Noted]] = {}
+        for note in self.notes:
+            roots.setdefault(note.path[0], []).append(note)
+        return roots
+
+    @cached_property
+    def dropped(self) -> dict[KeyPath, Dropped]:
+        """Canonical keys that the dialect has nothing for."""
+        found: dict[KeyPath, Dropped] = {}
+        for rule in self.rules:
+            if isinstance(rule, Dropped):
+                found[tuple(rule.to.replace("[]", ".*").replace("{}", ".*").split("."))] = rule
+        return found
+
+    def key_at(self, path: KeyPath) -> K | None:
+        """The table's key at a place in the text."""
+        wanted = generic(path)
+        exact = self.index.get(wanted)
+        if exact is not None:
+            return exact
+        return next((self.index[item] for item in self.patterns.get(wanted[0], ()) if matches(item, wanted)), None)
+
+    def default_at(self, path: KeyPath, version: Version) -> Any:
+        """The default of the key at a place; ABSENT where it has none, ``Like`` where it follows another."""
+        key = self.index.get(generic(path))
+        return ABSENT if key is None or not key.exists(version) else key.default_in(version)
+
+    def note_for(self, path: KeyPath, version: Version) -> Noted | None:
+        """What the table says of a key without a rule; a note for this version before one for another."""
+        wanted = generic(path)
+        found = self._notes_at.get(wanted)
+        if found is None:
+            roots = (wanted[0], "*", "**")
+            found = [note for root in roots for note in self._roots.get(root, ()) if matches(note.path, wanted)]
+            if self.known and self.releases(path) is None:
+                found = [note for note in found if note.free or note.kind != "carried" or note.path[-1] != "**"]
+            self._notes_at[wanted] = found
+        return next((note for note in found if note.applies(version)), found[0] if found else None)
+
+    def dropped_at(self, canonical: KeyPath) -> Dropped | None:
+        """The entry that says why a canonical key is dropped."""
+        wanted = generic(canonical)
+        exact = self.dropped.get(wanted)
+        if exact is not None:
+            return exact
+        return next((rule for pattern, rule in self.dropped.items() if matches(pattern, wanted)), None)
+
+    def knows(self, path: KeyPath, version: Version) -> bool:
+        """Whether a release has a key or section at a place, whatever its default is."""
+        if self.key_at(path) is not None or self.note_for(path, version) is not None:
+            return True
+        wanted = generic(path)
+        return wanted in self.known.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
+
+    def releases(self, path: KeyPath) -> frozenset[str] | None:
+        """The releases that have the key; None where no list says."""
+        return self.known.releases(generic(path))
+
+    def defaults_tree(self, version: Version) -> dict[str, Any]:
+        """The dialect's defaults as a tree, for interpolations that name keys nobody wrote."""
+        tree: dict[str, Any] = {}
+        for path, key in self.index.items():
+            value = key.default_in(version)
+            if isinstance(value, (Absent, Like)) or not key.exists(version) or "*" in path or "**" in path:
+                continue
+            _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
+        return tree
+
+
+def _put(tree: dict[str, Any], path: KeyPath, value: Any) -> None:
+    for part in path[:-1]:
+        inner = tree.setdefault(str(part), {})
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree.setdefault(str(path[-1]), value)
+
+
+def joined(*parts: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules of several areas, in order."""
+    return tuple(rule for part in parts for rule in part)

@@ -1,0 +1,440 @@
+"""How one value changes between a dialect and the canonical config: converters that tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlctl.adapters.engine.implied import MANAGERS, WORKFLOWS, told
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    BadValueError,
+    Code,
+    Dropped,
+    Flow,
+    How,
+    InexpressibleError,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Same,
+    Writing,
+)
+from rlctl.common.errors import nearest
+from rlctl.config.fields import Interval
+from rlctl.documents.scalars import plain_value
+from rlctl.planning import arithmetic
+
+CORRECTION_FIELDS = tuple(
+    f"algorithm.rollout_correction.{name}"
+    for name in (
+        "weight",
+        "weight_upper",
+        "weight_lower",
+        "weight_normalize",
+        "rejection",
+        "rejection_bounds",
+        "veto_threshold",
+        "use_policy_gradient",
+        "detach",
+    )
+)
+"""The canonical fields of a correction between rollout and training."""
+
+
+def manager_rule(framework: str) -> Code:
+    """verl's reward manager in a framework that has none: lost unless it only calls the reward for each response."""
+    to = "reward_loop.manager"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(view.to(to), "naive", ())
+
+    def write(view: Writing) -> Iterator[Out]:
+        name, used = view.get(to), (view.to(to),)
+        row = MANAGERS.get(str(name))
+        if row is not None and row.one_response:
+            yield Flow((), None, used, "mapped", f"{framework} calls its reward for each response, too")
+        else:
+            does = f", which {row.does}" if row is not None else ""
+            yield Lost(used, f"{framework} has no reward manager {name}{does}")
+
+    return Code("reward manager", (), (to,), read, write, "each response is scored by itself")
+
+
+def workflow_rule(reason: str) -> Code:
+    """Trinity's workflow in a framework that has none: what its name implies is lost with it."""
+
+    def read(view: Reading) -> Iterator[Flow]:
+        return iter(())
+
+    def write(view: Writing) -> Iterator[Out]:
+        if (name := view.get("rollout.workflow")) is not None:
+            yield Lost((view.to("rollout.workflow"),), f"{reason}{told(WORKFLOWS, name)}")
+
+    return Code("workflow", (), ("rollout.workflow",), read, write)
+
+
+def shaping_dropped(reason: str) -> list[Dropped]:
+    """The rules of a dialect that shapes no rewards by keys, but for the overlong penalty."""
+    return [
+        Dropped(f"algorithm.reward_shaping.{name}", reason)
+        for name in (
+            "shift",
+            "scale",
+            "clip",
+            "normalize.mean",
+            "normalize.std",
+            "normalize_per_domain",
+            "whiten",
+            "length_penalty",
+            "add_length_reward",
+            "token_reward",
+            "advantage_clip",
+            "whiten_advantages",
+            "group_by",
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Another name for the same thing. A canonical name is written as the first of the dialect's names for it."""
+
+    names: Mapping[Any, Any]
+    missing: str = ""
+    """What is said of a canonical name that the dialect has none for."""
+    fallback: Any = ABSENT
+    """The canonical value for a name that is not in the list; ABSENT refuses it."""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if isinstance(value, str) and value not in self.names and value.lower() in self.names:
+            value = value.lower()
+        if _hashable(value) and value in self.names:
+            return self.names[value]
+        if self.fallback is not ABSENT:
+            return self.fallback
+        known = [str(name) for name in self.names]
+        raise BadValueError(f"is {value!r}; expected one of {', '.join(known)} {nearest(str(value), known)}".rstrip())
+
+    def write(self, value: Any, view: Writing) -> Any:
+        for name, canonical in self.names.items():
+            if canonical == value and type(canonical) is type(value):
+                return name
+        raise InexpressibleError(self.missing or f"there is no name for {value!r}")
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A few values have another name; the others are the same on both sides."""
+
+    names: Mapping[Any, Any]
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.names[value] if _hashable(value) and value in self.names else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return next((name for name, canonical in self.names.items() if canonical == value), value)
+
+
+@dataclass(frozen=True)
+class Off:
+    """A number that stands for off, where the canonical config has null; it and everything below reads as null."""
+
+    sentinel: int | float = -1
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= max(self.sentinel, 0):
+            return None
+        return value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return self.sentinel if value is None else value
+
+
+NEVER_CLIPS = 1.0e9
+"""A bound that nothing reaches, where a dialect has no word for none."""
+
+
+class NoClip(Same):
+    """A bound of gradients that never acts stands for none; 0 would leave nothing of any gradient, so it is no off."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value == 0:
+            raise BadValueError("is 0, which clips every gradient to nothing; expected a number above 0")
+        return None if isinstance(value, (int, float)) and value >= NEVER_CLIPS else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return NEVER_CLIPS if value is None else value
+
+
+class Unclipped(NoClip):
+    """As a gradient's bound, but 0 is one too: values stay where they were."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if value == 0 else super().read(value, view)
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite."""
+
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return value if value is None else not value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value if value is None else not value
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list that the dialect may write as one value, or as null for none."""
+
+    single: bool = False
+    """Write one value without a list."""
+    empty: Any = None
+    """What is written for none."""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        if value is None:
+            return []
+        if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+            return _items(value)
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if not value:
+            return self.empty
+        return value[0] if self.single and len(value) == 1 else list(value)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """An interval in steps, where the dialect has a number that means never."""
+
+    never: int = -1
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        there = isinstance(value, int) and value > 0 and not 0 < self.never <= value
+        return value if there else None
+
+    def write(self, value: Any, view: Writing) -> Any:
+        if value is None:
+            return self.never
+        if isinstance(value, int):
+            return value
+        steps = arithmetic.interval_in_steps(Interval(**value), view.config, rows(view.options))
+        if steps is None:
+            raise InexpressibleError("an interval in epochs needs the number of training rows: state dataset_rows")
+        return steps
+
+
+@dataclass(frozen=True)
+class NullReads:
+    """Null in the dialect means its default; ABSENT says nothing."""
+
+    value: Any = ABSENT
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.value if value is None else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """Null here is an empty text, number or mapping there."""
+
+    empty: Any = ""
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return None if value == self.empty else value
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return self.empty if value is None else value
+
+
+DTYPES = Names(
+    {
+        "fp32": "float32",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "float32": "float32",
+        "bfloat16": "bfloat16",
+        "float16": "float16",
+        "float": "float32",
+        "half": "float16",
+    }
+)
+LONG_DTYPES = Names(
+    {
+        "float32": "float32",
+        "bfloat16": "bfloat16",
+        "float16": "float16",
+        "auto": "auto",
+        "half": "float16",
+        "float": "float32",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "fp32": "float32",
+    }
+)
+
+
+@dataclass(frozen=True)
+class OrDefault:
+    """Another name for each value; one canonical value leaves the key to the dialect's default."""
+
+    names: Names
+    left: Any
+    how: How = "mapped"
+    note: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return self.names.read(value, view)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return ABSENT if value == self.left else self.names.write(value, view)
+
+
+ENGINE_DTYPES = OrDefault(LONG_DTYPES, "auto")
+AGGREGATIONS = Names(
+    {
+        "token-mean": "token_mean",
+        "token-sum": "token_sum",
+        "seq-mean-token-sum": "seq_mean_token_sum",
+        "seq-mean-token-mean": "seq_mean_token_mean",
+        "seq-mean-token-sum-norm": "seq_mean_token_sum_norm",
+    }
+)
+
+
+SOURCE_FIELDS: tuple[str, ...] = (
+    "path",
+    "name",
+    "format",
+    "split",
+    "subset",
+    "weight",
+    "max_samples",
+    "prompt_key",
+    "prompt_type",
+    "system_prompt",
+    "system_prompt_key",
+    "answer_key",
+    "response_key",
+    "messages_key",
+    "tools_key",
+    "chosen_key",
+    "rejected_key",
+    "source_key",
+    "tag_key",
+    "extra_key",
+    "image_key",
+    "video_key",
+    "audio_key",
+    "workflow",
+    "workflow_args",
+    "reward",
+    "reward_args",
+    "sampling",
+)
+"""What every source of data has."""
+REWARD_FIELDS: tuple[str, ...] = (
+    "name",
+    "weight",
+    "applies_to",
+    "timeout",
+    "workers",
+    "on_error",
+    "rule",
+    "args",
+    "score_right",
+    "score_wrong",
+    "path",
+    "function",
+    "signature",
+    "tokenizer",
+    "chat_template",
+    "max_tokens",
+    "micro_per_replica",
+    "trust_remote_code",
+    "overrides",
+    "url",
+    "max_concurrent",
+    "memory_limit_mb",
+    "continuous",
+    "base_url",
+    "model",
+    "api_key",
+    "prompt",
+    "scoring",
+    "sampling",
+    "replicas",
+    "tensor",
+    "engine",
+    "engine_args",
+    "max_context_tokens",
+    "isolation",
+    "method",
+    "kind",
+)
+"""What rewards of any type have."""
+
+
+def _items(text: str) -> list[Any]:
+    """A list that came as text, because a shell's quotes went with it."""
+    items = [item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip()]
+    return [plain_value(item) for item in items]
+
+
+def interval(key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False) -> Code:
+    """How often something happens, in whole steps; what is counted otherwise is rounded to them."""
+    rule = Key(key, to, default, Steps(never), always=always)
+
+    def write(view: Writing) -> Iterator[Out]:
+        value = view.get(to)
+        for flow in rule.write(view):
+            if isinstance(value, Mapping) and isinstance(flow, Flow):
+                counted = ", ".join(f"{item} {name.replace('_', ' ')}" for name, item in value.items() if item)
+                yield replace(flow, how="derived", note=f"every {counted}: {flow.value} in whole steps")
+            else:
+                yield flow
+
+    return Code(f"interval {key}", rule.keys, (to,), rule.read, write, "in whole steps, at least 1")
+
+
+def rows(options: Mapping[str, str]) -> int | None:
+    """The number of training rows, where an option says it."""
+    text = options.get("dataset_rows", "")
+    return int(text) if text.isdecimal() else None
+
+
+def offload(parameters: Any, optimizer: Any) -> str:
+    """Two switches as one word."""
+    if parameters and optimizer:
+        return "both"
+    return "parameters" if parameters else "optimizer" if optimizer else "none"
+
+
+def _hashable(value: Any) -> bool:
+    return not isinstance(value, (list, dict))

@@ -1,0 +1,482 @@
+"""Writing any dialect by its table: what of a config goes where, what is left to the target's defaults, what is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+from rlctl.adapters.engine.lacking import lacking
+from rlctl.adapters.engine.rules import ABSENT, Absent, Flow, Like, Lost, Version, split
+from rlctl.adapters.engine.secrets import without_literal
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import CHOICES, find, put
+from rlctl.common.report import Finding, Level, Origin, OriginEntry, option_for_fact
+from rlctl.config import Config, Source, to_plain
+from rlctl.config.inspect import walk
+from rlctl.documents import Comment, KeyPath, dotted
+
+_NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A config to write, with what is known of where its values came from."""
+
+    config: Config
+    sources: Mapping[KeyPath, Source] = field(default_factory=dict)
+    expressions: Mapping[KeyPath, str] = field(default_factory=dict)
+    comments: Mapping[KeyPath, Comment] = field(default_factory=dict)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        return dict(to_plain(self.config))
+
+    @cached_property
+    def explicit_prefixes(self) -> frozenset[KeyPath]:
+        """Every path that the source itself says something at, or below."""
+        said = [path for path, source in self.sources.items() if source.kind != "dialect_default"]
+        return frozenset(path[:length] for path in said for length in range(1, len(path) + 1))
+
+    @cached_property
+    def explicit_paths(self) -> frozenset[KeyPath]:
+        return frozenset(path for path, source in self.sources.items() if source.kind != "dialect_default")
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """Whether the source is another dialect, whose silence means something only where its table says so."""
+        return any(source.kind == "dialect_default" for source in self.sources.values())
+
+    def means(self, path: KeyPath) -> bool:
+        """Whether the source says this, or its silence does."""
+        return not self.is_foreign or path in self._meant or self.is_explicit(path)
+
+    @cached_property
+    def _meant(self) -> frozenset[KeyPath]:
+        return frozenset(path[:length] for path in self.sources for length in range(1, len(path) + 1))
+
+    def is_kept(self, path: KeyPath) -> bool:
+        """Whether a value is kept if the target lacks it: the source says it, or a default of its framework is it."""
+        whole = not any(isinstance(part, int) for part in path) and path[-1] not in ("name", "type", "kind")
+        return self.is_explicit(path) or (path in self.sources and whole)
+
+    def is_explicit(self, path: KeyPath) -> bool:
+        """Whether the source says this, something in it, or a mapping that it is in."""
+        if path in self.explicit_prefixes:
+            return True
+        return any(path[:length] in self.explicit_paths for length in range(2, len(path)))
+
+
+@dataclass(frozen=True)
+class ConfigView:
+    """The canonical values as rules see them."""
+
+    given: Given
+    version: Version
+    options: Mapping[str, str]
+    root: KeyPath = ()
+    source: KeyPath = ()
+
+    @property
+    def config(self) -> Config:
+        return self.given.config
+
+    def get(self, canonical: str, default: Any = ABSENT) -> Any:
+        value = find(self.given.plain, self.to(canonical))
+        return default if isinstance(value, Absent) else value
+
+    def explicit(self, *canonical: str) -> bool:
+        return any(self.given.is_explicit(self.to(key)) for key in canonical)
+
+    def path(self, key: str) -> KeyPath:
+        return self.root + split(key)
+
+    def to(self, canonical: str) -> KeyPath:
+        return self.source + split(canonical)
+
+    def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> ConfigView:
+        root = self.path(key) if isinstance(key, str) else self.root + key
+        source = self.to(canonical) if isinstance(canonical, str) else self.source + canonical
+        return ConfigView(self.given, self.version, self.options, root, source)
+
+
+@dataclass
+class Fate:
+    """What became of one canonical value."""
+
+    targets: list[tuple[str, Any]] = field(default_factory=list)
+    derived: bool = False
+    notes: list[str] = field(default_factory=list)
+    lost: str = ""
+    kept: str = ""
+    """Why it is not said although no result hangs on it: it only travels for the way back."""
+    carried: bool = False
+
+
+@dataclass
+class Written:
+    """What came of writing one config by one table."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    resolved: dict[KeyPath, Any] = field(default_factory=dict)
+    """The value of each leaf that is written as an expression."""
+    comments: dict[KeyPath, Comment] = field(default_factory=dict)
+    origins: list[OriginEntry] = field(default_factory=list)
+    fates: dict[KeyPath, Fate] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def lost_paths(self, said: Callable[[KeyPath], bool]) -> list[KeyPath]:
+        """Canonical values that the source says and the dialect could not, each once, lists whole."""
+        found = []
+        for path, fate in self.fates.items():
+            if (fate.lost or fate.kept) and said(path):
+                cut = next((place for place, part in enumerate(path) if isinstance(part, int)), len(path))
+                found.append(path[:-1] if path[:-1] in CHOICES and path[-1] in ("name", "kind", "args") else path[:cut])
+        return list(dict.fromkeys(found))
+
+    def fate_of(self, canonical: KeyPath) -> Fate | None:
+        """What became of a canonical value: its own fate, that of the mapping it is in, or of what is in it."""
+        for length in range(len(canonical), 0, -1):
+            if canonical[:length] in self.fates:
+                return self.fates[canonical[:length]]
+        below = [fate for path, fate in self.fates.items() if path[: len(canonical)] == canonical]
+        return _together(below) if below else None
+
+
+def _together(fates: Sequence[Fate]) -> Fate:
+    lost, kept = (
+        "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+        for reasons in ([fate.lost for fate in fates], [fate.kept for fate in fates])
+    )
+    return Fate(
+        [target for fate in fates for target in fate.targets],
+        any(fate.derived for fate in fates),
+        [note for fate in fates for note in fate.notes],
+        lost,
+        kept,
+        any(fate.carried for fate in fates),
+    )
+
+
+@dataclass
+class Writer:
+    """Writes one config by one table."""
+
+    table: Table
+    version: Version
+    given: Given
+    options: Mapping[str, str]
+    dialect: str = ""
+    """The dialect's name, whose carried keys are put back."""
+    out: Written = field(default_factory=Written)
+    told: dict[tuple[str, Comment], tuple[int, KeyPath]] = field(default_factory=dict)
+    """Where the comment of each source key goes, and how near that is to the key itself."""
+    told_silent: set[tuple[tuple[str, ...], str]] = field(default_factory=set)
+    """Silent differences that were told, by the keys' last names: those of several files are told once."""
+
+    def run(self) -> Written:
+        """Write everything."""
+        view = ConfigView(self.given, self.version, self.options)
+        for rule in self.table.rules:
+            for flow in rule.write(view):
+                self._lose(flow) if isinstance(flow, Lost) else self._flow(flow)
+        self._settle_expressions()
+        self._put_comments()
+        self._drop()
+        self._put_back()
+        return self.out
+
+    def _flow(self, flow: Flow) -> None:
+        explicit = any(self.given.is_explicit(key) for key in flow.keys)
+        fates = [self.out.fates.setdefault(key, Fate()) for key in flow.keys]
+        for fate in fates:
+            fate.derived |= flow.how == "derived"
+            if flow.note and flow.note not in fate.notes:
+                fate.notes.append(flow.note)
+        if not flow.to:
+            return
+        existing = find(self.out.values, flow.to)
+        if not isinstance(existing, Absent) and not isinstance(existing, dict):
+            for fate in fates:
+                fate.targets.append((dotted(flow.to), existing))
+            return
+        value = self._without_secret(flow, self._text(flow))
+        shown = (dotted(flow.to), value)
+        meant = any(self.given.means(key) for key in flow.keys)
+        if not (flow.always or explicit or (meant and not flow.quiet and self._differs(flow))):
+            for fate in fates:
+                fate.notes.append(f"{shown[0]} has this default: left out")
+            return
+        put(self.out.values, flow.to, value)
+        if isinstance(value, str) and "${" in value:
+            self.out.resolved[flow.to] = flow.value
+        for fate in fates:
+            fate.targets.append(shown)
+        self._tell_fixed(flow, shown)
+        origin = self._origin(flow, explicit)
+        self.out.origins.append(OriginEntry(*shown[:1], origin, value, flow.note))
+        if origin is Origin.ASSUMED:
+            message = f"'{shown[0]}: {value}' is assumed: {flow.note}"
+            hint = f"state {flow.option}" if flow.option else ""
+            self.out.findings.append(
+                Finding("assumed", Level.WARNING, message, shown[0], None, hint, option=option_for_fact(hint))
+            )
+        for key in flow.keys:
+            if key in self.given.comments:
+                self._comment(key, flow)
+
+    def _tell_fixed(self, flow: Flow, shown: tuple[str, Any]) -> None:
+        """Say of a value that was computed from an environment variable that it does not follow the variable any more."""
+        kinds = [source.kind for key in flow.keys if (source := self.given.sources.get(key))]
+        if "environment" in kinds and "${" not in str(shown[1]):
+            message = (
+                f"'{shown[0]}: {shown[1]}' is computed with the environment of now; it does not follow its variables"
+            )
+            self.out.findings.append(Finding("environment-fixed", Level.NOTE, message, shown[0]))
+
+    def _settle_expressions(self) -> None:
+        """Write the value where an expression names a key that is not written itself, so that nothing could find it."""
+        for path, value in list(self.out.resolved.items()):
+            text = str(find(self.out.values, path))
+            absent = [name for name in _NODE.findall(text) if isinstance(find(self.out.values, split(name)), Absent)]
+            if absent:
+                put(self.out.values, path, value)
+                del self.out.resolved[path]
+                message = (
+                    f"'{dotted(path)}' is written as its value {value}; '{absent[0]}', which it names, is not written"
+                )
+                self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
+                self.out.origins = [
+                    replace(entry, value=value) if entry.key == dotted(path) else entry for entry in self.out.origins
+                ]
+
+    def _tell_resolved(self, path: KeyPath, value: Any, name: str) -> None:
+        message = f"'{dotted(path)}' is written as its value {value}; '{name}', which it names, is not written as it is"
+        self.out.findings.append(Finding("interpolation-resolved", Level.NOTE, message, dotted(path)))
+
+    def _comment(self, key: KeyPath, flow: Flow) -> None:
+        """Note where the comment of a source key could go: to one place, to its key rather than to what follows from it."""
+        source, comment = self.given.sources.get(key), self.given.comments[key]
+        rank = 0 if flow.how == "mapped" and flow.same else 1 if flow.how == "mapped" else 2
+        if rank == 2:
+            comment = comment.about(source.key if source else dotted(key))
+        name = (source.key if source else dotted(key), comment)
+        best = self.told.get(name)
+        if best is None or rank < best[0]:
+            self.told[name] = (rank, flow.to)
+
+    def _put_comments(self) -> None:
+        for (_, comment), (_, to) in self.told.items():
+            before = self.out.comments.get(to)
+            if before is None:
+                self.out.comments[to] = comment
+            else:
+                above = (*before.above, *comment.above, *((comment.beside,) if comment.beside else ()))
+                self.out.comments[to] = Comment(above, before.beside)
+
+    def _without_secret(self, flow: Flow, value: Any) -> Any:
+        """The value, or for a secret in the open a reference to an environment variable."""
+        made = without_literal(flow.to, value)
+        if made is None:
+            return value
+        text, name = made
+        message = f"'{dotted(flow.to)}' is a secret; it is written as ${{oc.env:{name}}}"
+        hint = f"export {name} before the run"
+        self.out.findings.append(Finding("secret", Level.WARNING, message, dotted(flow.to), None, hint))
+        return text
+
+    def _differs(self, flow: Flow) -> bool:
+        default = self.table.default_at(flow.to, self.version)
+        if isinstance(default, Like):
+            default = self._followed(default)
+        if isinstance(default, Absent):
+            return flow.value is not None and flow.value not in ([], {})
+        return bool(default != flow.value) or isinstance(default, bool) != isinstance(flow.value, bool)
+
+    def _followed(self, like: Like) -> Any:
+        value = find(self.out.values, split(like.key))
+        if not isinstance(value, Absent):
+            return value
+        default = self.table.default_at(split(like.key), self.version)
+        return self._followed(default) if isinstance(default, Like) else default
+
+    def _origin(self, flow: Flow, explicit: bool) -> Origin:
+        if flow.how == "assumed":
+            return Origin.ASSUMED
+        if not explicit:
+            return Origin.DEFAULTED
+        return Origin.DERIVED if flow.how == "derived" else Origin.MAPPED
+
+    def _text(self, flow: Flow) -> Any:
+        """The value, or the expression that stood for it where that still holds."""
+        if isinstance(flow.value, (list, tuple)) and not flow.same:
+            return [self._item_text(item, flow.keys) for item in flow.value]
+        if not flow.same or len(flow.keys) != 1:
+            return flow.value
+        text = self.given.expressions.get(flow.keys[0])
+        if text is None:
+            return self._with_expressions(flow.value, flow.keys[0])
+        names = _NODE.findall(text)
+        if all(name in self._targets for name in names):
+            return _NODE.sub(lambda match: "${" + self._targets[match[1]] + "}", text)
+        self._tell_resolved(flow.to, flow.value, next(name for name in names if name not in self._targets))
+        return flow.value
+
+    def _item_text(self, item: Any, keys: Sequence[KeyPath]) -> Any:
+        """An item of a list that was made of several values, or the expression of the value that it is."""
+        if not isinstance(item, str):
+            return item
+        texts = (
+            self.given.expressions[key]
+            for key in keys
+            if key in self.given.expressions and find(self.given.plain, key) == item
+        )
+        return next((text for text in texts if not _NODE.findall(text)), item)
+
+    def _with_expressions(self, value: Any, path: KeyPath) -> Any:
+        """A mapping or list with the expressions of what is in it."""
+        inside = {key: text for key, text in self.given.expressions.items() if key[: len(path)] == path and key != path}
+        if not inside or not isinstance(value, (Mapping, list)):
+            return value
+        tree: dict[str, Any] = {"value": to_plain(value)}
+        for key, text in inside.items():
+            if not _NODE.findall(text) and not isinstance(find(tree, ("value", *key[len(path) :])), Absent):
+                put(tree, ("value", *key[len(path) :]), text)
+        return tree["value"]
+
+    @cached_property
+    def _targets(self) -> dict[str, str]:
+        """Canonical key to the dialect's key, where the value is the same; only keys that are written can be named."""
+        return {canonical: name for name, canonical in reversed(list(self.table.plain.items()))}
+
+    def _lose(self, lost: Lost) -> None:
+        for key in lost.keys:
+            fate = self.out.fates.setdefault(key, Fate())
+            if lost.idle:
+                fate.kept = lost.reason
+            else:
+                fate.lost = lost.reason
+        if not lost.idle and not any(self.given.is_explicit(key) for key in lost.keys):
+            self._tell_silent(lost)
+
+    def _tell_silent(self, lost: Lost) -> None:
+        """Say of a value that the source's silence means, and that cannot be said, that the two differ there."""
+        meant = [key for key in lost.keys if key in self.given.sources]
+        values = [(key, find(self.given.plain, key)) for key in meant]
+        texts = [f"{dotted(key)} is {value}" for key, value in values if not isinstance(value, (dict, list))]
+        again = tuple(str(key[-1]) for key in meant), lost.reason
+        if texts and again not in self.told_silent:
+            self.told_silent.add(again)
+            message = f"{', '.join(texts)}: {lost.reason}"
+            self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(meant[0])))
+
+    def _drop(self) -> None:
+        """Say why of everything explicit that no rule took, and of silent differences that matter."""
+        for path in self.given.sources:
+            if path[:1] in (("extensions",), ("stages",)):
+                continue
+            if path in self.out.fates:
+                self._unhandled(path)
+                continue
+            rule = self.table.dropped_at(path)
+            if rule is None:
+                self._unhandled(path)
+                continue
+            value = find(self.given.plain, path)
+            neutral = _default_of(path) if isinstance(rule.neutral, Absent) else rule.neutral
+            same = value == neutral
+            explicit, reason = self.given.is_explicit(path), rule.why(self.dialect, path)
+            fate = self.out.fates.setdefault(path, Fate())
+            if explicit and rule.idle and isinstance(rule.neutral, Absent):
+                fate.kept = reason
+            elif same or isinstance(value, Absent):
+                fate.notes.append("what the target does anyway")
+            elif explicit and rule.idle:
+                fate.kept = reason
+            elif explicit:
+                fate.lost = reason
+            elif rule.matters:
+                fate.kept = reason
+                message = f"{dotted(path)} is {value}: {reason}"
+                self.out.findings.append(Finding("silent-difference", Level.NOTE, message, dotted(path)))
+
+    def _unhandled(self, path: KeyPath) -> None:
+        """Call an explicit value lost that no rule wrote anything for, unless it is the default or a rule says why."""
+        value = find(self.given.plain, path)
+        if not self.given.is_explicit(path) or isinstance(value, Absent):
+            return
+        if value == _default_at(path):
+            if self.out.fate_of(path) is None:
+                self.out.fates[path] = Fate(notes=["the default, for which nothing is written"])
+            return
+        if isinstance(value, (dict, list)) and ".".join(str(p) for p in path if not isinstance(p, int)) in _sections():
+            return
+        fate = self.out.fate_of(path)
+        if fate is None or not (fate.targets or fate.notes or fate.lost or fate.kept):
+            self.out.fates.setdefault(path, Fate()).lost = lacking(self.dialect, path)
+
+    def _put_back(self) -> None:
+        kept = self.given.plain["extensions"].get(self.dialect, {})
+        for name, value in kept.items():
+            path = _parsed(name)
+            if not isinstance(find(self.out.values, path), Absent):
+                defaulted = [entry for entry in self.out.origins if entry.key == name]
+                if not defaulted or defaulted[0].origin is not Origin.DEFAULTED:
+                    continue
+                self.out.origins.remove(defaulted[0])
+            put(self.out.values, path, value)
+            self.out.origins.append(OriginEntry(name, Origin.CARRIED, value, "carried"))
+            self.out.fates[("extensions", self.dialect, name)] = Fate([(name, value)], carried=True)
+
+
+def _parsed(name: str) -> KeyPath:
+    from rlctl.documents import parse_dotted
+
+    return parse_dotted(name)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return dict(to_plain(Config()))
+
+
+def _default_of(path: KeyPath) -> Any:
+    return find(_defaults(), path)
+
+
+def _default_at(path: KeyPath) -> Any:
+    """The schema's default of a field, in list items, optional sections and options of choices too."""
+    found = _default_of(path)
+    if not isinstance(found, Absent):
+        return found
+    return _field_defaults().get(".".join(str(part) for part in path if not isinstance(part, int)), ABSENT)
+
+
+def without_defaults(value: Any, path: KeyPath) -> Any:
+    """Sources of data without what they have by default; anything else as it is, as an option's default may be its own."""
+    if path not in (("data", "train"), ("data", "eval")) or not isinstance(value, list):
+        return value
+    return [
+        {name: inner for name, inner in item.items() if name == "path" or inner != _default_at((*path, name))}
+        for item in value
+    ]
+
+
+@cache
+def _field_defaults() -> dict[str, Any]:
+    return {key.path.replace("[]", "").replace("{}", ""): to_plain(key.info.default) for key in walk(Config)}
+
+
+@cache
+def _sections() -> frozenset[str]:
+    """The canonical keys that only hold further keys."""
+    return frozenset(key.path.replace("[]", "").replace("{}", "") for key in walk(Config) if key.is_section)
+
+
+def write_by_table(
+    table: Table, version: Version, given: Given, options: Mapping[str, str], *, dialect: str = ""
+) -> Written:
+    """Write a config by a table."""
+    return Writer(table, version, given, options, dialect).run()

@@ -1,0 +1,441 @@
+"""ROLL: what makes a worker train: strategy, optimizer, schedule, number types, memory; one call of ``training`` a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    Code,
+    Dropped,
+    Flow,
+    InexpressibleError,
+    K,
+    Key,
+    Lost,
+    Out,
+    Reading,
+    Rule,
+    When,
+    Writing,
+    converted,
+)
+from rlctl.adapters.engine.values import DTYPES, Names, NullReads, Off
+from rlctl.adapters.engine.weight_decay import norms_and_biases
+from rlctl.adapters.roll.strategies import (
+    engine,
+    is_engine,
+    is_strategy,
+)
+from rlctl.adapters.roll.warmup import ticks, warmup
+from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
+
+HF_SCHEDULES = Names(
+    {
+        "linear": "linear",
+        "cosine": "cosine",
+        "constant": "constant",
+        "constant_with_warmup": "constant",
+        "inverse_sqrt": "inverse_sqrt",
+        "polynomial": "polynomial",
+    },
+    "ROLL's FSDP2 has the schedules of Transformers that need no arguments",
+)
+MEGATRON_SCHEDULES = Names(
+    {
+        "linear": "linear",
+        "cosine": "cosine",
+        "constant": "constant",
+        "constant_with_warmup": "constant",
+        "inverse_sqrt": "inverse_sqrt",
+        "warmup_stable_decay": "wsd",
+        "cosine_with_min_lr": "cosine",
+        "cosine_warmup_with_min_lr": "cosine",
+    },
+    "Megatron has no such schedule",
+)
+
+# Optimizer and schedule
+
+
+def optimizer(worker: str, to: str) -> list[Rule]:
+    """The optimizer of a training worker. The gradient limit is one key for all of them."""
+    t, s, c = f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config.", f"{to}.optimizer."
+    return [
+        Key(f"{t}learning_rate", f"{c}learning_rate", 5e-5, always=True),
+        Key(f"{t}weight_decay", f"{c}weight_decay", 0.0),
+        _betas(t, c),
+        _clip(to),
+        When(
+            (
+                Key(f"{s}adam_epsilon", f"{c}epsilon", 1e-8),
+                Key(
+                    f"{s}optimizer",
+                    f"{c}name",
+                    "adam",
+                    Names({"adam": "adamw", "sgd": "sgd"}, "Megatron has adam and sgd"),
+                ),
+            ),
+            is_strategy(MEGATRON, worker),
+            is_engine("megatron", f"{to}.engine"),
+            "the strategy is not Megatron",
+        ),
+        norms_and_biases(c.removesuffix("."), is_strategy(MEGATRON, worker), is_engine("megatron", f"{to}.engine")),
+        *[
+            Dropped(f"{c}{name}", reason)
+            for name, reason in (
+                ("name", "ROLL's FSDP2 trains with AdamW"),
+                ("epsilon", "ROLL's FSDP2 leaves it at 1e-8"),
+                ("module", "ROLL picks the optimizer by the strategy"),
+                ("weight_decay_style", "ROLL's weight decay is constant"),
+                ("start_weight_decay", "ROLL's weight decay is constant"),
+                ("end_weight_decay", "ROLL's weight decay is constant"),
+                ("args", "ROLL hands the optimizer a fixed set of arguments"),
+            )
+        ],
+    ]
+
+
+def _betas(t: str, c: str) -> Code:
+    keys = (K(f"{t}adam_beta1", 0.9), K(f"{t}adam_beta2", 0.999))
+
+    def read(view: Reading) -> Iterator[Flow]:
+        yield Flow(
+            view.to(f"{c}betas"), [view.get(key.name) for key in keys], tuple(view.path(key.name) for key in keys)
+        )
+
+    def write(view: Writing) -> Iterator[Out]:
+        both = view.get(f"{c}betas")
+        for key, value in zip(keys, both if isinstance(both, (list, tuple)) else (), strict=False):
+            yield Flow(view.path(key.name), value, (view.to(f"{c}betas"),))
+
+    return Code(f"{t}betas", keys, (f"{c}betas",), read, write, "betas = [adam_beta1, adam_beta2]")
+
+
+def _clip(to: str) -> Rule:
+    """``max_grad_norm``, which the critic shares with the policy."""
+    own = f"{to}.optimizer.max_grad_norm"
+    if to == "train":
+        return Key("max_grad_norm", own, 1.0, Off(0.0))
+
+    def read(view: Reading) -> Iterator[Flow]:
+        value = view.get("max_grad_norm")
+        yield Flow(view.to(own), Off(0.0).read(value, view), (view.path("max_grad_norm"),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        mine, policys = view.get(own), view.get("train.optimizer.max_grad_norm")
+        if isinstance(mine, Absent):
+            return
+        if mine == policys:
+            yield Flow((), None, (view.to(own),), "mapped", "the policy's")
+        else:
+            yield Lost((view.to(own),), f"ROLL has one max_grad_norm for all; the policy's {policys} is used")
+
+    return Code(f"gradient limit of {to}", (K("max_grad_norm", 1.0),), (own,), read, write)
+
+
+def schedule(worker: str, to: str) -> list[Rule]:
+    """How the learning rate of a training worker moves: once an optimizer step."""
+    c = f"{to}.learning_rate_schedule."
+    kwargs = f"{worker}.strategy_args.strategy_config.lr_scheduler_kwargs."
+    floor = _floor(worker, to, kwargs)
+    return [
+        _shape(worker, to),
+        When(
+            (warmup(worker, to),),
+            lambda view: not _never_warms(view, worker),
+            lambda view: True,
+            "Transformers' constant schedule has no warm-up; constant_with_warmup has",
+        ),
+        When(
+            (
+                Key(f"{kwargs}init_lr", f"{c}warmup.start", ABSENT),
+                floor,
+                ticks(f"{kwargs}lr_decay_steps", f"{c}decay_ticks"),
+                ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_ticks"),
+                Key(
+                    f"{kwargs}lr_wsd_decay_style",
+                    f"{c}wsd_decay",
+                    ABSENT,
+                    NullReads("exponential"),
+                    write_when=_is_wsd(c),
+                ),
+            ),
+            is_strategy(MEGATRON, worker),
+            is_engine("megatron", f"{to}.engine"),
+            "ROLL's FSDP2 hands the schedule no arguments",
+        ),
+        _ends(worker, to),
+        Dropped(
+            f"{c}tick", "ROLL moves the schedule once an optimizer step; the ticks are multiplied", "optimizer_step"
+        ),
+        *[
+            Dropped(f"{c}{name}", reason)
+            for name, reason in (
+                ("decay_ticks", "ROLL's FSDP2 schedules end with the run"),
+                ("wsd_decay_ticks", "only Megatron has this schedule"),
+                ("wsd_decay", "only Megatron has this schedule"),
+                ("cycles", "ROLL's cosine is half a period"),
+                ("total_ticks", "ROLL's schedule is as long as the run"),
+                ("restore_from_checkpoint", "ROLL takes the schedule from the checkpoint"),
+            )
+        ],
+    ]
+
+
+def _ends(worker: str, to: str) -> Code:
+    """Where FSDP2's schedule begins and ends, which is 0 for all that move."""
+    c = f"{to}.learning_rate_schedule."
+    fills = (f"{c}warmup.start", f"{c}min_ratio", f"{c}min_learning_rate")
+
+    def write(view: Writing) -> Iterator[Out]:
+        moving = view.get(f"{c}name")
+        if isinstance(moving, Absent) or engine_written(view, f"{to}.engine") == "megatron":
+            return
+        warms = view.get(f"{c}warmup.ticks") or view.get(f"{c}warmup.ratio")
+        begins, *ends = fills
+        if view.get(begins):
+            reason = "ROLL's FSDP2 warms up from 0" if warms else "nothing is warmed up"
+            yield Lost((view.to(begins),), reason, idle=not warms)
+        for end in ends:
+            if moving == "constant":
+                yield Lost((view.to(end),), "a constant rate falls nowhere", idle=True)
+            elif view.get(end):
+                yield Lost((view.to(end),), "ROLL's FSDP2 schedules end at 0")
+
+    return Code(f"ends of the schedule of {worker}", (), fills, lambda view: iter(()), write)
+
+
+def _is_wsd(c: str) -> Any:
+    return lambda view: view.get(f"{c}name") == "wsd"
+
+
+def _shape(worker: str, to: str) -> Code:
+    """The schedule's name, by the names that the strategy knows."""
+    key, own = f"{worker}.training_args.lr_scheduler_type", f"{to}.learning_rate_schedule.name"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        names = MEGATRON_SCHEDULES if strategy(view, worker) in MEGATRON else HF_SCHEDULES
+        yield Flow(view.to(own), converted(names, view.get(key), view, key), (view.path(key),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        name, used = view.get(own), (view.to(own),)
+        if isinstance(name, Absent):
+            return
+        megatron = engine_written(view, f"{to}.engine") == "megatron"
+        try:
+            raw = (MEGATRON_SCHEDULES if megatron else HF_SCHEDULES).write(name, view)
+        except InexpressibleError as error:
+            yield Lost(used, f"{error}; its default, linear, is used")
+            return
+        warmup = view.get(f"{to}.learning_rate_schedule.warmup")
+        if raw == "constant" and not megatron and (warmup.get("ticks") or warmup.get("ratio")):
+            raw = "constant_with_warmup"
+        yield Flow(view.path(key), raw, used, always=True)
+
+    return Code(f"schedule of {worker}", (K(key, "linear"),), (own,), read, write)
+
+
+def _never_warms(view: Reading, worker: str) -> bool:
+    return (
+        view.get(f"{worker}.training_args.lr_scheduler_type") == "constant" and strategy(view, worker) not in MEGATRON
+    )
+
+
+def _floor(worker: str, to: str, kwargs: str) -> Code:
+    """The lowest learning rate, which Megatron takes as a number: a share is multiplied by the peak."""
+    key, c = f"{kwargs}min_lr", f"{to}.learning_rate_schedule."
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if view.written(key):
+            yield Flow(view.to(f"{c}min_learning_rate"), view.get(key), (view.path(key),), same=True)
+
+    def write(view: Writing) -> Iterator[Out]:
+        lowest, share = view.get(f"{c}min_learning_rate"), view.get(f"{c}min_ratio")
+        used = (view.to(f"{c}min_learning_rate"), view.to(f"{c}min_ratio"))
+        peak = view.get(f"{to}.optimizer.learning_rate")
+        if isinstance(lowest, (int, float)):
+            yield Flow(view.path(key), lowest, used[:1], same=True)
+        elif share:
+            yield Flow(view.path(key), share * peak, used[1:], "derived", f"{share:g} x {peak:g}")
+        elif view.get(f"{c}name") == "constant":
+            yield Lost(used[1:], "a constant rate falls nowhere", idle=True)
+
+    fills = (f"{c}min_learning_rate", f"{c}min_ratio")
+    return Code(f"lowest rate of {worker}", (K(key),), fills, read, write, "min_ratio x learning_rate")
+
+
+# Number types
+
+
+def precision(worker: str, to: str) -> Code:
+    """Number types. Megatron keeps float32 masters of a half-precision model; FSDP2 keeps none where ``param_dtype`` is set."""
+    m, t, s = f"{worker}.model_args.dtype", f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config."
+    c = f"{to}.precision."
+    kinds = ("parameters", "compute", "reduce")
+    own = (
+        K(m, "bf16"),
+        *(K(f"{t}{name}", False) for name in ("bf16", "fp16")),
+        *(K(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
+        K(f"{s}accumulate_allreduce_grads_in_fp32", False),
+        K(f"{s}reduce_dtype", "fp32"),
+    )
+
+    def read(view: Reading) -> Iterator[Flow]:
+        values, used = types_of(view, worker)
+        for kind, value, keys in zip(kinds, values, used, strict=True):
+            yield Flow(view.to(f"{c}{kind}"), value, tuple(view.path(key) for key in keys))
+        if strategy(view, worker) in FSDP2:
+            yield Flow((), None, (view.path(m),), "dead", "FSDP2 goes by strategy_config.param_dtype")
+
+    def write(view: Writing) -> Iterator[Out]:
+        if not isinstance(view.get(f"{c}compute"), Absent):
+            yield from write_types(view, worker, c, engine_written(view, f"{to}.engine") == "megatron")
+
+    return Code(f"number types of {worker}", own, tuple(f"{c}{kind}" for kind in kinds), read, write)
+
+
+def types_of(view: Reading, worker: str) -> tuple[tuple[str, str, str], tuple[tuple[str, ...], ...]]:
+    """Types of parameters, computation and reduction in effect, with the keys that each comes from."""
+    m, t, s = f"{worker}.model_args.dtype", f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config."
+    name = strategy(view, worker)
+    said = view.get(m) or "bf16"
+    dtype = str(converted(DTYPES, said, view, m))
+    if name in MEGATRON:
+        half = {kind: view.get(f"{s}{kind}", view.get(f"{t}{kind}") or said == kind) for kind in ("fp16", "bf16")}
+        compute = "float16" if half["fp16"] else "bfloat16" if half["bf16"] else "float32"
+        full = half["bf16"] or view.get(f"{s}accumulate_allreduce_grads_in_fp32", False)
+        used = (m, *(f"{place}{kind}" for place in (t, s) for kind in ("bf16", "fp16")))
+        return ("float32", compute, "float32" if full else compute), (
+            (),
+            used,
+            (f"{s}accumulate_allreduce_grads_in_fp32",),
+        )
+    if name in FSDP2:
+        first = "bfloat16" if name == "fsdp2_infer" else "float32"
+        both = view.get(f"{s}param_dtype")
+        kept = str(converted(DTYPES, both, view, f"{s}param_dtype")) if both else ""
+        reduce = str(converted(DTYPES, view.get(f"{s}reduce_dtype") or "fp32", view, f"{s}reduce_dtype"))
+        return (kept or first, kept or "bfloat16", reduce), (
+            (f"{s}param_dtype",),
+            (f"{s}param_dtype",),
+            (f"{s}reduce_dtype",),
+        )
+    if name in DEEPSPEED:
+        return ("float32", dtype, "float32"), ((), (m,), ())
+    return (dtype, dtype, "float32"), ((m,), (m,), ())
+
+
+def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[Out]:
+    """The keys that give these types."""
+    s = f"{worker}.strategy_args.strategy_config."
+    kept, compute, reduce = (view.get(f"{c}{kind}") for kind in ("parameters", "compute", "reduce"))
+    used = tuple(view.to(f"{c}{kind}") for kind in ("parameters", "compute", "reduce"))
+    yield Flow(view.path(f"{worker}.model_args.dtype"), DTYPES.write(compute, view), used[1:2], always=True)
+    if megatron:
+        if kept != "float32":
+            yield Lost(used[:1], "Megatron keeps float32 masters of the weights")
+        if compute == "bfloat16" and reduce != "float32":
+            yield Lost(used[2:], "ROLL's Megatron reduces gradients in float32 where it computes in bfloat16")
+        elif compute == "float16":
+            yield Flow(view.path(f"{s}accumulate_allreduce_grads_in_fp32"), reduce == "float32", used[2:])
+        return
+    if kept == compute:
+        yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(kept, view), used[:2])
+    elif (kept, compute) == ("float32", "bfloat16"):
+        yield Flow((), None, used[:2], "mapped", "what FSDP2 does without param_dtype")
+    else:
+        yield Flow(view.path(f"{s}param_dtype"), DTYPES.write(compute, view), used[1:2])
+        yield Lost(used[:1], f"ROLL's FSDP2 keeps the weights in the type it computes in, {compute}")
+    yield Flow(view.path(f"{s}reduce_dtype"), DTYPES.write(reduce, view), used[2:])
+
+
+# What is given up to save memory
+
+
+def memory(worker: str, to: str) -> list[Rule]:
+    """Memory against time."""
+    m, c = f"{worker}.model_args.", f"{to}.memory."
+    return [
+        _recompute(worker, to),
+        Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
+        _padding(worker, to),
+        *[
+            Dropped(f"{c}{name}", reason, idle=True)
+            for name, reason in (
+                ("offload_activations", "ROLL keeps activations on the device"),
+                ("entropy_chunked", "ROLL computes the entropy whole"),
+                ("entropy_recompute", "ROLL keeps the entropy's activations"),
+                ("empty_cache", "ROLL always empties the cache between phases"),
+            )
+        ],
+        Dropped(f"{to}.fused_kernels.**", "ROLL has no such kernels", idle=True),
+        Dropped(f"{to}.compile", "ROLL does not compile", idle=True),
+        Dropped(f"{to}.seed", "ROLL seeds every role with seed", None),
+    ]
+
+
+def _recompute(worker: str, to: str) -> Code:
+    """Gradient checkpointing: a key of its own beside FSDP2, Megatron's granularity there."""
+    key, granularity = f"{worker}.model_args.disable_gradient_checkpointing", f"{to}.engine.recompute_granularity"
+    own = f"{to}.memory.recompute_activations"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if strategy(view, worker) in MEGATRON:
+            said = f"{worker}.strategy_args.strategy_config.recompute_granularity"
+            yield Flow(
+                view.to(own), bool(view.get(said)), (view.path(said),), "derived", "as recompute_granularity says"
+            )
+            yield Flow((), None, (view.path(key),), "dead", "Megatron goes by recompute_granularity")
+        else:
+            yield Flow(view.to(own), not view.get(key), (view.path(key),))
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, used = view.get(own), (view.to(own),)
+        if isinstance(value, Absent):
+            return
+        if engine_written(view, f"{to}.engine") != "megatron":
+            yield Flow(view.path(key), not value, used)
+        elif view.explicit(own) and value != (view.get(granularity) != "none"):
+            yield Lost(used, "Megatron goes by train.engine.recompute_granularity", idle=True)
+        else:
+            yield Flow((), None, used, "mapped", "Megatron goes by recompute_granularity")
+
+    return Code(f"recomputation of {worker}", (K(key, False),), (own,), read, write)
+
+
+def _padding(worker: str, to: str) -> Code:
+    """Whether padding is computed: Megatron packs sequences where it is told to, FSDP2 never does."""
+    key, own = f"{worker}.use_sequence_packing", f"{to}.memory.remove_padding"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if strategy(view, worker) in MEGATRON and view.written(key):
+            yield Flow(view.to(own), bool(view.get(key)), (view.path(key),))
+        elif view.written(key):
+            yield Flow((), None, (view.path(key),), "dead", "only Megatron packs sequences")
+
+    def write(view: Writing) -> Iterator[Out]:
+        value, used = view.get(own), (view.to(own),)
+        if isinstance(value, Absent):
+            return
+        if value and view.config.algorithm.objective.choice == "dpo":
+            yield Lost(used, "ROLL's DPO pipeline refuses use_sequence_packing, and computes padding", idle=True)
+        elif engine_written(view, f"{to}.engine") == "megatron":
+            yield Flow(view.path(key), value, used)
+        else:
+            yield Lost(used, "ROLL's FSDP2 computes padding", idle=True)
+
+    return Code(f"padding of {worker}", (K(key, False),), (own,), read, write)
+
+
+def training(worker: str, to: str) -> list[Rule]:
+    """All that makes a worker train."""
+    return [
+        *engine(worker, f"{to}.engine"),
+        *optimizer(worker, to),
+        *schedule(worker, to),
+        precision(worker, to),
+        *memory(worker, to),
+    ]

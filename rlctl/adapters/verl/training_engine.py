@@ -1,0 +1,360 @@
+"""Rules that verl repeats for several roles: training engine and its blocks, micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rlctl.adapters.engine.checkpoint_path import checkpoint
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    By,
+    Code,
+    Flow,
+    How,
+    K,
+    Key,
+    Like,
+    Out,
+    Reading,
+    Rule,
+    Tree,
+    When,
+    Writing,
+)
+from rlctl.adapters.engine.values import DTYPES, Listed, Names, Partly, offload
+from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, kind_of_engine
+
+MEGATRON_TYPED = (
+    "recompute_granularity",
+    "recompute_method",
+    "recompute_num_layers",
+    "recompute_modules",
+    "moe_token_dispatcher_type",
+    "moe_grouped_gemm",
+    "moe_shared_expert_overlap",
+    "moe_layer_recompute",
+)
+
+
+def _raw(engine: Any) -> tuple[Any, bool]:
+    """An engine's name in verl, and whether it is the source's own word."""
+    if engine["name"] == "fsdp2":
+        source = engine.get("source")
+        return (source, True) if source in FSDP_KINDS else ("fsdp2", False)
+    return (engine["name"], True) if engine["name"] == "megatron" else (engine.get("kind"), True)
+
+
+def _chosen_for_all(view: Writing) -> bool:
+    """Whether a config group chooses the engine: since 0.8, for engines other than FSDP that all roles have."""
+    engines = (view.get(f"{role}.engine") for role in ("train", "critic", "reference"))
+    names = {_raw(engine)[0] for engine in engines if isinstance(engine, Mapping)}
+    return view.version >= (0, 8) and len(names) == 1 and names <= {"megatron", "veomni", "torchtitan"}
+
+
+def strategy(role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True) -> Code:
+    """Which engine trains: ``<role>.strategy``, or the config group that was chosen.
+
+    A role that only follows the group does not claim it, so that the group is accounted for with the policy.
+    """
+    key = f"{role}.strategy" if role else "strategy"
+
+    def read(view: Reading) -> Iterator[Flow]:
+        kind = kind_of_engine(view, key, also)
+        used = tuple(view.path(name) for name in (key, *(also if claims else ())))
+        if kind in FSDP_KINDS:
+            yield Flow(view.to(f"{to}.name"), "fsdp2", used)
+            yield Flow(view.to(f"{to}.source"), kind, used)
+        elif kind == "megatron":
+            yield Flow(view.to(f"{to}.name"), "megatron", used)
+        else:
+            yield Flow(view.to(f"{to}.name"), "other", used)
+            yield Flow(view.to(f"{to}.kind"), kind, used)
+
+    def write(view: Writing) -> Iterator[Out]:
+        engine = view.get(to)
+        if not isinstance(engine, Mapping):
+            return
+        name, own = _raw(engine)
+        used = tuple(view.to(f"{to}.{field}") for field in ("name", "source", "kind") if field in engine)
+        if "model_engine" not in also or role == "engine" or not _chosen_for_all(view):
+            yield Flow(view.path(key), name, used, "mapped" if own else "derived")
+        elif claims:
+            yield Flow(view.path("model_engine"), name, used)
+        else:
+            yield Flow((), None, used, "mapped", "model_engine chooses it for every role")
+
+    groups = tuple(K(name, ABSENT) for name in also)
+    return Code(
+        f"engine of {role}", (K(key, default), *groups), (f"{to}.name", f"{to}.source", f"{to}.kind"), read, write
+    )
+
+
+def offloads(
+    prefix: str, to: str, like: str = "", *, names: tuple[str, str] = ("param_offload", "optimizer_offload")
+) -> Code:
+    """``param_offload`` and ``optimizer_offload`` as one word."""
+    keys = tuple(f"{prefix}.{name}" for name in names)
+
+    def read(view: Reading) -> Iterator[Flow]:
+        both = [view.get(key, False) for key in keys]
+        yield Flow(view.to(f"{to}.offload"), offload(*both), tuple(view.path(key) for key in keys))
+
+    def write(view: Writing) -> Iterator[Out]:
+        word = view.get(f"{to}.offload")
+        if isinstance(word, Absent):
+            return
+        used = (view.to(f"{to}.offload"),)
+        yield Flow(view.path(keys[0]), word in ("parameters", "both"), used)
+        yield Flow(view.path(keys[1]), word in ("optimizer", "both"), used)
+
+    defaults = [Like(f"{like}.{name}") if like else False for name in names]
+    own = tuple(K(key, default) for key, default in zip(keys, defaults, strict=True))
+    return Code(f"offload of {prefix}", own, (f"{to}.offload",), read, write, "param_offload + optimizer_offload")
+
+
+def offloads_since(prefix: str, to: str, since: str, until: str) -> Code:
+    """The same, for a block that only some versions have."""
+    rule = offloads(prefix, to)
+    own = tuple(K(key.name, key.default, since, until) for key in rule.own)
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if any(key.exists(view.version) or view.written(key.name) for key in own):
+            yield from rule.reader(view)
+
+    def write(view: Writing) -> Iterator[Out]:
+        if own[0].exists(view.version):
+            yield from rule.writer(view)
+
+    return Code(rule.name, own, rule.fills, read, write, rule.formula)
+
+
+def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
+    """The keys of an FSDP block."""
+    f = f"{prefix}."
+    return [
+        Key(f"{f}fsdp_size", f"{to}.shard", -1, Partly({-1: "all"})),
+        offloads(prefix, to),
+        Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False, since="0.4"),
+        Key(f"{f}reshard_after_forward", f"{to}.reshard_after_forward", True, since="0.4"),
+        Key(f"{f}forward_prefetch", f"{to}.forward_prefetch", False, since="0.5"),
+        Key(f"{f}wrap_policy.min_num_params", f"{to}.wrap_min_parameters", 0, also=(K(f"{f}min_num_params"),)),
+        Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
+        When(
+            (Tree(f"{f}turbo_config", f"{to}.source_args", but=("use_orig_params",)),),
+            lambda view: True,
+            lambda view: view.get(f"{to}.source") != "deepspeed",
+            "settings of another engine",
+        ),
+        Key(f"{f}use_orig_params", f"{to}.source_args.use_orig_params", ABSENT, note="FSDP2 keeps them anyway"),
+    ]
+
+
+def precision(prefix: str, to: str) -> list[Rule]:
+    """Number types of an FSDP block."""
+    f, c = f"{prefix}.", f"{to}.precision."
+    return [
+        Key(f"{f}model_dtype", f"{c}parameters", "fp32", DTYPES, since="0.6"),
+        Key(
+            f"{f}dtype",
+            f"{c}compute",
+            "bfloat16",
+            DTYPES_LONG,
+            since="0.7",
+            also=(K(f"{f}mixed_precision.param_dtype"),),
+        ),
+        Key(f"{f}mixed_precision.reduce_dtype", f"{c}reduce", "fp32", DTYPES),
+    ]
+
+
+DTYPES_LONG = Names(
+    {
+        "bfloat16": "bfloat16",
+        "float16": "float16",
+        "float32": "float32",
+        "bf16": "bfloat16",
+        "fp16": "float16",
+        "fp32": "float32",
+    }
+)
+
+
+class Bridge(Names):
+    """How weights are converted: two switches."""
+
+
+def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
+    """The keys of a Megatron block."""
+    m = f"{prefix}."
+
+    def default(name: str, value: Any) -> Any:
+        return Like(f"{like}.{name}") if like else value
+
+    def key(name: str, field: str, value: Any, convert: Any = None, **more: Any) -> Key:
+        extra = more if convert is None else {"convert": convert, **more}
+        return Key(f"{m}{name}", f"{to}.{field}", default(name, value), **extra)
+
+    t = "override_transformer_config."
+    return [
+        key("tensor_model_parallel_size", "tensor", 1),
+        key("pipeline_model_parallel_size", "pipeline", 1),
+        key("virtual_pipeline_model_parallel_size", "virtual_pipeline", None),
+        key("context_parallel_size", "context", 1),
+        key("expert_model_parallel_size", "expert", 1),
+        key("expert_tensor_parallel_size", "expert_tensor", None, Partly({None: None, "None": None})),
+        key("sequence_parallel", "sequence_parallel", True),
+        offloads(prefix, to, like),
+        key("grad_offload", "offload_gradients", False, write_when=lambda view: view.version < (0, 9)),
+        key("use_distributed_optimizer", "distributed_optimizer", True),
+        checkpoint(
+            prefix,
+            to,
+            "verl",
+            on=default("use_dist_checkpointing", False),
+            path=default("dist_checkpointing_path", None),
+        ),
+        key("override_ddp_config.overlap_grad_reduce", "overlap_gradient_reduce", False),
+        key("override_ddp_config.overlap_param_gather", "overlap_parameter_gather", False),
+        Tree(f"{m}override_ddp_config", f"{to}.ddp", but=("overlap_grad_reduce", "overlap_param_gather")),
+        key(f"{t}recompute_granularity", "recompute_granularity", None, Partly({None: "none"})),
+        key(f"{t}recompute_method", "recompute_method", None),
+        key(f"{t}recompute_num_layers", "recompute_layers", None),
+        key(f"{t}recompute_modules", "recompute_modules", ["core_attn"], Listed()),
+        key(f"{t}moe_token_dispatcher_type", "moe.dispatcher", None),
+        key(f"{t}moe_grouped_gemm", "moe.grouped_gemm", False),
+        key(f"{t}moe_shared_expert_overlap", "moe.shared_expert_overlap", False),
+        key(f"{t}moe_layer_recompute", "moe.layer_recompute", False),
+        Tree(
+            f"{m}override_transformer_config",
+            f"{to}.transformer",
+            but=MEGATRON_TYPED,
+            like=f"{like}.override_transformer_config" if like else "",
+        ),
+        bridge(prefix, to, like),
+    ]
+
+
+def bridge(prefix: str, to: str, like: str) -> Code:
+    """How Hugging Face weights are converted: two switches as one word."""
+    keys = (f"{prefix}.use_mbridge", f"{prefix}.vanilla_mbridge")
+
+    def read(view: Reading) -> Iterator[Flow]:
+        used = tuple(view.path(key) for key in keys)
+        word = "builtin" if not view.get(keys[0]) else "mbridge" if view.get(keys[1]) else "megatron_bridge"
+        yield Flow(view.to(f"{to}.bridge"), word, used)
+
+    def write(view: Writing) -> Iterator[Out]:
+        word = view.get(f"{to}.bridge")
+        used = (view.to(f"{to}.bridge"),)
+        if isinstance(word, Absent) or word == "auto":
+            return
+        yield Flow(view.path(keys[0]), word != "builtin", used)
+        if word != "builtin":
+            yield Flow(view.path(keys[1]), word == "mbridge", used)
+
+    first = Like(f"{like}.use_mbridge") if like else By({"0.3": False, "0.8": True})
+    second = Like(f"{like}.vanilla_mbridge") if like else By({"0.3": True, "0.9": False})
+    own = (K(keys[0], first), K(keys[1], second))
+    return Code(f"bridge of {prefix}", own, (f"{to}.bridge",), read, write, "use_mbridge, vanilla_mbridge")
+
+
+def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
+    """A micro-batch of a log-prob pass in what training counts: its unit, its size and why."""
+    longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
+    why = "verl's log-prob passes count as its training does; only memory and speed depend on it"
+    if by == "tokens":
+        return "responses", max(1, size // longest), f"{size} tokens / {longest} a sequence; {why}"
+    return "tokens", size * longest, f"{size} sequences x {longest} tokens; {why}"
+
+
+def micro(
+    to: str,
+    *,
+    dynamic: str,
+    tokens: str,
+    responses: str,
+    total: str = "",
+    like: Mapping[str, str] | None = None,
+    default: Any = None,
+    by_tokens: bool = False,
+    rows: int | None = None,
+    role: Role | None = None,
+    passes: Callable[[Writing], bool] | None = None,
+) -> Code:
+    """A micro-batch: a switch, a number of tokens a GPU, a number of sequences a GPU.
+
+    Args:
+        to: the canonical section.
+        dynamic: the switch.
+        tokens: the number of tokens.
+        responses: the number of sequences.
+        total: an older key for the sequences of all GPUs.
+        like: the actor's keys that a log-prob pass follows; verl refuses a pass that counts otherwise than training.
+        default: of ``tokens``.
+        by_tokens: the switch's default.
+        rows: the default of ``responses``.
+        role: whose GPUs share a replica.
+        passes: of a log-prob pass of the actor or the reference, whether a config has it.
+    """
+    follow = like or {}
+    owner = role or ACTOR
+
+    def read(view: Reading) -> Iterator[Flow]:
+        if follow and not view.written(*(key for key in (dynamic, tokens, responses, total) if key)):
+            yield Flow(view.to(to), None, ())
+            return
+        counts_tokens = bool(view.get(dynamic, False))
+        deciding, others = (tokens, (responses, total)) if counts_tokens else (responses, (total, tokens))
+        size, note = view.get(deciding), ""
+        if size is None and not counts_tokens and total and view.get(total) is not None:
+            deciding, others = total, (responses, tokens)
+            size, note = max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
+        reason = f"{dynamic} is {str(counts_tokens).lower()}"
+        yield Flow((), None, tuple(view.path(key) for key in others if key), "dead", reason)
+        used = (view.path(dynamic), view.path(deciding))
+        if size is None:
+            why = "verl asks for a size; rlctl takes its own"
+            yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
+            return
+        factor = owner.sharers(view) if counts_tokens else 1
+        if factor > 1:
+            note = f"tokens of one GPU x {factor} GPUs of a replica"
+        if follow:
+            yield Flow(view.to(to), {}, used)
+        yield Flow(view.to(f"{to}.by"), "tokens" if counts_tokens else "responses", used[:1])
+        size = size * factor if isinstance(size, int) else size
+        yield Flow(view.to(f"{to}.per_replica"), size, used[1:], "derived" if note else "mapped", note)
+
+    def write(view: Writing) -> Iterator[Out]:
+        section, trained = view.get(to), view.get("batch.micro")
+        if follow and section is None and trained["by"] == "responses" and (passes is None or passes(view)):
+            note = "the size of training: verl asks for one unless it counts tokens"
+            yield Flow(view.path(responses), trained["per_replica"], (view.to(to),), "derived", note, always=True)
+        if not isinstance(section, Mapping):
+            return
+        by, size, note = section["by"], section["per_replica"], ""
+        keys = (view.to(f"{to}.by"), view.to(f"{to}.per_replica"))
+        if passes is not None and by != trained["by"]:
+            by, size, note = _counted_as_trained(view, by, size)
+        yield Flow(view.path(dynamic), by == "tokens", keys[:1], "derived" if note else "mapped", note)
+        if by == "tokens":
+            factor = owner.sharers_written(view)
+            how: How = "derived" if factor > 1 or note else "mapped"
+            yield Flow(view.path(tokens), max(1, size // factor), keys[1:], how, note)
+        else:
+            yield Flow(view.path(responses), size, keys[1:], "derived" if note else "mapped", note, same=not note)
+
+    own = (
+        K(dynamic, Like(follow["dynamic"]) if "dynamic" in follow else by_tokens),
+        K(tokens, Like(follow["tokens"]) if "tokens" in follow else default),
+        K(responses, rows),
+        *((K(total, None),) if total else ()),
+    )
+    return Code(
+        f"micro-batch {to}", own, (to, f"{to}.by", f"{to}.per_replica"), read, write, "tokens a GPU x GPUs of a replica"
+    )
+
+
+def _devices(view: Reading) -> int:
+    return int(view.get("trainer.nnodes", 1)) * int(view.get("trainer.n_gpus_per_node", 8))

@@ -1,7 +1,0 @@
-"""What is known of a model without its weights: its shape, from a local ``config.json`` or a table of hub names. No torch."""
-
-from rlctl.models.families import FAMILIES, shape_of
-from rlctl.models.lookup import read_shape, why_unknown
-from rlctl.models.shape import Layer, ModelShape
-
-__all__ = ["FAMILIES", "Layer", "ModelShape", "read_shape", "shape_of", "why_unknown"]

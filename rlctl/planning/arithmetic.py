@@ -1,0 +1,507 @@
+"""Batch, schedule and topology arithmetic on a config: one place, used by adapters, checks, plan and runtime.
+
+Symbols: P prompts a step, n responses a prompt, M responses of a mini-batch, E ppo epochs, k optimizer steps a step, D replicas.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from rlctl.common.errors import PlanError
+from rlctl.config.fields import Interval
+from rlctl.config.root import Config
+from rlctl.config.sections.algorithm import MixObjective
+from rlctl.config.sections.algorithm import Other as OtherAdvantage
+from rlctl.config.sections.batch import Batch
+from rlctl.config.sections.data import EvaluationSource
+from rlctl.config.sections.execution import MemoryBuffer
+from rlctl.config.sections.rewards import JudgeReward, Reward
+from rlctl.config.sections.train import Critic, Fsdp2, Megatron, TrainEngine
+
+Device = Literal["cuda", "cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The machines a run is planned and checked for."""
+
+    nodes: int
+    devices_per_node: int
+    device: Device
+    cpus_per_node: int | None = None
+    gib_per_device: float | None = None
+    gpu: str | None = None
+    """Name of the GPU, as ``nvidia-smi`` or Ray gives it; the time of a step is estimated only for known ones."""
+
+
+FEWEST_WORKERS = 2
+"""A machine with one core runs two workers too: a split layout needs them."""
+
+
+def workers_on(cores: int) -> int:
+    """Worker processes that a machine without GPUs runs: one a core, and two at least."""
+    return max(cores, FEWEST_WORKERS)
+
+
+def responses_per_step(config: Config) -> int:
+    """P * n for rl, and with the experts' for mix; P (one response, or pair, a row) where they come from the data set."""
+    experts = expert_responses(config)
+    return drawn_responses(config) + (mini_batches_per_epoch(config) * experts if experts else 0)
+
+
+def drawn_responses(config: Config) -> int:
+    """Those of a step without the experts': P * n, or P where responses come from the data set."""
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        return config.batch.prompts_per_step
+    return config.batch.prompts_per_step * config.batch.responses_per_prompt
+
+
+def expert_responses(config: Config) -> int:
+    """E: those of a mini-batch that are experts', ceil(share * M) for mix; at least one is always rolled out."""
+    objective, mini = config.algorithm.objective, config.batch.mini_batch_responses
+    if not isinstance(objective, MixObjective):
+        return 0
+    share = Fraction(str(objective.expert_share))
+    if mini is not None:
+        return min(math.ceil(share * mini), mini - 1)
+    if share >= 1:
+        raise PlanError(
+            "algorithm.objective.expert_share is 1: nothing would be rolled out",
+            hint="lower it, or set algorithm.objective to sft",
+        )
+    return math.ceil(share * drawn_responses(config) / (1 - share))
+
+
+def mini_batch_responses(config: Config) -> int:
+    """M: responses of one optimizer step; the whole step where the config says nothing."""
+    return config.batch.mini_batch_responses or drawn_responses(config) + expert_responses(config)
+
+
+def mini_batches_per_epoch(config: Config) -> int:
+    """ceil(P * n / M): mini-batches of one pass over a step's responses; ceil(P * n / (M - E)) for mix."""
+    return -(-drawn_responses(config) // (mini_batch_responses(config) - expert_responses(config)))
+
+
+def optimizer_steps_per_step(config: Config) -> int:
+    """k = ceil(P * n / M) * E."""
+    return mini_batches_per_epoch(config) * config.batch.ppo_epochs
+
+
+def critic_batch(config: Config) -> Batch:
+    """The section ``batch`` as the critic goes by it: its own mini-batches, epochs and shuffle, the policy's where null."""
+    critic, batch = config.critic or Critic(), config.batch
+    return dataclasses.replace(
+        batch,
+        mini_batch_responses=critic.mini_batch_responses or batch.mini_batch_responses,
+        ppo_epochs=critic.ppo_epochs or batch.ppo_epochs,
+        shuffle=critic.shuffle,
+        shuffle_seed=critic.shuffle_seed,
+        micro=critic.micro or batch.micro,
+        log_prob_micro=critic.forward_micro,
+    )
+
+
+def critic_steps_per_step(config: Config) -> int:
+    """k of the critic."""
+    return optimizer_steps_per_step(dataclasses.replace(config, batch=critic_batch(config)))
+
+
+def steps_per_epoch(config: Config, rows: int) -> int:
+    """Whole steps in one pass over ``rows`` prompts.
+
+    Raises:
+        PlanError: there are fewer prompts than one step needs.
+    """
+    per_step = config.batch.prompts_per_step
+    if rows < per_step and config.data.last_batch == "drop":
+        raise PlanError(
+            f"the training data has {rows} prompts and a step takes {per_step}: not one step fits in an epoch",
+            hint=f"set batch.prompts_per_step to {rows} or less, or data.last_batch to carry",
+        )
+    return rows // per_step
+
+
+def total_steps(config: Config, rows: int | None) -> int | None:
+    """Steps of the whole run: the first reached of steps, epochs and optimizer steps; None where it needs the data's length.
+
+    Args:
+        rows: prompts in the training data after filtering, None while unknown.
+    """
+    schedule = config.schedule
+    limits = [schedule.total_steps] if schedule.total_steps is not None else []
+    if schedule.total_optimizer_steps is not None:
+        limits.append(-(-schedule.total_optimizer_steps // optimizer_steps_per_step(config)))
+    if schedule.total_epochs is not None:
+        if rows is None:
+            return None
+        limits.append(_steps_in_epochs(config, schedule.total_epochs, rows))
+    return min(limits) if limits else None
+
+
+def drained_steps(config: Config) -> int | None:
+    """Steps at most of a run that trains on a buffer, whatever data there is; None where it ends with its buffer alone."""
+    schedule = dataclasses.replace(config.schedule, total_epochs=None)
+    return total_steps(dataclasses.replace(config, schedule=schedule), None)
+
+
+def _steps_in_epochs(config: Config, epochs: int, rows: int) -> int:
+    if config.data.last_batch == "carry":
+        return epochs * rows // config.batch.prompts_per_step
+    return epochs * steps_per_epoch(config, rows)
+
+
+def interval_in_steps(interval: Interval | None, config: Config, rows: int | None) -> int | None:
+    """An interval in steps, at least 1; None where it never happens, or counts epochs of data of unknown length."""
+    if interval is None:
+        return None
+    if interval.steps is not None:
+        return interval.steps
+    if interval.optimizer_steps is not None:
+        return max(1, round(interval.optimizer_steps / optimizer_steps_per_step(config)))
+    if interval.epochs is None or rows is None:
+        return None
+    return max(1, interval.epochs * steps_per_epoch(config, rows))
+
+
+def devices(config: Config) -> int:
+    """All devices of the run."""
+    return config.placement.nodes * config.placement.devices_per_node
+
+
+def devices_of(config: Config, role: str) -> tuple[int, ...]:
+    """The device numbers of a role that has devices.
+
+    Split, rollout has the first ones and training the rest. Explicit, a role without a list of its own is where the policy
+    is, rollout on all devices; without a list of the policy's too, every role is on all.
+    """
+    placement, all_devices = config.placement, tuple(range(devices(config)))
+    if placement.layout == "split":
+        own = placement.rollout_devices or len(all_devices) // 2
+        return all_devices[:own] if role == "rollout" else all_devices[own:]
+    if placement.layout == "explicit":
+        instead = {"policy": (), "rollout": (), "judge": ("reward", "policy")}
+        names = (role, *instead.get(role, ("policy",)))
+        return next((placement.roles[name].devices for name in names if name in placement.roles), all_devices)
+    return all_devices
+
+
+def rollout_devices(config: Config) -> int:
+    """Devices that rollout runs on: all of them when colocated, else its own."""
+    return len(devices_of(config, "rollout"))
+
+
+def train_devices(config: Config) -> int:
+    """Devices that the policy is trained on."""
+    return len(devices_of(config, "policy"))
+
+
+def devices_per_replica(engine: TrainEngine) -> int:
+    """Devices that hold one data-parallel rank: TP * PP * CP in Megatron, the Ulysses size in FSDP2."""
+    if isinstance(engine, Megatron):
+        return engine.tensor * engine.pipeline * engine.context
+    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+
+
+def replica_members(engine: TrainEngine, workers: int) -> list[list[int]]:
+    """The ranks of each replica, in Megatron's order (tensor, context, data, pipeline) and so the parts of a layer neighbours.
+
+    With FSDP2 replicas are of neighbours.
+    """
+    stages = engine.pipeline if isinstance(engine, Megatron) else 1
+    each, stage = devices_per_replica(engine) // stages, workers // stages
+    return [
+        [number * stage + first + place for number in range(stages) for place in range(each)]
+        for first in range(0, stage, each)
+    ]
+
+
+def devices_per_sequence(engine: TrainEngine) -> int:
+    """Devices that share one sequence: the context size in Megatron, the Ulysses size in FSDP2."""
+    if isinstance(engine, Megatron):
+        return engine.context
+    return engine.sequence_parallel if isinstance(engine, Fsdp2) else 1
+
+
+def train_replicas(config: Config) -> int:
+    """D: data-parallel ranks of the policy.
+
+    Raises:
+        PlanError: the devices do not divide into whole replicas, or there are none.
+    """
+    return replicas_of(config, "policy")
+
+
+def replicas_of(config: Config, role: str) -> int:
+    """Data-parallel ranks of a role that is trained, or of the reference.
+
+    Raises:
+        PlanError: its devices do not divide into whole replicas, or there are none.
+    """
+    section, engine = engine_of(config, role)
+    total, each = len(devices_of(config, role)), devices_per_replica(engine)
+    if total < 1:
+        raise PlanError(
+            f"rollout takes {rollout_devices(config)} of {devices(config)} devices; training has none",
+            hint="lower placement.rollout_devices, or give the policy devices of its own",
+        )
+    if total % each:
+        who = "training devices" if role == "policy" else f"devices of the {role}"
+        shared = ""
+        if isinstance(engine, Megatron):
+            shared = f"tensor {engine.tensor} * pipeline {engine.pipeline} * context {engine.context} = {each}; "
+        raise PlanError(
+            f"{total} {who} do not divide into replicas of {each} devices ({shared}{total} / {each} = {total / each:g})",
+            hint=f"use {nearest_multiples(total, each)} devices, or change the parallel sizes of {section}.engine",
+        )
+    return total // each
+
+
+def engine_of(config: Config, role: str) -> tuple[str, TrainEngine]:
+    """The engine of a role that is trained, or of the reference, and the section that says so."""
+    if role == "critic" and config.critic is not None:
+        return "critic", config.critic.engine
+    if role == "reference" and config.reference.engine is not None:
+        return "reference", config.reference.engine
+    return "train", config.train.engine
+
+
+def devices_per_rollout_engine(config: Config) -> int:
+    """Devices of one rollout engine: TP * PP * DP."""
+    parallel = config.rollout.parallel
+    return parallel.tensor * parallel.pipeline * parallel.data
+
+
+def rollout_engines(config: Config) -> int:
+    """Rollout engines: as set, or as many as fit the rollout devices.
+
+    Raises:
+        PlanError: they need more devices than there are, or do not divide them.
+    """
+    total, each = rollout_devices(config), devices_per_rollout_engine(config)
+    wanted = config.rollout.parallel.replicas
+    if isinstance(wanted, int):
+        if wanted * each > total:
+            raise PlanError(
+                f"{wanted} rollout engines of {each} devices need {wanted * each}; rollout has {total}",
+                hint=f"set rollout.parallel.replicas to {total // each} or less",
+            )
+        return wanted
+    if total < each or total % each:
+        raise PlanError(
+            f"{total} rollout devices do not divide into engines of {each} devices",
+            hint=f"set rollout.parallel.tensor to a divisor of {total}",
+        )
+    return total // each
+
+
+def rollout_workers(config: Config) -> int:
+    """Processes that generate: each data-parallel rank of a rollout engine is one, with weights of its own."""
+    return rollout_engines(config) * config.rollout.parallel.data
+
+
+def unsplit(config: Config) -> Config:
+    """The config with rollout engines of one device each, as the built-in engine's are."""
+    parallel = dataclasses.replace(config.rollout.parallel, tensor=1, pipeline=1, data=1, expert=1)
+    return dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, parallel=parallel))
+
+
+def trains(config: Config) -> bool:
+    """Whether the policy is trained."""
+    return config.run.mode in ("online", "train_only")
+
+
+def fills_buffer(config: Config) -> bool:
+    """Whether responses go into a buffer that outlives the run, for another run to train on."""
+    return config.run.mode == "explore_only" and _outlives(config)
+
+
+def _outlives(config: Config) -> bool:
+    """Whether the buffer, or the copy of one in memory, is there after the run."""
+    return not isinstance(config.buffer, MemoryBuffer) or config.buffer.log_path is not None
+
+
+def writes_responses(config: Config) -> bool:
+    """Whether the training data is answered once, into a file of responses."""
+    return config.run.mode == "explore_only" and not _outlives(config)
+
+
+def drains_buffer(config: Config) -> bool:
+    """Whether responses come from a buffer that another run fills or has filled."""
+    return config.run.mode == "train_only" and config.algorithm.objective.choice in ("rl", "mix")
+
+
+def rollout_sleeps(config: Config, device: Device) -> bool:
+    """Whether rollout engines give their memory to training while that runs: on GPUs that both use."""
+    shared = config.placement.layout == "colocated" and trains(config)
+    return device == "cuda" and shared and config.rollout.memory.sleep
+
+
+def needs_rollout(config: Config) -> bool:
+    """Whether responses are generated: for training, or for evaluation on held-out prompts."""
+    return _generates(config) or (evaluates(config) and not all(map(_recorded(config), config.data.eval)))
+
+
+def scores(config: Config) -> bool:
+    """Whether responses are scored; those that only go to a file need no reward."""
+    if config.run.mode == "explore_only":
+        return bool(config.rewards)
+    return needs_rollout(config) or scores_recorded(config)
+
+
+def is_served_here(reward: Reward) -> bool:
+    """Whether a reward is a judge that the run serves itself."""
+    return isinstance(reward, JudgeReward) and reward.base_url is None
+
+
+def served_judges(config: Config) -> dict[int, JudgeReward]:
+    """The judges that the run serves itself, by their position; they are one model, asked in several ways.
+
+    Raises:
+        PlanError: they want different engines.
+    """
+    found = {i: each for i, each in enumerate(config.rewards) if isinstance(each, JudgeReward) and is_served_here(each)}
+    for name in ("model", "engine", "engine_args", "max_context_tokens", "replicas", "tensor"):
+        values = [getattr(each, name) for each in found.values()]
+        if any(value != values[0] for value in values):
+            said = ", ".join(f"{each.name}: {getattr(each, name)}" for each in found.values())
+            raise PlanError(
+                f"a run serves one judge, and its rewards differ in {name} ({said})",
+                hint="serve the others over an OpenAI-compatible endpoint, and set their base_url",
+            )
+    return found
+
+
+def judge_engine(reward: JudgeReward, device: Device) -> str:
+    """The engine of a judge that the run serves."""
+    if reward.engine != "auto":
+        return reward.engine
+    return "vllm" if device == "cuda" else "transformers"
+
+
+def judge_devices(config: Config) -> tuple[int, ...]:
+    """The devices of the judge that the run serves; none where it serves none.
+
+    Raises:
+        PlanError: there are too few.
+    """
+    judge = next(iter(served_judges(config).values()), None)
+    if judge is None:
+        return ()
+    devices, needed = devices_of(config, "judge"), judge.replicas * judge.tensor
+    if needed > len(devices):
+        raise PlanError(
+            f"{judge.replicas} engines of {judge.tensor} devices for the judge {judge.name!r} need {needed}; it has "
+            f"{len(devices)}",
+            hint=f"set its replicas to {max(1, len(devices) // judge.tensor)}, or placement.roles.judge.devices",
+        )
+    return devices[:needed]
+
+
+def scores_recorded(config: Config) -> bool:
+    """Whether responses are scored that held-out rows bring themselves."""
+    return evaluates(config) and any(map(_recorded(config), config.data.eval))
+
+
+def _recorded(config: Config) -> Callable[[EvaluationSource], bool]:
+    """Tells whether the rows of a held-out source bring their responses: in a run of nothing else, where a column is named."""
+    return lambda source: config.run.mode == "evaluate_only" and source.response_key is not None
+
+
+def _generates(config: Config) -> bool:
+    """Whether responses are generated to be learned from."""
+    return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("online", "explore_only")
+
+
+def evaluates(config: Config) -> bool:
+    """Whether held-out prompts are answered at all: regularly, in a run of nothing else, or once, before the first step."""
+    schedule = config.schedule
+    once = schedule.evaluate_first and _generates(config)
+    return bool(config.data.eval) and (
+        schedule.evaluate_every is not None or config.run.mode == "evaluate_only" or once
+    )
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether a reference model measures anything."""
+    algorithm = config.algorithm
+    in_loss = algorithm.kl_in_loss is not None and algorithm.kl_in_loss.coefficient > 0
+    in_reward = algorithm.kl_in_reward is not None and algorithm.kl_in_reward.coefficient > 0
+    measured = algorithm.objective.choice in ("rl", "mix") and (in_loss or in_reward)
+    return trains(config) and (measured or algorithm.objective.choice == "dpo")
+
+
+def reference_is_base(config: Config) -> bool:
+    """Whether the reference is the policy without its adapters: no second copy, and no engine of its own."""
+    return config.model.lora is not None and config.reference.model is None
+
+
+def reference_is_held(config: Config) -> bool:
+    """Whether the policy's workers hold the reference, as only its whole distributions are asked for (the full KL)."""
+    algorithm = config.algorithm
+    kl, reward = algorithm.kl_in_loss, algorithm.kl_in_reward
+    in_reward = reward is not None and reward.coefficient > 0
+    return kl is not None and kl.estimator == "full" and not in_reward and algorithm.objective.choice != "dpo"
+
+
+def teacher_is_drawn(config: Config) -> bool:
+    """Whether a teacher is asked for the tokens drawn only, not for whole distributions."""
+    distillation = config.algorithm.distillation
+    if distillation is None:
+        return False
+    estimated = distillation.loss == "reverse_kl" and distillation.top_k is None
+    return bool(distillation.args.get("policy_gradient")) or (estimated and config.algorithm.objective.choice == "rl")
+
+
+def needs_critic(config: Config) -> bool:
+    """Whether values are estimated."""
+    return trains(config) and config.algorithm.objective.choice == "rl" and config.algorithm.advantage.choice == "gae"
+
+
+def old_log_probs(config: Config, device: Device) -> Literal["recompute", "rollout"]:
+    """Whose log-probs stand for the old policy's; auto is rollout's where a step is one optimizer step and engines agree.
+
+    They agree where the built-in engine draws in the number type that training computes in, from the distribution that is
+    trained on. An advantage of ``MEASURED`` needs the pass, and so does ``algorithm.router_replay: recompute``.
+    """
+    chosen, rollout = config.algorithm.old_log_probs, config.rollout
+    if chosen != "auto":
+        return chosen
+    built_in = rollout.engine.choice == "transformers" or (rollout.engine.choice == "auto" and device == "cpu")
+    trained_in = config.train.precision.compute
+    drawn_in = rollout.precision if rollout.precision != "auto" else "float32" if device == "cpu" else trained_in
+    same = config.algorithm.train_temperature == "sampling" or rollout.sampling.temperature == 1
+    agree = built_in and drawn_in == trained_in and same
+    recorded = config.algorithm.router_replay == "recompute"
+    alone = optimizer_steps_per_step(config) == 1 and not measures_old(config) and not recorded
+    return "rollout" if agree and alone else "recompute"
+
+
+MEASURED = ("clipb", "clipv", "optimal_token_baseline", "tir_optimal_token_baseline")
+"""Kinds of the advantage ``other`` that read entropies or squared probabilities, which the pass for old log-probs tells."""
+
+
+def measures_old(config: Config) -> bool:
+    """Whether the advantage reads more of the old policy than the rollout engine tells."""
+    chosen = config.algorithm.advantage
+    return isinstance(chosen, OtherAdvantage) and chosen.kind in MEASURED
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The two values nearest to one that does not divide."""
+
+    below: int
+    above: int
+
+    def __str__(self) -> str:
+        return f"{self.below} or {self.above}" if self.below else str(self.above)
+
+
+def nearest_multiples(value: int, of: int) -> Neighbours:
+    """The multiples of ``of`` just below and above ``value``."""
+    return Neighbours(value // of * of, -(-value // of) * of)

@@ -1,0 +1,203 @@
+"""The batch arithmetic of a config as rows, from the prompts of a step to the micro-batches, each with formula and source key.
+
+The numbers are those of ``arithmetic``; here they get a name, and what does not divide gets the names of those who refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rlctl.common.errors import PlanError
+from rlctl.common.language import later
+from rlctl.common.report import Report
+from rlctl.config import Config, Loaded, Source, stages_of
+from rlctl.config.sections.train import Fsdp2, Megatron
+from rlctl.documents import KeyPath, dotted
+from rlctl.planning import arithmetic
+
+Find = Callable[[KeyPath], Source | None]
+"""Where a canonical value came from; None where nobody said it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number: its name, its value, how it is computed, and what in the source it comes from."""
+
+    name: str
+    value: int | float | str
+    unit: str
+    formula: str = ""
+    key: str = ""
+    """In the source's own dialect."""
+    file: str | None = None
+    line: int | None = None
+    default: bool = False
+    """Whether the source is silent, so that it is a default."""
+    note: str = ""
+    """What does not divide, and who refuses it."""
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rows(config: Config, find: Find, formula: Callable[[KeyPath], str] = lambda path: "") -> list[Row]:
+    """The arithmetic of one stage.
+
+    Args:
+        config: without stages.
+        find: where a canonical value came from.
+        formula: how reading computed a canonical value from the source's keys; empty where it is the source's own.
+    """
+    return [_placed(row, path, find, formula) if path else row for row, path in _rows(config)]
+
+
+def rows_by_stage(loaded: Loaded, report: Report) -> list[tuple[str, list[Row]]]:
+    """The rows of each stage, by its name; a number that reading computed shows how."""
+    formulas = {key: entry.note for entry in report.accounting for key, _ in entry.targets if entry.bucket == "derived"}
+
+    def rows_of(index: int, config: Config) -> list[Row]:
+        def find(path: KeyPath) -> Source | None:
+            return loaded.sources.get(("stages", index, *path)) or loaded.sources.get(path)
+
+        def formula(path: KeyPath) -> str:
+            return formulas.get(dotted(("stages", index, *path))) or formulas.get(dotted(path), "")
+
+        return rows(config, find, formula)
+
+    return [(stage.name, rows_of(index, stage.config)) for index, stage in enumerate(stages_of(loaded.config))]
+
+
+def _placed(row: Row, path: KeyPath, find: Find, formula: Callable[[KeyPath], str]) -> Row:
+    source = find(path)
+    place = source.at if source is not None else None
+    return replace(
+        row,
+        formula=row.formula or formula(path),
+        key=(source.key if source is not None else "") or dotted(path),
+        file=place.file if place is not None else None,
+        line=place.line if place is not None else None,
+        default=source is None or source.kind == "dialect_default",
+    )
+
+
+def _rows(config: Config) -> Iterator[tuple[Row, KeyPath]]:
+    batch = config.batch
+    prompts, group, step = batch.prompts_per_step, batch.responses_per_prompt, arithmetic.responses_per_step(config)
+    mini, passes = arithmetic.mini_batch_responses(config), arithmetic.mini_batches_per_epoch(config)
+    from_data = step == prompts and group != 1
+    yield Row(later("prompts of a step"), prompts, "prompts"), ("batch", "prompts_per_step")
+    if not from_data:
+        yield Row(later("responses of a prompt"), group, "responses"), ("batch", "responses_per_prompt")
+    formula = f"{prompts} rows, one response each" if from_data else f"{prompts} x {group}"
+    yield Row(later("responses of a step"), step, "responses", formula), ()
+    formula = "" if batch.mini_batch_responses else later("the whole step")
+    yield Row(later("mini-batch"), mini, "responses", formula), ("batch", "mini_batch_responses")
+    formula, note = f"ceil({step} / {mini})", _uneven(step, mini)
+    yield Row(later("mini-batches of a pass"), passes, "mini-batches", formula, note=note), ()
+    yield Row(later("passes over a step"), batch.ppo_epochs, "passes"), ("batch", "ppo_epochs")
+    steps = arithmetic.optimizer_steps_per_step(config)
+    yield Row(later("optimizer steps of a step"), steps, "optimizer steps", f"{passes} x {batch.ppo_epochs}"), ()
+    yield from _replicas(config, step, mini)
+
+
+def _replicas(config: Config, step: int, mini: int) -> Iterator[tuple[Row, KeyPath]]:
+    placement, total = config.placement, arithmetic.train_devices(config)
+    each = arithmetic.devices_per_replica(config.train.engine)
+    formula = f"{placement.nodes} x {placement.devices_per_node}"
+    if placement.layout != "colocated":
+        formula += f", less {arithmetic.rollout_devices(config)} for rollout"
+    yield Row(later("training devices"), total, "devices", formula), ("placement", "devices_per_node")
+    yield Row(later("devices of a replica"), each, "devices", _replica_formula(config)), ()
+    try:
+        replicas = arithmetic.train_replicas(config)
+    except PlanError as error:
+        yield Row(later("replicas"), "none", "replicas", f"{total} / {each}", note=error.message), ()
+        return
+    yield Row(later("replicas"), replicas, "replicas", f"{total} / {each}"), ()
+    share = mini / replicas
+    note = "; ".join(
+        told for told in (_shared_unevenly(mini, replicas), *_refusals(config, step, mini, replicas)) if told
+    )
+    yield Row(later("mini-batch on a replica"), _short(share), "responses", f"{mini} / {replicas}", note=note), ()
+    yield from _micro(config, share)
+
+
+def _replica_formula(config: Config) -> str:
+    engine = config.train.engine
+    if isinstance(engine, Megatron):
+        return f"{engine.tensor} tensor x {engine.pipeline} pipeline x {engine.context} context"
+    return f"{engine.sequence_parallel} sequence parallel" if isinstance(engine, Fsdp2) else ""
+
+
+def _micro(config: Config, share: float) -> Iterator[tuple[Row, KeyPath]]:
+    longest = config.data.max_prompt_tokens + config.rollout.max_response_tokens
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        longest = config.data.max_sequence_tokens or config.model.max_context_tokens or longest
+    sharing = arithmetic.devices_per_sequence(config.train.engine)
+    training = (later("micro-batch"), later("micro-batches of a mini-batch"))
+    log_prob = (later("log-prob micro-batch"), later("log-prob micro-batches of a mini-batch"))
+    for (name, count), micro, path in (
+        (training, config.batch.micro, ("batch", "micro", "per_replica")),
+        (log_prob, config.batch.log_prob_micro, ("batch", "log_prob_micro", "per_replica")),
+    ):
+        if micro is None:
+            continue
+        yield Row(name, micro.per_replica, f"{micro.by} on a replica"), path
+        if micro.by == "responses":
+            number = -(-_ceil(share) // micro.per_replica)
+            yield Row(count, number, "micro-batches", f"ceil({_ceil(share)} / {micro.per_replica})"), ()
+        else:
+            tokens = _ceil(share) * longest
+            formula = f"ceil({_ceil(share)} x {longest} tokens at most / {micro.per_replica})"
+            note = ""
+            if longest > micro.per_replica:
+                note = f"a sequence may have {longest} tokens, more than a micro-batch of {micro.per_replica}"
+                note += f" on each of the {sharing} devices that share it" if sharing > 1 else ""
+            yield Row(count, f"up to {-(-tokens // micro.per_replica)}", "micro-batches", formula, note=note), ()
+
+
+def _ceil(number: float) -> int:
+    return -int(-number // 1)
+
+
+def _short(number: float) -> int | float:
+    return int(number) if number == int(number) else round(number, 3)
+
+
+def _uneven(step: int, mini: int) -> str:
+    if mini > step:
+        return f"a mini-batch of {mini} is larger than the step of {step}: verl refuses it; here the step is one mini-batch"
+    if step % mini == 0:
+        return ""
+    full, rest = divmod(step, mini)
+    near = arithmetic.nearest_multiples(step, mini)
+    return (
+        f"{step} = {full} x {mini} + {rest}: the last mini-batch has {rest} responses here, ROLL refuses it, verl's newest "
+        f"trainer pads the step, Trinity has no such step; {near} responses would divide"
+    )
+
+
+def _shared_unevenly(mini: int, replicas: int) -> str:
+    if mini % replicas == 0:
+        return ""
+    near = arithmetic.nearest_multiples(mini, replicas)
+    return f"{mini} / {replicas} is not whole: replicas differ by one response here; {near} would divide"
+
+
+def _refusals(config: Config, step: int, mini: int, replicas: int) -> Iterator[str]:
+    """Who refuses the division over devices, each by its own rule."""
+    total = arithmetic.train_devices(config)
+    by_responses = config.batch.micro.by == "responses"
+    if mini % replicas:
+        yield f"verl's workers, Trinity's trainer and ROLL refuse it ({mini} % {replicas} = {mini % replicas})"
+    if isinstance(config.train.engine, Megatron):
+        least = replicas * config.batch.micro.per_replica
+    else:
+        least = total
+    if by_responses and step % least:
+        yield f"verl refuses the step: {step} % {least} = {step % least}, unless its batches are dynamic"
+    if isinstance(config.train.engine, Megatron) and config.batch.prompts_per_step % replicas:
+        rest = config.batch.prompts_per_step % replicas
+        yield f"ROLL's Megatron refuses the step: {config.batch.prompts_per_step} prompts % {replicas} = {rest}"

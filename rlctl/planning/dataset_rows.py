@@ -1,0 +1,179 @@
+"""How many rows the local training data has, without loading it: a Parquet footer, lines of JSON, records of CSV.
+
+What is not a local file of these formats (a hub name, a URL, a database) is not counted.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from rlctl.common.filenames import expanded
+from rlctl.config import Config
+from rlctl.config.sections.data import DataSource
+
+PARQUET, LINES, CSV = ("parquet",), ("json", "jsonl", "ndjson"), ("csv", "tsv")
+ENDINGS = (*PARQUET, *LINES, *CSV)
+OPENERS: dict[str, Callable[..., Any]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+HELD_OUT = ("test", "valid", "dev", "eval")
+"""Parts of file names that make a split of their own in a folder."""
+MOST_BYTES = 2**28
+"""Size up to which a JSON file that is one array is read."""
+
+
+def count_rows(config: Config) -> int | None:
+    """Rows of all training sources, before prompts are filtered; None if one of them cannot be counted."""
+    total = 0
+    for source in config.data.train:
+        found = rows_of_source(source)
+        if found is None:
+            return None
+        total += found
+    return total or None
+
+
+def rows_of_source(source: DataSource) -> int | None:
+    """Rows of one source, at most ``max_samples``; None if they cannot be counted."""
+    if not source.path or source.format in ("hub", "sql"):
+        return None
+    path = expanded(source.path.removeprefix("file://"))
+    try:
+        found = _of_folder(path, source) if path.is_dir() else _of_file(path, source.format)
+    except (OSError, ValueError, EOFError, IndexError, csv.Error, lzma.LZMAError):
+        return None
+    return found if found is None or source.max_samples is None else min(found, source.max_samples)
+
+
+def _of_folder(folder: Path, source: DataSource) -> int | None:
+    """Rows of the files of a folder, if they are all of one split."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and _ending(file) in ENDINGS]
+    split = any(word in file.name.lower() for file in files for word in HELD_OUT)
+    if not files or split or source.split is not None:
+        return None
+    counts = [_of_file(file, "auto") for file in files]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _ending(path: Path) -> str:
+    parts = path.name.lower().split(".")
+    if parts[-1] in OPENERS:
+        parts.pop()
+    return parts[-1] if len(parts) > 1 else ""
+
+
+def _of_file(path: Path, format: str) -> int | None:
+    if not path.is_file():
+        return None
+    ending = _ending(path) if format == "auto" else format
+    if ending in PARQUET:
+        return parquet_rows(path)
+    opener = OPENERS.get(path.name.lower().rpartition(".")[2], Path.open)
+    if ending in LINES:
+        with opener(path, "rb") as file:
+            return _json_rows(file, path)
+    if ending in CSV:
+        with opener(path, "rt", encoding="utf-8", newline="") as file:
+            return max(0, sum(1 for row in csv.reader(file, delimiter="\t" if ending == "tsv" else ",") if row) - 1)
+    return None
+
+
+def _json_rows(file: IO[bytes], path: Path) -> int | None:
+    """Lines of JSON, or the length of an array."""
+    first = next((line for line in file if line.strip()), b"")
+    if not first.lstrip().startswith(b"["):
+        return sum(1 for line in file if line.strip()) + bool(first)
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    found = orjson.loads(first + file.read())
+    return len(found) if isinstance(found, list) else None
+
+
+# Parquet: the footer is a FileMetaData in Thrift's compact protocol; its field 3 is num_rows
+
+STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
+NUM_ROWS = 3
+
+
+def parquet_rows(path: Path) -> int:
+    """Rows of a Parquet file, from its footer.
+
+    Raises:
+        ValueError: it is no Parquet file.
+        IndexError: its footer is damaged.
+    """
+    with path.open("rb") as file:
+        file.seek(-8, 2)
+        size, magic = int.from_bytes(file.read(4), "little"), file.read(4)
+        if magic != b"PAR1":
+            raise ValueError(f"{path} does not end as a Parquet file does")
+        file.seek(-8 - size, 2)
+        return _Compact(file.read(size)).number(NUM_ROWS)
+
+
+class _Compact:
+    """A reader of Thrift's compact protocol that finds one number in a struct, and skips everything else."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def number(self, wanted: int) -> int:
+        """The integer of a field."""
+        field = 0
+        while (head := self._byte()) != STOP:
+            field = field + (head >> 4) if head >> 4 else self._zigzag()
+            if field == wanted:
+                return self._zigzag()
+            self._skip(head & 15)
+        raise ValueError(f"there is no field {wanted}")
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _skip(self, kind: int, *, element: bool = False) -> None:
+        if kind in (TRUE, FALSE):
+            self._at += element  # a field has its value in its type, an element of a list a byte
+        elif kind == BYTE:
+            self._at += 1
+        elif kind == DOUBLE:
+            self._at += 8
+        elif kind == BINARY:
+            size = self._varint()
+            self._at += size
+        elif kind in (LIST, SET):
+            head = self._byte()
+            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+                self._skip(head & 15, element=True)
+        elif kind == MAP:
+            count = self._varint()
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self._skip(kinds >> 4, element=True)
+                self._skip(kinds & 15, element=True)
+        elif kind == STRUCT:
+            while (head := self._byte()) != STOP:
+                if not head >> 4:
+                    self._zigzag()
+                self._skip(head & 15)
+        else:
+            self._varint()

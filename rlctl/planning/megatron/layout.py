@@ -1,0 +1,225 @@
+"""How a model can be shared in Megatron: what has to divide what, as arithmetic on a layout and the shape of a model.
+
+    devices             by tensor * pipeline * context (a replica), and by expert * expert_tensor * pipeline
+    heads               by tensor * context; kv heads by tensor, or tensor by kv heads, each of which then has copies
+    width of the MLP    by tensor, of an expert by expert_tensor
+    layers              by pipeline * virtual_pipeline
+    experts             by expert
+    devices of a node   by tensor, and by expert_tensor
+
+The vocabulary is padded to a multiple of tensor, and the tokens of a micro-batch to what shares them: neither has to divide.
+Source: the checks of Megatron-core's ``TransformerConfig``, ``parallel_state`` and ``MoELayer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rlctl.config.sections.train import Megatron
+from rlctl.planning.models import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that a layout breaks."""
+
+    key: str
+    """Of the engine."""
+    message: str
+    """The arithmetic, and what does not divide."""
+    hint: str
+    """The nearest values that fit."""
+    slow: bool = False
+    """Whether it runs all the same, only slowly."""
+
+
+def broken(
+    engine: Megatron, *, devices: int, per_node: int, shape: ModelShape | None, section: str = "train"
+) -> Iterator[Broken]:
+    """The rules that a layout breaks.
+
+    Args:
+        engine: the layout.
+        devices: of the role.
+        per_node: devices of a node.
+        shape: of the model; None where it is not known, and rules on it say nothing.
+        section: whose engine it is.
+    """
+    found = [*_devices(engine, devices), *_nodes(engine, per_node), *_pipeline(engine, shape), *_options(engine)]
+    if shape is not None:
+        found += [*_widths(engine, shape), *_experts(engine, shape)]
+    for each in found:
+        yield replace(each, hint=each.hint.replace("train.engine", f"{section}.engine"))
+
+
+def _devices(engine: Megatron, devices: int) -> Iterator[Broken]:
+    expert_tensor = engine.expert_tensor or engine.tensor
+    sharing = engine.expert * expert_tensor * engine.pipeline
+    replica = engine.tensor * engine.pipeline * engine.context
+    if devices % replica == 0 and devices % sharing:
+        yield Broken(
+            "expert",
+            f"expert {engine.expert} * expert_tensor {expert_tensor} * pipeline {engine.pipeline} = {sharing}, which does not "
+            f"divide {devices} devices",
+            _set("expert", engine.expert, lambda size: devices % (sharing // engine.expert * size) == 0, devices)
+            + ", or "
+            + _set(
+                "expert_tensor", expert_tensor, lambda size: devices % (sharing // expert_tensor * size) == 0, devices
+            ),
+        )
+
+
+def _nodes(engine: Megatron, per_node: int) -> Iterator[Broken]:
+    for key in ("tensor", "expert_tensor"):
+        size = getattr(engine, key) or 1
+        if per_node % size:
+            yield Broken(
+                key,
+                f"layers are shared by {size} devices on nodes of {per_node}: some would span nodes",
+                _set(key, size, lambda value: per_node % value == 0, per_node),
+                slow=True,
+            )
+
+
+def _pipeline(engine: Megatron, shape: ModelShape | None) -> Iterator[Broken]:
+    chunks, stages = engine.virtual_pipeline or 1, engine.pipeline
+    if chunks > 1 and stages == 1:
+        yield Broken(
+            "virtual_pipeline",
+            f"{chunks} chunks of layers on each stage, and there is one stage",
+            "set train.engine.pipeline to 2 or more, or train.engine.virtual_pipeline to null",
+        )
+    if shape is None or any(engine.transformer.get(name) for name in UNEVEN):
+        return
+    further = [word for word, name in COUNTED.items() if engine.transformer.get(name)]
+    layers = shape.layers + len(further)
+    if layers % (stages * chunks) == 0:
+        return
+    what = " + ".join((f"{shape.layers} layers", *further)) + (f" = {layers}" if further else "")
+    each = f"pipeline {stages}" + (f" * virtual_pipeline {chunks} = {stages * chunks}" if chunks > 1 else "")
+    by_stages = layers % stages == 0
+    key, value, most = ("virtual_pipeline", chunks, layers) if by_stages else ("pipeline", stages, layers)
+    other = stages if by_stages else chunks
+    yield Broken(
+        key,
+        f"{what} do not divide by {each}",
+        _set(key, value, lambda size: layers % (size * other) == 0, most)
+        + ", or say how layers are shared with train.engine.transformer.pipeline_model_parallel_layout",
+    )
+
+
+UNEVEN = (
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+    "pipeline_model_parallel_layout",
+)
+"""Settings of Megatron's with which stages are not alike; Megatron checks them itself."""
+COUNTED = {"embedding": "account_for_embedding_in_pipeline_split", "loss": "account_for_loss_in_pipeline_split"}
+"""What counts as a layer where stages are made alike, by the setting that says so."""
+
+
+def in_one_piece(engine: Megatron) -> Megatron:
+    """The engine with a model that nothing is shared of."""
+    spread = (*UNEVEN, *COUNTED.values())
+    return replace(
+        engine,
+        tensor=1,
+        pipeline=1,
+        virtual_pipeline=None,
+        context=1,
+        expert=1,
+        expert_tensor=None,
+        distributed_optimizer=False,
+        overlap_gradient_reduce=False,
+        overlap_parameter_gather=False,
+        transformer={name: value for name, value in engine.transformer.items() if name not in spread},
+        ddp={},
+        optimizer_overrides={},
+    )
+
+
+def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
+    tensor, heads, kv = engine.tensor, shape.heads, shape.kv_heads
+
+    def fits(size: int) -> bool:
+        dense = shape.intermediate % size == 0 or shape.dense_layers == 0
+        return heads % size == 0 and (kv % size == 0 or size % kv == 0) and dense
+
+    whole = {"heads": heads, "numbers of the MLP": shape.intermediate if shape.dense_layers else 0}
+    wrong = [f"{count} {what}" for what, count in whole.items() if count % tensor]
+    if kv % tensor and tensor % kv:
+        wrong.append(f"{kv} kv heads")
+    if wrong:
+        yield Broken(
+            "tensor",
+            f"{' and '.join(wrong)} do not divide by tensor {tensor}",
+            _set("tensor", tensor, fits, heads),
+        )
+    elif heads // tensor % engine.context:
+        yield Broken(
+            "context",
+            f"{heads} heads / tensor {tensor} = {heads // tensor}, which do not divide by context {engine.context}",
+            _set("context", engine.context, lambda size: heads // tensor % size == 0, heads // tensor),
+        )
+
+
+def _experts(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
+    if not shape.experts:
+        if engine.expert > 1:
+            yield Broken(
+                "expert",
+                f"experts are shared by {engine.expert} devices, and the model has none",
+                "set train.engine.expert to 1",
+            )
+        return
+    if shape.experts % engine.expert:
+        yield Broken(
+            "expert",
+            f"{shape.experts} experts do not divide by expert {engine.expert}",
+            _set("expert", engine.expert, lambda size: shape.experts % size == 0, shape.experts),
+        )
+    expert_tensor = engine.expert_tensor or engine.tensor
+    if shape.expert_intermediate % expert_tensor:
+        yield Broken(
+            "expert_tensor",
+            f"{shape.expert_intermediate} numbers of an expert do not divide by expert_tensor {expert_tensor}",
+            _set("expert_tensor", expert_tensor, lambda size: shape.expert_intermediate % size == 0, engine.tensor),
+        )
+    if engine.tensor > 1 and not engine.sequence_parallel:
+        yield Broken(
+            "sequence_parallel",
+            f"Megatron trains experts with tensor {engine.tensor} under sequence parallelism only",
+            "set train.engine.sequence_parallel to true",
+        )
+
+
+def _options(engine: Megatron) -> Iterator[Broken]:
+    """Settings that Megatron takes together only."""
+    if engine.overlap_parameter_gather and not (engine.distributed_optimizer and engine.overlap_gradient_reduce):
+        yield Broken(
+            "overlap_parameter_gather",
+            "parameters are gathered during the forward pass only where the optimizer is distributed and gradients are reduced "
+            "during the backward pass",
+            "set train.engine.distributed_optimizer and train.engine.overlap_gradient_reduce to true",
+        )
+    if engine.moe.dispatcher == "allgather" and engine.pipeline > 1:
+        yield Broken(
+            "moe.dispatcher",
+            "Megatron's allgather dispatcher takes micro-batches of one length, and those of a pipeline differ here",
+            "set train.engine.moe.dispatcher to alltoall",
+        )
+    if engine.moe.layer_recompute and engine.recompute_granularity == "full":
+        yield Broken(
+            "moe.layer_recompute",
+            "whole layers are recomputed, experts with them",
+            "set train.engine.moe.layer_recompute to false, or train.engine.recompute_granularity to selective",
+        )
+
+
+def _set(key: str, value: int, fits: Callable[[int], bool], most: int) -> str:
+    """The values nearest to one that does not fit, of those up to ``most`` that do."""
+    known = [size for size in range(1, max(most, value) + 1) if fits(size)]
+    below = [size for size in known if size < value][-1:]
+    above = [size for size in known if size > value][:1]
+    return f"set train.engine.{key} to {' or '.join(map(str, (*below, *above))) or 1}"

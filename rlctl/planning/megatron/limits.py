@@ -1,0 +1,218 @@
+"""What the roles of a run ask of the Megatron engine, and what it does not do: one row each, told before anything starts.
+
+A row refuses a run, unless no number hangs on it (``noted``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rlctl.config import Config
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Critic, Megatron, Train
+from rlctl.planning import arithmetic
+from rlctl.planning.megatron.options import misfits
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a role asks of the engine."""
+
+    config: Config
+    role: Literal["policy", "critic", "reference"]
+    engine: Megatron
+    train: Train
+    """Section ``train`` as the role has it."""
+    model: Model
+    section: str
+    """Where its engine is in the config: ``train``, ``critic`` or ``reference``."""
+    model_section: str
+    """Where its model is."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is an optimizer."""
+        return self.role != "reference"
+
+
+def asked_of(config: Config) -> Iterator[Asked]:
+    """The roles that Megatron computes, each with what it asks."""
+    train, reference, critic = config.train, config.reference, config.critic or Critic()
+    if arithmetic.trains(config) and isinstance(train.engine, Megatron):
+        yield Asked(config, "policy", train.engine, train, config.model, "train", "model")
+    if arithmetic.needs_critic(config) and isinstance(critic.engine, Megatron):
+        own = "model" if critic.model is None else "critic.model"
+        yield Asked(config, "critic", critic.engine, critic, critic.model or config.model, "critic", own)
+    if not arithmetic.needs_reference(config) or arithmetic.reference_is_base(config):
+        return
+    section, engine = arithmetic.engine_of(config, "reference")
+    if isinstance(engine, Megatron):
+        alike = replace(train, engine=engine, precision=reference.precision or train.precision)
+        own = "model" if reference.model is None else "reference.model"
+        yield Asked(config, "reference", engine, alike, reference.model or config.model, section, own)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A key that asks for more than there is."""
+
+    key: str
+    """Dotted, of the config."""
+    message: str
+    hint: str
+    noted: bool = False
+    """Whether no number hangs on it, and a run starts all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One limit."""
+
+    key: str
+    """``@`` stands for the section of the role's engine, ``@model`` for its model's, ``@train`` for that of its training."""
+    asks: Callable[[Asked], Any]
+    """What is asked for; false where nothing is."""
+    reason: str
+    hint: str
+    noted: bool = False
+
+
+def _masters(asked: Asked) -> str:
+    kept = asked.train.precision.parameters
+    return kept if asked.trains and kept != "float32" else ""
+
+
+def _reduce(asked: Asked) -> str:
+    reduce, compute = asked.train.precision.reduce, asked.train.precision.compute
+    return reduce if asked.trains and reduce not in ("float32", compute) else ""
+
+
+def _compares(asked: Asked) -> bool:
+    return asked.role == "policy" and arithmetic.reference_is_held(asked.config)
+
+
+def _teaches(asked: Asked) -> bool:
+    taught = asked.config.algorithm.distillation is not None
+    return asked.role == "policy" and taught and not arithmetic.teacher_is_drawn(asked.config)
+
+
+def _falls_at_once(asked: Asked) -> str:
+    schedule = asked.train.learning_rate_schedule
+    warms = schedule.warmup.ticks or schedule.warmup.ratio
+    return schedule.name if asked.trains and schedule.name == "inverse_sqrt" and not warms else ""
+
+
+PARTS = "a worker has a part of the vocabulary, and whole distributions are compared"
+
+ROWS: tuple[Row, ...] = (
+    Row("algorithm.kl_in_loss.estimator", _compares, PARTS, "set it to k3, or train.engine to fsdp2"),
+    Row("algorithm.distillation", _teaches, PARTS, "set its args to {policy_gradient: true}, or train.engine to fsdp2"),
+    Row(
+        "@model.lora",
+        lambda asked: asked.trains and asked.model.lora,
+        "low-rank adapters are put into Transformers models only",
+        "set train.engine to fsdp2",
+    ),
+    Row(
+        "@model.modality",
+        lambda asked: asked.model.modality if asked.model.modality != "text" else "",
+        "its models read text",
+        "set train.engine to fsdp2",
+    ),
+    Row(
+        "@model.attention",
+        lambda asked: asked.model.attention if asked.model.attention != "auto" else "",
+        "sequences are laid end to end, in the fastest attention that is installed",
+        "set @model.attention to auto",
+    ),
+    Row(
+        "@train.precision.parameters",
+        _masters,
+        "Megatron keeps weights and optimizer state in float32, beside the weights that it computes with",
+        "set @train.precision.parameters to float32",
+    ),
+    Row(
+        "@train.precision.reduce",
+        _reduce,
+        "Megatron reduces gradients in float32 or in the type that it computes in",
+        "set @train.precision.reduce to float32",
+    ),
+    Row(
+        "@train.memory.offload_activations",
+        lambda asked: asked.trains and asked.train.memory.offload_activations,
+        "activations stay where they are",
+        "set @.engine.recompute_granularity to full",
+    ),
+    Row(
+        "@train.fused_kernels.liger",
+        lambda asked: asked.train.fused_kernels.liger,
+        "Liger's kernels are for Transformers models",
+        "set @train.fused_kernels.liger to false",
+    ),
+    Row(
+        "@train.optimizer.module",
+        lambda asked: asked.trains and asked.train.optimizer.module,
+        "it has the optimizers of Megatron-core",
+        "leave @train.optimizer.module out",
+    ),
+    Row(
+        "@train.learning_rate_schedule.name",
+        _falls_at_once,
+        "without a warm-up Megatron-core falls by the square root of the tick, and rlctl over 10,000 ticks, as Transformers does",
+        "set @train.learning_rate_schedule.warmup.ticks to 1 and warmup.start to the learning rate, which is Megatron-core's",
+    ),
+    Row(
+        "@model.freeze",
+        lambda asked: asked.trains and asked.model.freeze,
+        "it leaves the router of experts untrained, and nothing else",
+        "leave @model.freeze out; for routers, set @.engine.moe.freeze_router to true",
+    ),
+    Row(
+        "@train.memory.remove_padding",
+        lambda asked: not asked.train.memory.remove_padding,
+        "sequences are always laid end to end, without padding",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
+        "@train.memory.recompute_reentrant",
+        lambda asked: asked.trains and asked.train.memory.recompute_reentrant,
+        "Megatron recomputes in its own way, as @.engine.recompute_granularity says",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
+        "@train.memory.recompute_activations",
+        lambda asked: asked.trains and not asked.train.memory.recompute_activations,
+        "Megatron recomputes as @.engine.recompute_granularity says, by itself nothing",
+        "leave it out",
+        noted=True,
+    ),
+    Row(
+        "@.engine.transformer.attention_backend",
+        lambda asked: asked.engine.transformer.get("attention_backend"),
+        "sequences are laid end to end, in the fastest attention that is installed",
+        "leave it out",
+        noted=True,
+    ),
+)
+
+
+def _placed(text: str, asked: Asked) -> str:
+    trained = "critic" if asked.role == "critic" else "train"
+    return text.replace("@model", asked.model_section).replace("@train", trained).replace("@", asked.section)
+
+
+def limits(asked: Asked) -> Iterator[Limit]:
+    """What a role asks of the Megatron engine and is not there."""
+    for row in ROWS:
+        value = row.asks(asked)
+        if value:
+            key, reason, hint = (_placed(text, asked) for text in (row.key, row.reason, row.hint))
+            shown = f" {value}" if isinstance(value, str) else ""
+            yield Limit(key, f"{key}{shown} on the Megatron engine: {reason}", hint, row.noted)
+    for each in misfits(asked.engine):
+        key = f"{asked.section}.engine.{each.key}"
+        yield Limit(key, f"{key}: {each.message}", each.hint.replace("train.", f"{asked.section}."))

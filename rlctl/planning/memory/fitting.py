@@ -1,0 +1,203 @@
+"""The nearest config that fits: one setting after another that saves memory, cheapest first, until every phase fits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rlctl.common.errors import PlanError
+from rlctl.config import Config
+from rlctl.config.sections.train import Fsdp2, Megatron
+from rlctl.planning import arithmetic
+from rlctl.planning.arithmetic import Device
+from rlctl.planning.megatron.layout import broken
+from rlctl.planning.memory.phases import USABLE, PhaseEstimate, overflow, phases_of, rollout_share
+from rlctl.planning.memory.roles import context_tokens
+from rlctl.planning.models import read_shape
+
+MOST_CHANGES = 5
+"""Settings that one suggestion changes."""
+
+
+Candidates = Callable[[Config], Iterable[tuple[tuple[str, ...], Any]]]
+"""Keys of a config with other values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting with the value it has and the one it should take."""
+
+    key: tuple[str, ...]
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a stage fits its devices, and what would make it fit."""
+
+    gib: float
+    """Memory of a device."""
+    phases: tuple[PhaseEstimate, ...]
+    changes: tuple[Change, ...] = ()
+    """The nearest layout that fits; empty if this one does, or if none was found."""
+
+    @property
+    def fits(self) -> bool:
+        return overflow(self.phases, self.gib) <= 0
+
+    @property
+    def worst(self) -> PhaseEstimate:
+        """The phase that needs most, or that lacks most."""
+        return max(self.phases, key=lambda phase: (phase.lacking, phase.gib))
+
+    @property
+    def problem(self) -> str:
+        """What does not fit, as a sentence."""
+        worst = self.worst
+        if worst.lacking:
+            return (
+                f"the share of the rollout engine lacks {worst.lacking:.1f} GiB for its weights and the KV cache of one "
+                "sequence"
+            )
+        return (
+            f"{worst.phase} needs {worst.gib:.0f} GiB on a device of {self.gib:g} GiB, of which {USABLE:.0%} can be filled; "
+            f"the largest part is {worst.largest.name} with {worst.largest.gib:.1f} GiB"
+        )
+
+
+def fit_of(config: Config, *, gib: float, device: Device = "cuda") -> Fit | None:
+    """Judge a stage; None if the size of its policy is not known.
+
+    Args:
+        config: of one stage.
+        gib: memory of a device.
+        device: its kind.
+    """
+    phases = phases_of(config, gib=gib, device=device)
+    if not phases:
+        return None
+    fit = Fit(gib, phases)
+    if fit.fits:
+        return fit
+    found = _nearest(config, gib, device, _candidates) or _nearest(config, gib, device, _with_last_resorts)
+    return Fit(gib, phases, tuple(found))
+
+
+def _nearest(config: Config, gib: float, device: Device, candidates: Candidates) -> list[Change]:
+    """The first single change that fits; else the one that saves most, and from there again. None found: no changes."""
+    changes: list[Change] = []
+    for _ in range(MOST_CHANGES):
+        tried = [
+            (overflow(phases_of(made, gib=gib, device=device), gib), change, made)
+            for change, made in _allowed(config, candidates)
+        ]
+        if not tried:
+            return []
+        fitting = next((each for each in tried if each[0] <= 0), None)
+        least, change, made = fitting or min(tried, key=lambda each: each[0])
+        if fitting is None and least >= overflow(phases_of(config, gib=gib, device=device), gib):
+            return []
+        known = next((place for place, each in enumerate(changes) if each.key == change.key), None)
+        if known is None:
+            changes.append(change)
+        else:
+            changes[known] = dataclasses.replace(changes[known], after=change.after)
+        config = made
+        if fitting is not None:
+            return changes
+    return []
+
+
+def _allowed(config: Config, candidates: Candidates) -> Iterator[tuple[Change, Config]]:
+    """Changes whose config has a layout that divides."""
+    for key, after in candidates(config):
+        before = rollout_share(config) if key[-1] == "gpu_fraction" else _get(config, key)
+        if before == after:
+            continue
+        made = _with(config, key, after)
+        if _divides(made):
+            yield Change(key, before, after), made
+
+
+def _candidates(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Settings that save memory, cheapest first."""
+    train, longest = config.train, context_tokens(config)
+    for section in (("batch", "micro"), ("batch", "log_prob_micro"), ("critic", "micro")):
+        micro = _get(config, section)
+        if micro is None:
+            continue
+        least = longest if micro.by == "tokens" else 1
+        if micro.per_replica > least:
+            yield (*section, "per_replica"), max(least, micro.per_replica // 2)
+    if arithmetic.needs_rollout(config):
+        share = rollout_share(config)
+        yield ("rollout", "memory", "gpu_fraction"), round(share - 0.1, 2)
+        yield ("rollout", "memory", "gpu_fraction"), min(0.9, round(share + 0.1, 2))
+        yield ("rollout", "parallel", "tensor"), 2 * config.rollout.parallel.tensor
+    if not train.memory.recompute_activations and isinstance(train.engine, Fsdp2):
+        yield ("train", "memory", "recompute_activations"), True
+    if isinstance(train.engine, Fsdp2) and not train.fused_kernels.enabled:
+        yield ("train", "fused_kernels", "enabled"), True
+    for role in ("train", "critic"):
+        engine = _get(config, (role, "engine"))
+        if isinstance(engine, Fsdp2 | Megatron):
+            yield (role, "engine", "offload"), "optimizer"
+            yield (role, "engine", "offload"), "both"
+    if isinstance(train.engine, Megatron):
+        yield from _megatron(train.engine)
+    elif isinstance(train.engine, Fsdp2):
+        yield ("train", "engine", "sequence_parallel"), 2 * train.engine.sequence_parallel
+
+
+def _with_last_resorts(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The same, and settings that make steps slow or need more machines."""
+    yield from _candidates(config)
+    if isinstance(config.train.engine, Fsdp2):
+        yield ("train", "engine", "cpu_offload_policy"), True
+    yield ("placement", "nodes"), 2 * config.placement.nodes
+
+
+def _megatron(engine: Megatron) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield ("train", "engine", "distributed_optimizer"), True
+    yield ("train", "engine", "recompute_granularity"), "full"
+    for name in ("tensor", "pipeline", "context", "expert"):
+        yield ("train", "engine", name), 2 * getattr(engine, name)
+
+
+def _divides(config: Config) -> bool:
+    """Whether devices, heads and layers divide as the config asks."""
+    shape = read_shape(config.model.path)
+    fraction, engine = config.rollout.memory.gpu_fraction, config.train.engine
+    if shape is None or (fraction is not None and not 0.1 <= fraction <= 0.9):
+        return False
+    tensor, per_node = config.rollout.parallel.tensor, config.placement.devices_per_node
+    if shape.heads % tensor or per_node % tensor:
+        return False
+    if isinstance(engine, Fsdp2) and shape.heads % engine.sequence_parallel:
+        return False
+    try:
+        arithmetic.train_replicas(config)
+        if arithmetic.needs_rollout(config):
+            arithmetic.rollout_engines(config)
+    except PlanError:
+        return False
+    if isinstance(engine, Megatron):
+        devices = len(arithmetic.devices_of(config, "policy"))
+        return not any(broken(engine, devices=devices, per_node=per_node, shape=shape))
+    return True
+
+
+def _get(config: Any, key: tuple[str, ...]) -> Any:
+    for part in key:
+        config = getattr(config, part, None)
+    return config
+
+
+def _with(node: Any, key: tuple[str, ...], value: Any) -> Any:
+    """The same config with another value of one key."""
+    head, *rest = key
+    inner = _with(getattr(node, head), tuple(rest), value) if rest else value
+    return dataclasses.replace(node, **{head: inner})

@@ -1,0 +1,161 @@
+"""Memory of FSDP2 on one device: what a pass of one micro-batch needs on top of the states that stay.
+
+States: parameters, gradients and optimizer, each divided by the devices of a shard. On top of them a step has moments,
+of which the largest counts. With the bytes c of the compute type, r of the reduce type and p of the parameters, T tokens,
+N of them counted, root = embedding, output head and final norm, which are gathered during the whole pass, and L = the
+largest layer:
+
+    gather    2 root c + 2 L c                    the first layer is gathered while the root's buffer still exists
+    loss      root c + L c + saved + logits c     logits [N, vocabulary], worked on in chunks in 4 bytes
+    slope     saved + 2 logits c                  the gradient of the logits, in chunks too; the root is not gathered
+    head      2 root c + saved + logits c         the root is gathered again; then root c + head c
+    layer     root c + 3 L c + head c + saved + one layer + temporaries of its MLP; gradients of its experts
+    reduce    root c + 3 L c + head c + L r + saved          gradients of a layer before they are scattered
+    root      root (c + r)                        gradients of the root, at the end
+
+``saved`` is what autograd keeps: the input of every layer if activations are recomputed, else all of ``saved_bytes``.
+tests/planning/memory/test_fsdp.py compares all of this with the live storages of a real step under FakeTensorMode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlctl.planning.models import Layer, ModelShape
+
+LOGIT_CHUNK = 2**25
+"""Logits that are worked on at a time in 4 bytes, on a GPU (``runtime/algorithms/entropy.py``)."""
+PRODUCT_CHUNK = 2**26
+"""Logits of one product of hidden states and head, where they are never whole."""
+FLOAT32_ROUTERS = ("deepseek_v3", "glm4_moe", "glm4_moe_lite", "kimi_k2")
+"""Families whose router works on hidden states in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Bytes on one device at one moment of a pass, on top of the states."""
+
+    gathered: float
+    """Whole parameters and gradients of the layers at work, and buffers of their collectives."""
+    activations: float
+    logits: float = 0.0
+
+    @property
+    def all(self) -> float:
+        return self.gathered + self.activations + self.logits
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One micro-batch on one device."""
+
+    shape: ModelShape
+    tokens: float
+    counted: float
+    """Tokens whose log-probs are computed."""
+    compute: int
+    """Bytes of the compute type."""
+    reduce: int
+    """Bytes in which gradients are reduced."""
+    shard: int
+    """Devices that share one copy."""
+    has_head: bool = True
+    """Whether there are logits; a critic has a value a token."""
+    reshard: bool = True
+    recompute: bool = True
+    offload_activations: bool = False
+    fused: bool = False
+    """Whether log-probs are computed from hidden states, and logits are never whole."""
+    trained: float = 1.0
+    """Share of the parameters that have gradients."""
+
+
+def saved_bytes(shape: ModelShape, layer: Layer, compute: int) -> float:
+    """Bytes per token that autograd keeps of one layer, as Transformers computes it with sequences laid end to end.
+
+    A norm keeps its input in float32, the normed input and, before a projection, its output; attention keeps queries, keys,
+    values and its output twice; an MLP keeps gate, activated gate, up and their product; an expert also its input and output.
+    """
+    hidden, gemma = shape.hidden, shape.family.startswith("gemma")
+    norm = 4 + (4 if gemma else compute)
+    norms = hidden * (layer.wide_norms * norm + 2 * compute)
+    if layer.head_norms:
+        norms += norm * (layer.query_width + layer.key_width)
+    heads = 4 * shape.heads
+    attention = compute * (layer.query_width + layer.key_width + layer.value_width + 2 * layer.output_width) + heads
+    mlp = 4 * compute * layer.mlp_width
+    if layer.experts:
+        mlp += layer.experts_per_token * (4 * compute * layer.expert_width + 2 * compute * hidden)
+        mlp += 8 * layer.experts + (4 * hidden if shape.family in FLOAT32_ROUTERS else 0)
+    return norms + attention + mlp
+
+
+def root_parameters(each: Pass) -> float:
+    """Parameters outside the layers, which are gathered for the whole pass."""
+    shape = each.shape
+    layers = sum(kind.count * kind.parameters() for kind in shape.kinds)
+    root = shape.parameters - layers
+    return root if each.has_head or shape.tied else root - shape.head_parameters
+
+
+def training_moments(each: Pass) -> Iterator[Moment]:
+    """Of a forward and a backward pass."""
+    shape, c = each.shape, each.compute
+    root, layer = root_parameters(each), shape.layer_parameters
+    layers = sum(kind.count * kind.parameters() for kind in shape.kinds)
+    held = c * (root + (0 if each.reshard else layers))
+    widest = max(shape.kinds, key=lambda kind: saved_bytes(shape, kind, c))
+    one = each.tokens * saved_bytes(shape, widest, c)
+    inputs = each.tokens * c * shape.hidden
+    kept = (
+        inputs * shape.layers
+        if each.recompute
+        else each.tokens * sum(kind.count * saved_bytes(shape, kind, c) for kind in shape.kinds)
+    )
+    if each.offload_activations:
+        kept = 2 * inputs if each.recompute else one
+    gemma = shape.family.startswith("gemma")
+    final = each.tokens * shape.hidden * (4 + (4 if gemma else c)) + each.counted * shape.hidden * c
+    wide = each.counted * shape.vocabulary if each.has_head else 0.0
+    chunk = 4 * min(LOGIT_CHUNK, wide)
+    head = c * shape.head_parameters * each.trained if each.has_head else 0.0
+    width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
+    copies = 1 + max(kind.experts_per_token for kind in shape.kinds)  # of a token: one for each of its experts
+    temporary = each.tokens * (2 * c * width + 2 * c * shape.hidden * copies)
+    gradients = layer * each.trained
+    yield Moment(2 * c * root + 2 * c * layer, inputs)
+    if each.fused:
+        part = min(PRODUCT_CHUNK, wide)
+        yield Moment(held + c * layer, kept + final, part * (c + 12))
+        yield Moment(held, kept + final, part * (c + 16) + (4 + c) * shape.head_parameters * each.trained)
+    else:
+        yield Moment(held + c * layer, kept + final, c * wide + 2 * chunk)
+        yield Moment(0 if each.reshard else held, kept + final, 2 * c * wide + 6 * chunk)
+        yield Moment(2 * c * root if each.reshard else held, kept + final, c * wide)
+        yield Moment(held, kept + final, c * wide + head)
+    working = held + (3 if each.reshard else 1) * c * layer + head
+    experts = max(kind.experts * kind.expert_parameters for kind in shape.kinds) * c * each.trained
+    yield Moment(working + experts, (kept + one if each.recompute else kept) + temporary)
+    before = kept if each.recompute else max(0.0, kept - one)
+    yield Moment(working + gradients * (each.reduce + 4 / each.shard), before + inputs)
+    yield Moment(root * each.trained * (c + each.reduce), inputs)
+
+
+def forward_moments(each: Pass) -> Iterator[Moment]:
+    """Of a pass without gradient, whose logits are worked out in chunks."""
+    shape, c = each.shape, each.compute
+    root, layer = root_parameters(each), shape.layer_parameters
+    inputs = each.tokens * c * shape.hidden
+    width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
+    layers = sum(kind.count * kind.parameters() for kind in shape.kinds)
+    held = c * (root + (0 if each.reshard else layers))
+    part = min(PRODUCT_CHUNK, each.counted * shape.vocabulary) if each.has_head else 0.0
+    yield Moment(2 * c * root + 2 * c * layer, inputs)
+    yield Moment(held + 3 * c * layer, each.tokens * 3 * c * width + 4 * inputs)
+    yield Moment(held + c * layer, each.tokens * 4 * shape.hidden + 2 * inputs, part * (c + 12))
+
+
+def peak(moments: Iterator[Moment]) -> Moment:
+    """The moment that needs most."""
+    return max(moments, key=lambda moment: moment.all)

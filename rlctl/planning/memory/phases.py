@@ -1,0 +1,180 @@
+"""Memory of a device in each phase of a step: what the role at work needs, and what the others leave on the device.
+
+    rollout       the engine, at its share of the device; policy, critic and reference as they rest
+    log_probs     a pass without gradient of the policy; the engine asleep
+    reference     the same of the reference, teacher of the teacher
+    reward_model  the reward models at work
+    train         forward, backward and optimizer step of the policy
+    train_critic  of the critic
+    weight_sync   the policy's parameters and a bucket of them, next to the engine's weights
+
+A role that rests keeps its parameters and optimizer, less what ``engine.offload`` moves to CPU memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rlctl.config import Config
+from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
+from rlctl.planning import arithmetic
+from rlctl.planning.arithmetic import Device
+from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
+from rlctl.planning.memory.roles import cache_of_one, memory_of, policy_forward
+
+USABLE = 0.95
+"""Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
+COLOCATED, ALONE = 0.5, 0.9
+"""Shares that the engine takes if ``rollout.memory.gpu_fraction`` is null."""
+STATES = ("parameters", "gradients", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEstimate:
+    """One device in one phase."""
+
+    phase: str
+    devices: tuple[int, ...]
+    """Numbers of the devices that are alike."""
+    parts: tuple[MemoryPart, ...]
+    """Each named by its role: ``policy optimizer``."""
+    lacking: float = 0.0
+    """GiB that the engine's share lacks for its weights and the cache of one sequence."""
+
+    @property
+    def gib(self) -> float:
+        """Their sum."""
+        return sum(part.gib for part in self.parts)
+
+    @property
+    def largest(self) -> MemoryPart:
+        """The part that takes most."""
+        return max(self.parts, key=lambda part: part.gib)
+
+
+def rollout_share(config: Config) -> float:
+    """Share of a device that the rollout engine takes for weights and KV cache."""
+    shared = config.placement.layout == "colocated" and arithmetic.trains(config)
+    return config.rollout.memory.gpu_fraction or (COLOCATED if shared else ALONE)
+
+
+def phases_of(config: Config, *, gib: float, device: Device = "cuda") -> tuple[PhaseEstimate, ...]:
+    """Estimate each phase on each group of devices with the same roles; empty if the policy's size is not known.
+
+    Args:
+        config: of one stage.
+        gib: memory of a device.
+        device: its kind.
+    """
+    estimates = {each.role: each for each in memory_of(config, device=device)}
+    if not estimates:
+        return ()
+    places = {role: frozenset(_devices(config, role)) for role in estimates}
+    groups: dict[frozenset[str], list[int]] = {}
+    for number in sorted(frozenset().union(*places.values())):
+        roles = frozenset(role for role, devices in places.items() if number in devices)
+        groups.setdefault(roles, []).append(number)
+    found = []
+    for roles, numbers in groups.items():
+        here = {role: estimates[role] for role in estimates if role in roles}
+        for phase, parts in _phases(config, here, gib, device):
+            kept = tuple(part for part in parts if part.gib > 0)
+            lacking = _lacking(config, here["rollout"], gib, device) if phase == "rollout" else 0.0
+            found.append(PhaseEstimate(phase, tuple(numbers), kept, lacking))
+    return tuple(each for each in found if each.parts)
+
+
+def _devices(config: Config, role: str) -> tuple[int, ...]:
+    return arithmetic.devices_of(config, "policy" if role == "teacher" else role)
+
+
+def _phases(
+    config: Config, here: dict[str, MemoryEstimate], gib: float, device: Device
+) -> Iterator[tuple[str, list[MemoryPart]]]:
+    resting = {role: _resting(config, estimate) for role, estimate in here.items()}
+    sleeps = arithmetic.rollout_sleeps(config, device)
+    engine = _engine(config, here["rollout"], gib, device) if "rollout" in here else []
+    resting["rollout"] = [] if sleeps else engine
+
+    def others(*working: str) -> list[MemoryPart]:
+        return [part for role, parts in resting.items() if role not in working for part in parts]
+
+    if engine:
+        yield "rollout", [*engine, *others("rollout")]
+    if "reward_model" in here:
+        yield "reward_model", [*_named(here["reward_model"]), *others("reward_model")]
+    if "policy" in here:
+        forward = policy_forward(config)
+        if forward is not None and config.algorithm.old_log_probs != "rollout":
+            yield "log_probs", [*_named(forward), *others("policy")]
+        for role in ("reference", "teacher"):
+            if role in here:
+                yield role, [*_named(here[role]), *others(role)]
+        yield "train", [*_named(here["policy"]), *others("policy")]
+    if "critic" in here:
+        yield "train_critic", [*_named(here["critic"]), *others("critic")]
+    if "policy" in here and "rollout" in here:
+        weights = [part for part in engine if part.name == "rollout weights"]
+        bucket = MemoryPart("weight sync bucket", min(2 * config.sync.bucket_mib / 1024, 2 * _all(weights)))
+        own = [part for part in _named(here["policy"]) if part.name == "policy parameters"]
+        yield "weight_sync", [*own, *weights, bucket, *others("policy", "rollout")]
+
+
+def _engine(config: Config, estimate: MemoryEstimate, gib: float, device: Device) -> list[MemoryPart]:
+    """The engine at work: vLLM and SGLang take their share whole, with what weights leave as KV cache."""
+    weights = estimate.part("weights")
+    if not _takes_share(config, device):
+        return _named(estimate)
+    return [
+        MemoryPart("rollout weights", weights),
+        MemoryPart("rollout KV cache", max(0.0, rollout_share(config) * gib - weights)),
+    ]
+
+
+def _takes_share(config: Config, device: Device) -> bool:
+    return device == "cuda" and config.rollout.engine.choice != "transformers"
+
+
+def _lacking(config: Config, estimate: MemoryEstimate, gib: float, device: Device) -> float:
+    """What the engine's share lacks for the weights and one sequence, which vLLM needs to start."""
+    if not _takes_share(config, device):
+        return 0.0
+    return max(0.0, estimate.part("weights") + cache_of_one(config, device) - rollout_share(config) * gib)
+
+
+def _named(estimate: MemoryEstimate) -> list[MemoryPart]:
+    return [replace(part, name=f"{estimate.role} {part.name}") for part in estimate.parts]
+
+
+def _all(parts: list[MemoryPart]) -> float:
+    return sum(part.gib for part in parts)
+
+
+def _resting(config: Config, estimate: MemoryEstimate) -> list[MemoryPart]:
+    """What a role keeps on the device while another works."""
+    if estimate.role in ("rollout", "teacher"):
+        return [] if estimate.role == "rollout" else _states(estimate, ("parameters",))
+    if estimate.role == "reward_model":
+        return _states(estimate, ("parameters",))
+    _, engine = arithmetic.engine_of(config, estimate.role)
+    return _states(estimate, tuple(_kept(engine)))
+
+
+def _kept(engine: TrainEngine) -> Iterator[str]:
+    offload = engine.offload if isinstance(engine, Fsdp2 | Megatron) else "none"
+    if offload not in ("parameters", "both"):
+        yield "parameters"
+    if offload not in ("optimizer", "both"):
+        yield "optimizer"
+    if isinstance(engine, Megatron) and not engine.offload_gradients:
+        yield "gradients"
+
+
+def _states(estimate: MemoryEstimate, names: tuple[str, ...]) -> list[MemoryPart]:
+    return _named(replace(estimate, parts=tuple(part for part in estimate.parts if part.name in names)))
+
+
+def overflow(phases: tuple[PhaseEstimate, ...], gib: float) -> float:
+    """GiB that the worst phase needs beyond what may be filled; 0 or less if all fit."""
+    return max((phase.lacking or phase.gib - USABLE * gib for phase in phases), default=0.0)

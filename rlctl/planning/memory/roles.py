@@ -1,0 +1,317 @@
+"""Estimates of device memory for each role of a config, from the shapes of its models.
+
+Bytes on one device, P parameters, S devices that share them:
+
+    fsdp2      parameters p P/S, gradients p P/S, AdamW 2 p P/S      p: bytes of train.precision.parameters
+               adapters: parameters p P/S; theirs, their gradients and AdamW in 4 bytes, r (in + out) numbers a linear layer
+               and the largest moment of a pass (``memory.fsdp``)
+    megatron   what a worker holds is in ``megatron.sizes``: parameters in train.precision.compute, gradients in
+               train.precision.reduce, the optimizer 12 bytes a parameter (8 at float32, which needs no masters), also over
+               replicas where it is distributed (Megatron-LM's table of its distributed optimizer: 6 + 12 / d)
+               activations 34 h T bytes a layer at 16 bit; recomputed: 2 h T a layer and one layer whole (Korthikanti et al.,
+               arXiv:2205.05198, equation 2 without the attention matrix, which flash attention never holds)
+    rollout    weights over tensor x pipeline devices, and the KV cache of the sequences that run at once
+"""
+
+from __future__ import annotations
+
+from rlctl.config import Config
+from rlctl.config.sections.batch import Micro
+from rlctl.config.sections.model import Lora
+from rlctl.config.sections.rewards import ModelReward
+from rlctl.config.sections.train import Critic, Fsdp2, Megatron, PrecisionSettings, Train, TrainEngine
+from rlctl.planning import arithmetic
+from rlctl.planning.arithmetic import Device
+from rlctl.planning.megatron import sizes
+from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment, Pass, forward_moments, peak, saved_bytes, training_moments
+from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
+from rlctl.planning.models import ModelShape, read_shape
+
+ROWS_AT_ONCE = 256
+"""Responses decoded at once where the config names no number: the default of vLLM and of the built-in engine."""
+
+
+def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimate, ...]:
+    """Estimate each role at its peak; empty if the size of the policy is not known (``models.why_unknown``)."""
+    policy = read_shape(config.model.path)
+    if policy is None:
+        return ()
+    found = [_trained("policy", config, config.train, policy)]
+    if arithmetic.needs_rollout(config):
+        found.append(_rollout(config, policy, device))
+    if arithmetic.needs_reference(config) and not arithmetic.reference_is_base(config):
+        model = config.reference.model
+        shape = read_shape(model.path) if model is not None and model.path else policy
+        found += [] if shape is None else [_reference(config, shape)]
+    if config.algorithm.distillation is not None:
+        shape = read_shape(config.algorithm.distillation.teacher)
+        found += [] if shape is None else [_teacher(config, shape)]
+    if arithmetic.needs_critic(config) and config.critic is not None:
+        model = config.critic.model
+        shape = read_shape(model.path) if model is not None and model.path else policy
+        found += [] if shape is None else [_trained("critic", config, config.critic, shape)]
+    if arithmetic.needs_rollout(config):
+        found += _reward_models(config)
+    return tuple(found)
+
+
+def _reward_models(config: Config) -> list[MemoryEstimate]:
+    """Reward models, each whole on a device, one after the other at work; those of a size that is not known left out."""
+    compute = BYTES[config.train.precision.compute]
+    models = [(each, read_shape(each.path)) for each in config.rewards if isinstance(each, ModelReward)]
+    known = [(each, shape) for each, shape in models if shape is not None]
+    if not known:
+        return []
+    tokens = [each.micro_per_replica * (each.max_tokens or context_tokens(config)) for each, _ in known]
+    at_work = [
+        each * max(saved_bytes(shape, kind, compute) for kind in shape.kinds)
+        for each, (_, shape) in zip(tokens, known, strict=True)
+    ]
+    held = sum(compute * shape.parameters for _, shape in known)
+    return [_estimate("reward_model", [("parameters", held), ("activations", max(at_work))])]
+
+
+def context_tokens(config: Config) -> int:
+    """The longest sequence: prompt and response, or a whole training sequence of sft and dpo."""
+    both = config.data.max_prompt_tokens + config.rollout.max_response_tokens
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        return config.data.max_sequence_tokens or both
+    return config.model.max_context_tokens or both
+
+
+def micro_tokens(config: Config, micro: Micro) -> int:
+    """Tokens of a micro-batch on one replica, at most; a sequence is never split."""
+    longest = context_tokens(config)
+    return max(longest, micro.per_replica) if micro.by == "tokens" else micro.per_replica * longest
+
+
+def counted_share(config: Config) -> float:
+    """Share of a sequence's tokens whose log-probs are computed: those of the response, or all of a training sequence."""
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        return 1.0
+    return config.rollout.max_response_tokens / (config.data.max_prompt_tokens + config.rollout.max_response_tokens)
+
+
+def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> MemoryEstimate:
+    critic = isinstance(train, Critic)
+    states = list(states_of(config, train, shape).items())
+    if isinstance(train.engine, Megatron):
+        return _estimate(role, [*states, *_megatron_pass(config, train, train.engine, shape)])
+    batch = arithmetic.critic_batch(config) if critic else config.batch
+    moment = peak(training_moments(pass_of(config, train, shape, batch.micro, trained=True)))
+    return _estimate(role, [*states, *_parts(moment)])
+
+
+def policy_forward(config: Config) -> MemoryEstimate | None:
+    """The policy in a pass without gradient, for old log-probs; None if its size is not known."""
+    shape, train = read_shape(config.model.path), config.train
+    if shape is None:
+        return None
+    states = states_of(config, train, shape)
+    if isinstance(train.engine, Fsdp2) and train.engine.offload not in ("optimizer", "both"):
+        kept = [(name, states[name]) for name in ("parameters", "optimizer")]
+    elif isinstance(train.engine, Megatron):
+        kept = list(states.items())
+    else:
+        kept = [("parameters", states["parameters"])]
+    if isinstance(train.engine, Megatron):
+        return _estimate("policy", kept)
+    micro = config.batch.log_prob_micro or config.batch.micro
+    moment = peak(forward_moments(pass_of(config, train, shape, micro, trained=False)))
+    return _estimate("policy", [*kept, *_parts(moment)])
+
+
+def _parts(moment: Moment) -> list[tuple[str, float]]:
+    return [("gathered", moment.gathered), ("activations", moment.activations), ("logits", moment.logits)]
+
+
+def pass_of(
+    config: Config,
+    train: Train,
+    shape: ModelShape,
+    micro: Micro,
+    *,
+    trained: bool,
+    precision: PrecisionSettings | None = None,
+) -> Pass:
+    """One micro-batch of a role that FSDP2 computes, every sequence as long as it may be."""
+    engine, types = train.engine, precision or train.precision
+    tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(engine)
+    critic = isinstance(train, Critic)
+    lora = None if critic or not trained else config.model.lora
+    return Pass(
+        shape=shape,
+        tokens=tokens,
+        counted=tokens * counted_share(config),
+        compute=BYTES[types.compute],
+        reduce=BYTES[types.reduce],
+        shard=_shared_by(config, train),
+        has_head=not critic,
+        reshard=not isinstance(engine, Fsdp2) or engine.reshard_after_forward,
+        recompute=train.memory.recompute_activations,
+        offload_activations=train.memory.offload_activations,
+        fused=train.fused_kernels.enabled,
+        trained=0.0 if lora is not None else 1.0,
+    )
+
+
+def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:
+    critic = isinstance(train, Critic)
+    micro = arithmetic.critic_batch(config).micro if critic else config.batch.micro
+    tokens, compute = micro_tokens(config, micro) / engine.context, BYTES[train.precision.compute]
+    parts = [("activations", sizes.activation_bytes(engine, shape, tokens) * compute / 2)]
+    if not critic:
+        counted = tokens * counted_share(config)
+        whole = 2 * compute * counted * shape.vocabulary
+        chunks = 2 * _chunk_bytes(counted, shape) + 4 * shape.vocabulary * shape.hidden
+        parts.append(("logits", min(whole, chunks) / engine.tensor))
+    return parts
+
+
+def states_of(config: Config, train: Train, shape: ModelShape) -> dict[str, float]:
+    """Bytes of parameters, gradients and optimizer on one device."""
+    engine, count = train.engine, trained_parameters(shape, critic=isinstance(train, Critic))
+    if isinstance(engine, Megatron):
+        return _megatron_states(config, train, engine, shape)
+    if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
+        return {"parameters": 0.0, "gradients": 0.0, "optimizer": 0.0}
+    shared, moments = _shared_by(config, train), optimizer_moments(train)
+    each = BYTES[train.precision.parameters] * count / shared
+    lora = None if isinstance(train, Critic) else config.model.lora
+    if lora is not None:
+        trained = 4 * adapter_parameters(lora, shape) / shared
+        return {"parameters": each + trained, "gradients": trained, "optimizer": moments * trained}
+    return {"parameters": each, "gradients": each, "optimizer": moments * each}
+
+
+def optimizer_moments(train: Train) -> int:
+    """Numbers that the optimizer keeps for each parameter: two for Adam's family, one for momentum, none for plain SGD."""
+    if train.optimizer.name.lower() == "sgd":
+        return 1 if train.optimizer.args.get("momentum") else 0
+    return 2
+
+
+def trained_parameters(shape: ModelShape, *, critic: bool) -> int:
+    """Parameters of a model; a critic has a head of one number a token in place of the output head."""
+    if not critic:
+        return shape.parameters
+    return shape.parameters - (0 if shape.tied else shape.head_parameters) + shape.hidden + 1
+
+
+def _megatron_states(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> dict[str, float]:
+    role = "critic" if isinstance(train, Critic) else "policy"
+    held = sizes.held(engine, shape, value_head=role == "critic")
+    dense, experts = sizes.optimizer_shares(engine, len(arithmetic.devices_of(config, role)))
+    compute = BYTES[train.precision.compute]
+    each = 4 * optimizer_moments(train) + (4 if compute < 4 else 0)
+    reduced = max(BYTES[train.precision.reduce], compute)
+    return {
+        "parameters": compute * held.all,
+        "gradients": reduced * held.all,
+        "optimizer": each * (held.dense / dense + held.experts / experts),
+    }
+
+
+def adapter_parameters(lora: Lora, shape: ModelShape) -> int:
+    """Numbers of a model's adapters: rank x (in + out) for each linear layer that has one, the experts' aside."""
+    hidden, width, kv = shape.hidden, shape.attention_width, shape.kv_heads * shape.head_dim
+    attention = {"q_proj": hidden + width, "k_proj": hidden + kv, "v_proj": hidden + kv, "o_proj": width + hidden}
+    mlp = dict.fromkeys(("gate_proj", "up_proj", "down_proj"), hidden + shape.intermediate)
+    everything = lora.target_modules == ("all-linear",)
+
+    def chosen(sides: dict[str, int]) -> int:
+        names = set(sides) if everything else set(sides) & set(lora.target_modules)
+        return sum(sides[name] for name in names - set(lora.exclude_modules))
+
+    return lora.rank * (shape.layers * chosen(attention) + shape.dense_layers * chosen(mlp))
+
+
+def _chunk_bytes(tokens: float, shape: ModelShape) -> float:
+    return 4 * min(PRODUCT_CHUNK, tokens * shape.vocabulary)
+
+
+def _shared_by(config: Config, train: Train) -> int:
+    devices = max(1, arithmetic.train_devices(config))
+    shard = train.engine.shard if isinstance(train.engine, Fsdp2) else "all"
+    return devices if shard == "all" else min(devices, shard * arithmetic.devices_per_replica(train.engine))
+
+
+def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
+    precision = config.reference.precision or config.train.precision
+    _, engine = arithmetic.engine_of(config, "reference")
+    micro = config.reference.micro or config.batch.log_prob_micro or config.batch.micro
+    return _frozen("reference", config, engine, precision, shape, micro)
+
+
+def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
+    """A frozen model spread as the policy is; whole logits of what is trained on where distributions are compared."""
+    train, batch = config.train, config.batch
+    drawn = arithmetic.teacher_is_drawn(config)
+    micro = (batch.log_prob_micro or batch.micro) if drawn else batch.micro
+    found = _frozen("teacher", config, train.engine, train.precision, shape, micro)
+    if drawn:
+        return found
+    tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
+    split = train.engine.tensor if isinstance(train.engine, Megatron) else 1
+    whole = BYTES[train.precision.compute] * tokens * counted_share(config) * shape.vocabulary / split
+    others = [(part.name, part.gib * GIB) for part in found.parts if part.name != "logits"]
+    return _estimate("teacher", [*others, ("logits", whole)])
+
+
+def _frozen(
+    role: str, config: Config, engine: TrainEngine, precision: PrecisionSettings, shape: ModelShape, micro: Micro
+) -> MemoryEstimate:
+    """A model that is only read: its parameters, and a pass without gradient."""
+    compute = BYTES[precision.compute]
+    if isinstance(engine, Megatron):
+        counted = micro_tokens(config, micro) / engine.context * counted_share(config)
+        logits = min(compute * counted * shape.vocabulary, 2 * _chunk_bytes(counted, shape)) / engine.tensor
+        return _estimate(role, [("parameters", compute * sizes.held(engine, shape).all), ("logits", logits)])
+    held = BYTES[precision.parameters] * shape.parameters / _shared_by(config, config.train)
+    if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
+        held = 0.0
+    moment = peak(forward_moments(pass_of(config, config.train, shape, micro, trained=False, precision=precision)))
+    return _estimate(role, [("parameters", held), *_parts(moment)])
+
+
+def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimate:
+    parallel = config.rollout.parallel
+    each = rollout_bytes(config, device)
+    split = parallel.tensor * parallel.pipeline
+    responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
+    engines = max(1, arithmetic.rollout_devices(config) // split)
+    rows = min(config.rollout.memory.max_running_responses or ROWS_AT_ONCE, -(-responses // engines))
+    cache = (
+        each
+        * shape.cache_values(context_tokens(config))
+        * rows
+        / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
+    )
+    return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
+
+
+def cache_of_one(config: Config, device: Device) -> float:
+    """GiB of the KV cache of one sequence on one device of a rollout engine."""
+    shape = read_shape(config.model.path)
+    if shape is None:
+        return 0.0
+    parallel = config.rollout.parallel
+    values = shape.cache_values(context_tokens(config)) / (cache_shards(shape, parallel.tensor) * parallel.pipeline)
+    return rollout_bytes(config, device) * values / GIB
+
+
+def cache_shards(shape: ModelShape, tensor: int) -> int:
+    """Devices of a tensor-parallel group that share one cache: as many as there are key-value heads; a latent cache is whole."""
+    return 1 if any(kind.attention == "latent" for kind in shape.kinds) else min(tensor, shape.kv_heads)
+
+
+def rollout_bytes(config: Config, device: Device) -> int:
+    """Bytes of a number in the rollout engine: its own type, or the one that training computes in; float32 on CPU."""
+    precision = config.rollout.precision
+    if precision == "auto":
+        return 4 if device == "cpu" else BYTES[config.train.precision.compute]
+    return BYTES[precision]
+
+
+def _estimate(role: str, parts: list[tuple[str, float]]) -> MemoryEstimate:
+    return MemoryEstimate(role, tuple(MemoryPart(name, count / GIB) for name, count in parts))

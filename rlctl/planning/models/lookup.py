@@ -1,0 +1,100 @@
+"""Where the shape of a model comes from: a local folder, or the table of well-known hub names. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+from rlctl.common.filenames import expanded
+from rlctl.planning.models.build import built_shape, can_build
+from rlctl.planning.models.families import FAMILIES, shape_of
+from rlctl.planning.models.shape import ModelShape
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_QUANTIZED = re.compile(r"-(FP8|AWQ|GPTQ-Int[48]|AWQ-INT4|bnb-4bit|NVFP4|MXFP4)(-[0-9]+)?$", re.IGNORECASE)
+"""Ends of names of quantized copies, which have the shape of the model that they are made from."""
+
+
+def read_shape(path: str) -> ModelShape | None:
+    """The shape of a model: of the ``config.json`` in a local folder, else of a known hub name; None if neither gives one.
+
+    A folder of a family that ``families`` lacks is counted with Transformers, if it is installed.
+    """
+    data = _config(path)
+    if data is None:
+        return known_shape(path)
+    if data.get("model_type") in FAMILIES:
+        return shape_of(data)
+    return built_shape(str(expanded(path)), (expanded(path) / "config.json").stat().st_mtime)
+
+
+def why_unknown(path: str) -> str:
+    """Why ``read_shape`` gives None, and what to do, as a sentence."""
+    file = expanded(path) / "config.json"
+    data = _config(path)
+    if data is None:
+        return f"rlctl does not know {path!r} and found no {file}; give a local folder with the model's config.json"
+    family = data.get("model_type")
+    if family not in FAMILIES:
+        missing = "" if can_build() else "; install rlctl[runtime], so that Transformers can count it"
+        return f"{file} is of the family {family!r}, whose size rlctl cannot compute{missing}"
+    return f"{file} lacks a key that the size of {family} models depends on"
+
+
+def _config(path: str) -> dict[str, Any] | None:
+    """The contents of a local ``config.json``; None if there is none that can be read."""
+    file = expanded(path) / "config.json"
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+@lru_cache(maxsize=256)
+def known_shape(name: str) -> ModelShape | None:
+    """The shape of a hub name in the table, or of the model that a quantized copy is made from."""
+    config = known_configs().get(name.lower()) or known_configs().get(_QUANTIZED.sub("", name).lower())
+    return None if config is None else shape_of(config)
+
+
+@cache
+def known_configs() -> Mapping[str, Mapping[str, Any]]:
+    """The table: contents of a ``config.json`` by hub name in lower case, as hubs compare names."""
+    table = tomllib.loads(files("rlctl.planning.models").joinpath("known_models.toml").read_text(encoding="utf-8"))
+    return {
+        name.lower(): config
+        for family, section in table.items()
+        if family != "sources"
+        for names, config, _ in rows_of(section)
+        for name in names
+    }
+
+
+def rows_of(section: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any], list[str]]]:
+    """The rows of one family of the table: names, the contents of their ``config.json``, names of sources."""
+    for names, *values, sources in section["rows"]:
+        own = {key: value for key, value in zip(section["columns"], values, strict=True) if _is_stated(key, value)}
+        config = {**section["shared"], **dict.fromkeys(section.get("null", ())), **own}
+        if "nested" in section:
+            config = {**section["shared"], section["nested"]: {**section["nested_shared"], **own}}
+        yield list(_expanded(names)), config, sources.split()
+
+
+def _is_stated(key: str, value: object) -> bool:
+    return not (key == "max_position_embeddings" and value == 0)
+
+
+def _expanded(names: str) -> Iterator[str]:
+    """``a{b,c}`` as ``ab`` and ``ac``."""
+    match = _BRACES.search(names)
+    if match is None:
+        yield names
+        return
+    for part in match[1].split(","):
+        yield from _expanded(names[: match.start()] + part + names[match.end() :])

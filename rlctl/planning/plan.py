@@ -1,0 +1,424 @@
+"""Config -> Plan: roles, processes, devices, batch and schedule arithmetic. Plain data; no Ray, no torch.
+
+    Config ──make_plan──▶ Plan ──▶ plan.json ──▶ runtime.launch
+
+The only file it reads is the ``config.json`` of a model in a local folder, for estimates of memory and time; models known
+by hub name need none.
+A plan resolves every ``auto`` from the config, or from a cluster it is told of; never from the machine it is made on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rlctl.common.errors import PlanError
+from rlctl.config import Config, Stage, stages_of
+from rlctl.config.sections.rewards import ModelReward
+from rlctl.config.sections.train import Fsdp2, Megatron
+from rlctl.planning import arithmetic, rollout_schedule
+from rlctl.planning.arithmetic import Cluster, Device, evaluates, needs_critic, needs_reference, needs_rollout, trains
+from rlctl.planning.megatron.limits import asked_of, limits
+from rlctl.planning.memory import (
+    Change,
+    Fit,
+    MemoryEstimate,
+    MemoryPart,
+    PhaseEstimate,
+    StepCost,
+    cost_of,
+    fit_of,
+    known_gpu,
+    memory_of,
+)
+from rlctl.planning.models import read_shape, why_unknown
+from rlctl.planning.support import generating, not_used
+from rlctl.planning.weight_transfer import way_of
+
+__all__ = [
+    "PLAN_VERSION",
+    "BatchPlan",
+    "Cluster",
+    "Device",
+    "Plan",
+    "Role",
+    "RolePlan",
+    "SchedulePlan",
+    "StagePlan",
+    "evaluates",
+    "make_plan",
+    "needs_critic",
+    "needs_reference",
+    "needs_rollout",
+    "plan_from",
+    "resolved_stages",
+    "role_and_number",
+    "trains",
+]
+
+PLAN_VERSION = 1
+Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge"]
+
+
+def role_and_number(worker: str) -> tuple[str, int]:
+    """What a worker's name says: ``policy-1`` is number 1 of the policy's; one without a number is -1."""
+    role, _, number = worker.rpartition("-")
+    return (role, int(number)) if number.isdigit() else (worker, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """One role: which engine computes it, in how many processes, on which devices."""
+
+    role: Role
+    engine: str
+    processes: int
+    """Worker processes: one a device for training engines, one an engine for rollout."""
+    replicas: int
+    """Data-parallel ranks, or rollout engines."""
+    devices: tuple[int, ...]
+    """Device numbers over all nodes, ``devices // processes`` to each process in order; empty is CPU only."""
+    cpus_per_process: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The batch arithmetic of a step."""
+
+    prompts_per_step: int
+    responses_per_prompt: int
+    responses_per_step: int
+    mini_batch_responses: int
+    mini_batches_per_epoch: int
+    ppo_epochs: int
+    optimizer_steps_per_step: int
+    responses_per_replica: float
+    """Of one mini-batch, on average; replicas may differ by one, which changes no numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlan:
+    """When things happen, in steps; None where it needs the length of the data, or never happens (see ``notes``)."""
+
+    total_steps: int | None
+    evaluate_every: int | None
+    save_every: int | None
+    until_dry: bool = False
+    """Whether it ends when its buffer is dry, if not before."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One stage of the run."""
+
+    name: str
+    objective: str
+    continues: bool
+    """Whether it goes on from the weights of the stage before."""
+    roles: tuple[RolePlan, ...]
+    batch: BatchPlan
+    schedule: SchedulePlan
+    notes: tuple[str, ...] = ()
+    """What a reader should know: defaults that were resolved, engines that stand in for others."""
+    not_used: tuple[str, ...] = ()
+    """Keys that are set and not used, with the reason; no number hangs on them."""
+    memory: tuple[MemoryEstimate, ...] = ()
+    """Of each role on one of its devices, at its peak; empty if the size of the model is not known."""
+    fit: Fit | None = None
+    """Whether each phase fits; None if the memory of a device or the size of the model is not known."""
+    cost: StepCost | None = None
+    """Of one step; None where the size of the model is not known."""
+
+    def role(self, name: Role) -> RolePlan | None:
+        """The plan of one role, None where the stage does not have it."""
+        return next((role for role in self.roles if role.role == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will run where."""
+
+    run: str
+    device: Device
+    nodes: int
+    devices_per_node: int
+    stages: tuple[StagePlan, ...]
+    version: int = PLAN_VERSION
+
+    def as_data(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def plan_from(data: Mapping[str, Any]) -> Plan:
+    """A plan from the plain data that ``as_data`` gave.
+
+    Raises:
+        PlanError: it was saved by another version of rlctl, or is damaged.
+    """
+    if data.get("version") != PLAN_VERSION:
+        raise PlanError(
+            f"the plan is of version {data.get('version')!r}; this rlctl reads {PLAN_VERSION}", hint="plan again"
+        )
+    try:
+        return Plan(**{**data, "stages": tuple(_stage_from(stage) for stage in data["stages"])})
+    except (TypeError, KeyError) as error:
+        raise PlanError(f"the saved plan is damaged: {error}", hint="plan again") from error
+
+
+def _stage_from(data: Mapping[str, Any]) -> StagePlan:
+    return StagePlan(
+        **{
+            **data,
+            "roles": tuple(RolePlan(**{**role, "devices": tuple(role["devices"])}) for role in data["roles"]),
+            "batch": BatchPlan(**data["batch"]),
+            "schedule": SchedulePlan(**data["schedule"]),
+            "notes": tuple(data["notes"]),
+            "not_used": tuple(data.get("not_used", ())),
+            "memory": tuple(_memory_from(estimate) for estimate in data["memory"]),
+            "fit": None if data.get("fit") is None else _fit_from(data["fit"]),
+            "cost": None if data["cost"] is None else StepCost(**data["cost"]),
+        }
+    )
+
+
+def _fit_from(data: Mapping[str, Any]) -> Fit:
+    phases = tuple(
+        PhaseEstimate(
+            each["phase"], tuple(each["devices"]), tuple(MemoryPart(**part) for part in each["parts"]), each["lacking"]
+        )
+        for each in data["phases"]
+    )
+    changes = tuple(Change(tuple(each["key"]), each["before"], each["after"]) for each in data["changes"])
+    return Fit(data["gib"], phases, changes)
+
+
+def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
+    return MemoryEstimate(data["role"], tuple(MemoryPart(**part) for part in data["parts"]))
+
+
+def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | None = None) -> Plan:
+    """Plan a run.
+
+    Args:
+        config: the canonical config, stages included.
+        cluster: the machines it is for; None takes what the config says, and GPUs where it says auto.
+        rows: prompts in the training data, None while unknown.
+
+    Raises:
+        PlanError: something does not divide or fit; the message shows the arithmetic.
+    """
+    stages = stages_of(config)
+    device = _device(config, cluster)
+    _check_cluster(config, cluster, device)
+    return Plan(
+        run=config.run.name,
+        device=device,
+        nodes=config.placement.nodes,
+        devices_per_node=config.placement.devices_per_node,
+        stages=tuple(_plan_stage(stage, device, cluster, rows) for stage in stages),
+    )
+
+
+def resolved_stages(config: Config, device: Device) -> list[Stage]:
+    """The stages of a config, with ``algorithm.old_log_probs`` as it is where it says auto, and the built-in engine unsplit."""
+    return [replace(stage, config=_resolved(stage.config, device)) for stage in stages_of(config)]
+
+
+def _resolved(config: Config, device: Device) -> Config:
+    made = replace(config, algorithm=replace(config.algorithm, old_log_probs=arithmetic.old_log_probs(config, device)))
+    return arithmetic.unsplit(made) if generating(made, device) == "transformers" else made
+
+
+def _device(config: Config, cluster: Cluster | None) -> Device:
+    if config.placement.device != "auto":
+        return config.placement.device
+    return cluster.device if cluster is not None else "cuda"
+
+
+def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> None:
+    if cluster is None:
+        return
+    if device == "cuda" and cluster.device == "cpu":
+        raise PlanError(
+            "placement.device is cuda, and the cluster has no GPU",
+            hint="set placement.device=cpu, or plan for another cluster",
+        )
+    if device == "cpu":
+        return
+    if config.placement.nodes > cluster.nodes or config.placement.devices_per_node > cluster.devices_per_node:
+        wanted = f"{config.placement.nodes} x {config.placement.devices_per_node}"
+        raise PlanError(
+            f"the config wants {wanted} GPUs (nodes x devices_per_node); the cluster has "
+            f"{cluster.nodes} x {cluster.devices_per_node}",
+            hint="change placement.nodes and placement.devices_per_node",
+        )
+
+
+_WAYS = {
+    "memory": "memory, in buckets through the host's memory",
+    "nccl": "nccl, in buckets from GPU to GPUs",
+    "ipc": "ipc, in buckets on the GPU that training and rollout share",
+}
+
+
+def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
+    config = _resolved(stage.config, device)
+    notes: list[str] = []
+    if stage.config.algorithm.old_log_probs == "auto":
+        notes.append(f"policy: old log-probs auto is {config.algorithm.old_log_probs}")
+    roles = _roles(config, device, notes)
+    told = (limit.message for asked in asked_of(config) for limit in limits(asked) if limit.noted)
+    notes += dict.fromkeys(told)  # once, where roles share a section
+    if needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous":
+        notes.append(f"schedule: {rollout_schedule.schedule_name(config)}")
+    if needs_rollout(config) and trains(config) and config.sync.method == "auto":
+        notes.append(f"sync: method auto is {_WAYS[way_of(config, generating(config, device), device).name]}")
+    if config.algorithm.kl_in_loss is not None and config.algorithm.kl_in_loss.estimator == "full":
+        notes.append("policy: its workers hold the reference too, whose whole distributions are compared")
+    if config.algorithm.distillation is not None:
+        notes.append(f"policy: its workers hold the teacher {config.algorithm.distillation.teacher} too")
+    if arithmetic.writes_responses(config) and config.data.eval:
+        notes.append("held-out prompts are not answered: the run only explores")
+    if read_shape(config.model.path) is None:
+        notes.append(f"memory is not estimated: {why_unknown(config.model.path)}")
+    drains = arithmetic.drains_buffer(config)
+    return StagePlan(
+        name=stage.name,
+        objective=config.algorithm.objective.choice,
+        continues=stage.continues,
+        roles=tuple(roles),
+        batch=_batch(config),
+        schedule=SchedulePlan(
+            total_steps=arithmetic.drained_steps(config) if drains else arithmetic.total_steps(config, rows),
+            evaluate_every=arithmetic.interval_in_steps(config.schedule.evaluate_every, config, rows),
+            save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
+            until_dry=drains,
+        ),
+        notes=tuple(notes),
+        not_used=tuple(not_used(stage.config, device)),
+        memory=memory_of(config, device=device),
+        fit=_fit(config, device, cluster),
+        cost=cost_of(config, cluster=cluster),
+    )
+
+
+def _fit(config: Config, device: Device, cluster: Cluster | None) -> Fit | None:
+    """Whether a stage fits the GPUs of a cluster whose memory is known."""
+    if cluster is None or device == "cpu":
+        return None
+    gpu = known_gpu(cluster.gpu)
+    gib = cluster.gib_per_device or (gpu.gib if gpu is not None else None)
+    return None if gib is None else fit_of(config, gib=gib, device=device)
+
+
+def _batch(config: Config) -> BatchPlan:
+    mini = arithmetic.mini_batch_responses(config)
+    return BatchPlan(
+        prompts_per_step=config.batch.prompts_per_step,
+        responses_per_prompt=config.batch.responses_per_prompt,
+        responses_per_step=arithmetic.responses_per_step(config),
+        mini_batch_responses=mini,
+        mini_batches_per_epoch=arithmetic.mini_batches_per_epoch(config),
+        ppo_epochs=config.batch.ppo_epochs,
+        optimizer_steps_per_step=arithmetic.optimizer_steps_per_step(config),
+        responses_per_replica=mini / arithmetic.train_replicas(config),
+    )
+
+
+def _roles(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
+    roles = [_train_role("policy", config, notes)] if trains(config) else []
+    if needs_rollout(config):
+        roles.append(_rollout_role(config, device, notes))
+    held = arithmetic.reference_is_held(config)
+    if needs_reference(config) and arithmetic.reference_is_base(config) and not held:
+        notes.append(
+            "reference: the policy with its adapters off; reference.engine and reference.precision are not used"
+        )
+    elif needs_reference(config) and not held:
+        roles.append(_train_role("reference", config, notes))
+    if needs_critic(config):
+        roles.append(_train_role("critic", config, notes))
+    if arithmetic.scores(config):
+        roles.append(RolePlan("reward", "python", 1, 1, (), 1))
+        roles += _reward_models(config, notes)
+        roles += _judges(config, device, notes)
+    return roles
+
+
+def _judges(config: Config, device: Device, notes: list[str]) -> list[RolePlan]:
+    """The judge that the run serves: an engine on each ``tensor`` of its devices."""
+    judge = next(iter(arithmetic.served_judges(config).values()), None)
+    if judge is None:
+        return []
+    engine = arithmetic.judge_engine(judge, device)
+    if judge.engine == "auto":
+        notes.append(f"judge: engine auto is {engine} on {device}")
+    devices = arithmetic.judge_devices(config)
+    return [RolePlan("judge", engine, judge.replicas, judge.replicas, devices, config.placement.cpus_per_worker)]
+
+
+def _reward_models(config: Config, notes: list[str]) -> list[RolePlan]:
+    """Reward models are whole on each training device, which share the responses."""
+    models = [reward for reward in config.rewards if isinstance(reward, ModelReward)]
+    if not models:
+        return []
+    for reward in models:
+        if reward.overrides:
+            kept = ", ".join(reward.overrides)
+            notes.append(
+                f"reward_model: Transformers runs {reward.path}, without the settings of another engine ({kept})"
+            )
+    devices = arithmetic.devices_of(config, "reward_model")
+    return [
+        RolePlan("reward_model", "transformers", len(devices), len(devices), devices, config.placement.cpus_per_worker)
+    ]
+
+
+def _train_role(role: Role, config: Config, notes: list[str]) -> RolePlan:
+    _, engine = arithmetic.engine_of(config, role)
+    if isinstance(engine, Fsdp2) and engine.source != "fsdp2":
+        notes.append(f"{role}: {engine.source} runs as FSDP2, its equivalent here{_zero(engine)}")
+    if role == "policy" and config.model.attention != "auto":
+        notes.append(f"policy: {config.model.attention} attention computes padded rows; auto lays sequences end to end")
+    if isinstance(engine, Megatron):
+        notes.append(f"{role}: {_layout(engine)}")
+    devices = arithmetic.devices_of(config, role)
+    replicas = arithmetic.replicas_of(config, role)
+    return RolePlan(role, engine.choice, len(devices), replicas, devices, config.placement.cpus_per_worker)
+
+
+def _layout(engine: Megatron) -> str:
+    """How Megatron shares a model, in words."""
+    sizes = {
+        "tensor": engine.tensor,
+        "pipeline": engine.pipeline,
+        "virtual_pipeline": engine.virtual_pipeline or 1,
+        "context": engine.context,
+        "expert": engine.expert,
+        "expert_tensor": engine.expert_tensor or 1,
+    }
+    shared = ", ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    return f"Megatron-core shares the model by {shared}" if shared else "Megatron-core holds the model whole"
+
+
+def _zero(engine: Fsdp2) -> str:
+    """What the settings of FSDP2 mean in DeepSpeed's words, for configs of its."""
+    if engine.source != "deepspeed":
+        return ""
+    if engine.reshard_after_forward:
+        return ": weights are gathered for each pass, as by ZeRO 3"
+    return ": weights stay gathered until the backward pass, which is nearest to ZeRO 1 and 2"
+
+
+def _rollout_role(config: Config, device: Device, notes: list[str]) -> RolePlan:
+    engine = generating(config, device)
+    if config.rollout.engine.choice == "auto":
+        notes.append(f"rollout: engine auto is {engine} on {device}")
+    if engine == "external":
+        notes.append("rollout: one process asks the endpoint, and needs no device")
+        return RolePlan("rollout", engine, 1, 1, (), 1)
+    engines = arithmetic.rollout_workers(config)
+    devices = arithmetic.devices_of(config, "rollout")
+    return RolePlan("rollout", engine, engines, engines, devices, config.placement.cpus_per_worker)

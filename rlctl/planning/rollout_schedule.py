@@ -1,0 +1,177 @@
+"""When new weights go to rollout, and how far rollout may be ahead of training: the arithmetic of section ``sync``.
+
+A weight version is the number of steps that the policy was trained for. The staleness of a response is how often newer
+weights have been sent since those that it was drawn with. Prompts are counted from the start of the stage.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rlctl.config import Config
+from rlctl.config.sections.execution import MemoryBuffer
+from rlctl.planning import arithmetic
+
+UNBOUNDED = ("trainer_driven", "explorer_driven", "fully_async")
+"""Styles in which rollout does not wait for training, only for room in the buffer."""
+
+
+def sync_due(config: Config, step: int) -> bool:
+    """Whether weights are sent after a step; who is driven by the explorer sends them when it has explored enough."""
+    sync = config.sync
+    if sync.every_optimizer_steps is None:
+        return step % sync.every == 0
+    each = arithmetic.optimizer_steps_per_step(config)
+    return step * each // sync.every_optimizer_steps > (step - 1) * each // sync.every_optimizer_steps
+
+
+def next_sync(config: Config, step: int) -> int:
+    """The first step after ``step`` that sends weights."""
+    return next(later for later in range(step + 1, step + 2 + _longest(config)) if sync_due(config, later))
+
+
+def last_sync(config: Config, step: int) -> int:
+    """The last step up to ``step`` that sent weights; 0 is the start."""
+    return next((before for before in range(step, 0, -1) if sync_due(config, before)), 0)
+
+
+def _longest(config: Config) -> int:
+    """Steps between two synchronisations at most."""
+    optimizer_steps = config.sync.every_optimizer_steps
+    if optimizer_steps is None:
+        return config.sync.every
+    return -(-optimizer_steps // arithmetic.optimizer_steps_per_step(config))
+
+
+def most_behind(config: Config) -> int:
+    """How many versions older than the policy the weights of rollout are at most, where nothing runs ahead."""
+    return _longest(config) - 1
+
+
+def passes_buffer(config: Config) -> bool:
+    """Whether groups go through a buffer where they are drawn and trained on in turns."""
+    section = config.buffer
+    return not isinstance(section, MemoryBuffer) or section.replay.enabled or section.log_path is not None
+
+
+def streams(config: Config) -> bool:
+    """Whether responses are handled one by one as they finish; else a step's are drawn and scored together."""
+    rollout, sync = config.rollout, config.sync
+    over = rollout.over_rollout
+    few = rollout.max_running_prompts is not None and rollout.max_running_prompts < config.batch.prompts_per_step
+    late = rollout.timeouts.dynamic is not None or rollout.timeouts.response is not None
+    return bool(
+        sync.ahead
+        or sync.style != "fixed"
+        or over.ratio
+        or over.additional_prompts
+        or config.reward_loop.overlap_with_rollout
+        or few
+        or late
+    )
+
+
+def in_background(config: Config) -> bool:
+    """Whether rollout goes on while the policy is trained: where it has devices of its own. Else they take turns."""
+    return streams(config) and config.placement.layout != "colocated"
+
+
+def in_flight(config: Config) -> str:
+    """What becomes of responses under way at new weights; where nobody waits for anybody, they go on."""
+    sync = config.sync
+    return "continue" if sync.style == "fully_async" and sync.in_flight == "wait" else sync.in_flight
+
+
+def in_order(config: Config) -> bool:
+    """Whether groups are trained on in the order of their prompts; else in the order in which they finish."""
+    over = config.rollout.over_rollout
+    first_come = bool(over.ratio or over.additional_prompts)
+    return config.sync.on_stale == "wait" or (in_flight(config) == "wait" and not first_come)
+
+
+def oldest_version(config: Config, version: int) -> int:
+    """The oldest weights whose responses are trained on while the policy is of ``version``."""
+    return max(_oldest_by_sync(config, version), oldest_by_strategy(config, version))
+
+
+def _oldest_by_sync(config: Config, version: int) -> int:
+    sync = config.sync
+    if sync.max_staleness is None or sync.on_stale != "drop":
+        return 0
+    untrained = config.schedule.critic_warmup_steps
+    oldest = last_sync(config, version + untrained)
+    for _ in range(sync.max_staleness):
+        oldest = last_sync(config, oldest - 1)
+    return max(0, oldest - untrained)
+
+
+def oldest_by_strategy(config: Config, version: int) -> int:
+    """The same by Trinity-RFT's ``staleness_control``: for step t it is ``max(t - max_staleness - 1, 0)``, and before step t the
+    policy is of version t - 1."""
+    algorithm = config.algorithm
+    most = float(algorithm.sample_strategy_args.get("max_staleness", math.inf))
+    if algorithm.sample_strategy != "staleness_control" or math.isinf(most):
+        return 0
+    return max(math.ceil(version - most), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """How many prompts may be begun."""
+
+    groups: int
+    """Groups to train on, since the start of the stage, that may be there or under way."""
+    waiting: int | None
+    """Of them, those that may not have been trained on yet; None is any number."""
+
+
+def horizon(config: Config, *, synced: int, total_steps: int, explored: int = 0) -> Horizon:
+    """What may be begun with the weights of a step.
+
+    Args:
+        synced: the step whose weights rollout has.
+        total_steps: of the stage.
+        explored: groups that were there when it got them; counts where the explorer decides when to synchronise.
+    """
+    sync, prompts = config.sync, config.batch.prompts_per_step
+    most = total_steps * prompts
+    if sync.style == "fixed":
+        most = min(most, math.ceil((next_sync(config, synced) + sync.ahead) * prompts))
+    elif sync.style == "explorer_driven":
+        start = math.ceil(sync.ahead * prompts) if synced == 0 else 0
+        most = min(most, explored + start + _longest(config) * prompts)
+    if sync.on_stale == "wait" and sync.max_staleness is not None:
+        fresh_until = synced
+        for _ in range(sync.max_staleness + 1):
+            fresh_until = next_sync(config, fresh_until)
+        most = min(most, fresh_until * prompts)
+    return Horizon(most, capacity(config))
+
+
+def capacity(config: Config) -> int | None:
+    """Groups that may be under way or wait to be trained on, beside those of the step; None is any number."""
+    responses = config.buffer.capacity
+    if responses is not None:
+        return max(1, responses // config.batch.responses_per_prompt)
+    if config.sync.style in UNBOUNDED:
+        return (1 + max(1, math.ceil(config.sync.ahead))) * config.batch.prompts_per_step
+    return None
+
+
+def staleness(config: Config) -> int:
+    """How stale the schedule itself lets responses become, where all are waited for; the fixed style bounds it."""
+    return math.ceil(config.sync.ahead / _longest(config))
+
+
+def schedule_name(config: Config) -> str:
+    """The schedule in a few words."""
+    sync = config.sync
+    every = "" if _longest(config) == 1 else f", weights sent every {_longest(config)} steps"
+    if sync.style != "fixed":
+        return f"asynchronous, {sync.style.replace('_', ' ')}{every}"
+    if not sync.ahead:
+        return f"synchronous{every}"
+    if sync.ahead == 1 and sync.in_flight == "wait":
+        return f"one step off{every}"
+    return f"asynchronous, up to {sync.ahead:g} steps ahead{every}"

@@ -1,0 +1,815 @@
+"""Which canonical keys the runtime honours, which it does not use and which it refuses, and why: data only.
+
+    HONOURED      a run does what the key says; some only where an engine generates that has such a setting
+    DESCRIPTIVE   names, labels and notes: recorded with the run, they change no number in it
+    FRONT_END     acts before a run starts, or around it: the runtime itself never reads it
+    NOTED         not used, and no number hangs on it: speed, memory, or what is kept beside the numbers. A run that sets it
+                  starts, and is told so before: by check, by the plan, in events.jsonl
+    REFUSED       a run that sets it to anything but its default does not start; the reason says what is missing
+
+Every key pattern of the schema that holds a value, and every option of a choice (``algorithm.advantage<rloo>``), is in
+exactly one row of ``TABLE``; a test enumerates the schema. In a row, names follow ``under``, ``name*`` is a key with all
+that is below it, and ``<a|b>`` stands for both options. ``REFUSED_VALUES`` and ``NOTED_VALUES`` are values of keys that are
+otherwise honoured; ``IDLE`` says in which configs such a key has nothing to act on.
+
+To add a key: put it in a row. To make the runtime honour a key: move it, with a test that shows it to matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from rlctl.config import Config
+from rlctl.config.inspect import Setting, settings
+from rlctl.config.sections.algorithm import DpoObjective, MixObjective
+from rlctl.config.sections.model import Model
+from rlctl.config.sections.train import Fsdp2, Train
+from rlctl.documents.paths import KeyPath, dotted
+from rlctl.planning import arithmetic
+from rlctl.planning.weight_transfer import way_of
+
+
+class Status(StrEnum):
+    """What the runtime does with a key."""
+
+    HONOURED = "honoured"
+    DESCRIPTIVE = "descriptive"
+    FRONT_END = "front_end"
+    NOTED = "noted"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Keys of one status under one prefix."""
+
+    status: Status
+    under: str
+    names: str
+    """Separated by spaces."""
+    reason: str = ""
+    """For a key that is refused or not used: why."""
+    engines: tuple[str, ...] = ()
+    """The rollout engines that honour it; empty where all do."""
+    elsewhere: Status | None = None
+    """What holds, for the reason, where another of them generates."""
+    refused_on: tuple[str, ...] = ()
+    """The others on which it is refused all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unhonoured:
+    """A key that is set to something the runtime does not do."""
+
+    key: KeyPath
+    value: Any
+    reason: str
+    status: Status
+    """REFUSED, or NOTED where no number hangs on it."""
+
+
+def honoured(under: str, names: str) -> Row:
+    return Row(Status.HONOURED, under, names)
+
+
+def descriptive(under: str, names: str) -> Row:
+    return Row(Status.DESCRIPTIVE, under, names)
+
+
+def front_end(under: str, names: str) -> Row:
+    return Row(Status.FRONT_END, under, names)
+
+
+def refused(under: str, names: str, reason: str) -> Row:
+    return Row(Status.REFUSED, under, names, reason)
+
+
+def noted(under: str, names: str, reason: str) -> Row:
+    return Row(Status.NOTED, under, names, reason)
+
+
+def on_servers(under: str, names: str, *, elsewhere: Status = Status.NOTED) -> Row:
+    return Row(Status.HONOURED, under, names, BUILT_IN, ("vllm", "sglang"), elsewhere)
+
+
+def _megatron(section: str) -> tuple[Row, ...]:
+    """What the Megatron engine does not go by, in each section that has one."""
+    under = f"{section}.engine<megatron>"
+    return (
+        noted(under, "offload offload_gradients", "what Megatron holds stays on its device"),
+        noted(under, "bridge", "weights are converted by tables of rlctl's own"),
+        noted(under, "sequence_packing", "sequences are always laid end to end, without padding"),
+        noted(under, "distributed_checkpointing", "checkpoints are always in Megatron's own format, which reshards"),
+        noted(under, "moe.shared_expert_overlap", "no model that Megatron trains here has shared experts"),
+        refused(
+            under,
+            "checkpoint_path",
+            "weights are read from Hugging Face files; checkpoint.resume_path takes up a checkpoint of rlctl's",
+        ),
+    )
+
+
+AGENTS = "multi-turn responses, tools and environments are not run yet"
+FILES_ONCE = "groups in files are read once, in order, and files have room for all; memory and sql have this"
+WHOLE_ROWS = (
+    "each response is computed with its prompt but where FSDP2 lays whole sequences end to end (model.attention auto) and "
+    "replays no experts"
+)
+END_TO_END = "workers that share sequences lay them end to end"
+EXPERTS = "experts are spread over all workers, as any weights are"
+FURTHER_HEADS = (
+    "Transformers reads a model without the heads that predict further tokens: they are not trained, nor exported"
+)
+SHARED_BY = (
+    "tensor pipeline virtual_pipeline context expert expert_tensor sequence_parallel"
+    " moe.dispatcher moe.grouped_gemm transformer"
+)
+"""Keys of ``engine<megatron>`` that every role goes by."""
+TRAINED_BY = (
+    "distributed_optimizer overlap_gradient_reduce overlap_parameter_gather ddp optimizer_overrides recompute_granularity"
+    " recompute_method recompute_layers recompute_modules moe.layer_recompute moe.freeze_router"
+)
+"""Those that only a role with an optimizer goes by."""
+MULTIMODAL = "images are read beside text, audio and video are not"
+OPERATORS = "data and experience operators are not run yet"
+OTHER = "it belongs to one dialect, and is kept for translation only"
+OF_TURNS = (
+    "max_assistant_turns max_user_turns max_parallel_calls max_tool_response_tokens tool_truncation tool_format"
+    " tool_config interaction_config use_inference_template sanity_check turn_mode"
+)
+RUNNERS = "prompts are begun as the engines have room, and no process is set up for each; rollout.max_running_prompts limits them"
+SERVER = "the engine is not served over HTTP yet"
+ONE_DEVICE = "only an engine of vLLM has more than one device here"
+BUILT_IN = "only vLLM and SGLang have such a setting"
+
+TABLE: tuple[Row, ...] = (
+    honoured("", "rlctl stages"),
+    front_end("", "extensions"),
+    # run
+    honoured("run", "name seed folder mode max_steps_this_session on_end on_failure time_limit"),
+    descriptive("run", "project group"),
+    honoured("run", "max_restarts deterministic skip.rollout skip.folder"),
+    # model
+    honoured(
+        "model",
+        "path tokenizer attention chat_template chat_template_args trust_remote_code max_context_tokens",
+    ),
+    honoured("model", "overrides rope.theta rope.scaling import_modules freeze lora"),
+    honoured("model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
+    descriptive("model.lora", "name"),
+    noted("model.lora", "merge_for_rollout", "weights are always merged before they are sent to rollout"),
+    refused("model", "tinker*", "no remote training service is called"),
+    noted("model", "stage_in_shared_memory", "weights are read from where they are"),
+    honoured("model", "modality"),
+    refused("model", "multi_token_prediction", FURTHER_HEADS),
+    # data
+    honoured(
+        "data",
+        "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
+        " curriculum.args max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
+        " evaluation_batch_prompts truncated_prompts_train filter_workers loader_workers custom custom.path custom.class_name",
+    ),
+    honoured(
+        "data.train[]",
+        "path format split subset weight max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
+        " sampling response_key messages_key tools_key source_key tag_key extra_key reward reward_args"
+        " image_key video_key audio_key",
+    ),
+    honoured(
+        "data.eval[]",
+        "path format split subset max_samples prompt_key prompt_type system_prompt system_prompt_key answer_key"
+        " sampling response_key tools_key source_key tag_key extra_key reward reward_args name responses_per_prompt"
+        " image_key video_key audio_key"
+        " evaluation_sampling.temperature evaluation_sampling.top_p"
+        " evaluation_sampling.top_k evaluation_sampling.max_response_tokens",
+    ),
+    descriptive("data.train[]", "name"),
+    honoured("data.train[]", "chosen_key rejected_key"),
+    refused("data.train[]", "workflow workflow_args", AGENTS),
+    noted("data.eval[]", "weight", "held-out sources are answered whole, each by itself"),
+    refused("data.eval[]", "messages_key chosen_key rejected_key", "evaluation scores responses that are drawn"),
+    refused("data.eval[]", "workflow workflow_args", AGENTS),
+    noted("data", "pack_sequences", "sequences are always packed: laid end to end and kept apart by attention"),
+    refused("data", "task_pipeline*", OPERATORS),
+    noted("data", "stage_in_shared_memory", "data files are read from where they are"),
+    # batch and schedule
+    honoured(
+        "batch",
+        "prompts_per_step responses_per_prompt mini_batch_responses ppo_epochs micro.by micro.per_replica log_prob_micro"
+        " log_prob_micro.by log_prob_micro.per_replica shuffle shuffle_seed balance",
+    ),
+    noted(
+        "batch", "round_tokens_to", "no kernel here is faster at a multiple: a micro-batch is as long as its tokens are"
+    ),
+    honoured("schedule", "total_steps total_epochs total_optimizer_steps evaluate_every evaluate_first evaluate_last"),
+    honoured("schedule", "critic_warmup_steps"),
+    # algorithm
+    honoured("algorithm", "objective objective<rl|sft|dpo|mix>"),
+    honoured("algorithm.objective<dpo>", "beta label_smoothing ipo"),
+    honoured("algorithm.objective<mix>", "mu expert_share args"),
+    refused("algorithm.objective<mix>", "expert_clip", "no framework clips the ratio of expert tokens"),
+    descriptive("algorithm", "preset"),
+    honoured("algorithm", "advantage advantage<grpo> advantage<rloo> advantage<reinforce>"),
+    honoured("algorithm", "advantage<reinforce_plus_plus> advantage<reinforce_plus_plus_baseline>"),
+    honoured("algorithm.advantage<grpo>", "normalize_by_std epsilon kl_order"),
+    honoured("algorithm", "advantage<reinforce|reinforce_plus_plus>.gamma advantage<reinforce>.whiten"),
+    honoured("algorithm", "advantage<gae> advantage<gae>.gamma advantage<gae>.lambda advantage<gae>.whiten"),
+    honoured("algorithm", "advantage<grpo_passk|remax|opo|opmd|other>"),
+    honoured("algorithm.advantage<grpo_passk>", "normalize_by_std epsilon"),
+    honoured("algorithm.advantage<remax>", "gamma"),
+    honoured("algorithm.advantage<opmd>", "baseline tau"),
+    honoured("algorithm.advantage<other>", "kind args"),
+    honoured("algorithm", "policy_loss policy_loss<ppo_clip|gspo|cispo|policy_gradient|topr|sapo|other>"),
+    honoured("algorithm.policy_loss<ppo_clip|gspo>", "clip_low clip_high dual_clip"),
+    honoured("algorithm.policy_loss<cispo>", "clip_low clip_high"),
+    honoured("algorithm.policy_loss<policy_gradient>", "importance_weight weight_bound"),
+    honoured("algorithm.policy_loss<topr>", "positive_weight negative_weight"),
+    honoured("algorithm.policy_loss<sapo>", "tau_positive tau_negative"),
+    honoured("algorithm.policy_loss<other>", "kind args"),
+    honoured("algorithm.aggregation", "mode scale_factor follow_source"),
+    honoured("algorithm", "kl_in_loss kl_in_loss.estimator kl_in_loss.coefficient"),
+    honoured("algorithm", "kl_in_reward kl_in_reward.estimator kl_in_reward.coefficient"),
+    honoured("algorithm.kl_in_reward", "adaptive target horizon"),
+    honoured("algorithm", "entropy_coefficient old_log_probs train_temperature"),
+    honoured(
+        "algorithm.rollout_correction",
+        "weight weight_upper weight_lower weight_normalize rejection rejection_bounds veto_threshold"
+        " use_policy_gradient",
+    ),
+    honoured("algorithm", "rollout_correction"),
+    noted(
+        "algorithm.rollout_correction",
+        "detach",
+        "weights carry no gradient, in ROLL neither: they are of log-probs that are constants",
+    ),
+    honoured("algorithm.reward_shaping", "overlong_penalty"),
+    honoured("algorithm.reward_shaping.overlong_penalty", "buffer factor limit clamp"),
+    honoured(
+        "algorithm.reward_shaping",
+        "shift scale clip normalize.mean normalize.std normalize_per_domain whiten length_penalty advantage_clip"
+        " whiten_advantages group_by",
+    ),
+    noted("algorithm.reward_shaping", "add_length_reward", "ROLL declares it and computes nothing from it"),
+    noted(
+        "algorithm.reward_shaping",
+        "token_reward",
+        "every reward scores a whole response; in ROLL, whose key it is, nothing reads it",
+    ),
+    honoured("algorithm", "filters filters[]<equal_groups|group_mean|overlong|difficulty_mask|error_length>"),
+    honoured("algorithm.filters[]<equal_groups>", "metric refill threshold"),
+    honoured("algorithm.filters[]<group_mean>", "low high refill"),
+    honoured("algorithm.filters[]<difficulty_mask>", "low high"),
+    honoured("algorithm.filters[]<error_length>", "max_tokens"),
+    honoured("algorithm.loss_weights", "rl difficulty length"),
+    noted("algorithm.loss_weights", "sft l2", "ROLL declares it and computes nothing from it"),
+    honoured("algorithm", "preference_feedback preference_feedback.reweight preference_feedback.power"),
+    honoured("algorithm", "distillation"),
+    honoured("algorithm.distillation", "teacher loss coefficient top_k args"),
+    honoured("algorithm", "sample_strategy sample_strategy_args"),
+    refused("algorithm", "experience_operators", OPERATORS),
+    honoured("algorithm", "router_replay"),
+    # rollout
+    honoured("rollout", "engine engine<auto|transformers|vllm|sglang> engine<vllm|sglang>.args"),
+    refused("rollout", "engine<auto>.args", "they belong to one engine: name it"),
+    refused("rollout", "engine<transformers>.args", "the transformers engine takes no further arguments"),
+    honoured("rollout", "engine<external> engine<external>.base_url engine<external>.model engine<external>.api_key"),
+    honoured("rollout", "engine<external>.args"),
+    refused("rollout", "engine<other>*", OTHER),
+    honoured("rollout", "max_response_tokens"),
+    honoured(
+        "rollout.sampling",
+        "temperature top_p top_k min_p repetition_penalty min_response_tokens stop include_stop ignore_eos seed",
+    ),
+    refused(
+        "rollout.sampling", "num_beams", "a beam is searched, not drawn: it has no log-prob that training could use"
+    ),
+    noted(
+        "rollout.sampling",
+        "log_probs",
+        "the log-prob of each drawn token is always kept, and of no other: no framework trains on those of others",
+    ),
+    honoured("rollout", "precision parallel.replicas memory.max_running_responses"),
+    Row(
+        Status.HONOURED,
+        "rollout.parallel",
+        "tensor pipeline data expert",
+        ONE_DEVICE,
+        ("vllm",),
+        Status.NOTED,
+        ("sglang",),
+    ),
+    honoured("rollout.memory", "sleep"),
+    on_servers(
+        "rollout.memory",
+        "gpu_fraction max_batched_tokens block_size prefix_caching chunked_prefill eager sleep_level load_format"
+        " log_statistics",
+    ),
+    on_servers("rollout.memory", "kv_cache_dtype quantization", elsewhere=Status.REFUSED),
+    noted("rollout.memory", "swap_gib", "vLLM no longer swaps: what has no room is computed anew"),
+    honoured("rollout.timeouts", "response retries dynamic dynamic.ratio"),
+    honoured("rollout.over_rollout", "generation_batch_prompts max_generation_batches"),
+    honoured("rollout.over_rollout", "ratio wait_after_minimum additional_prompts"),
+    honoured("rollout", "max_running_prompts split_groups"),
+    refused("rollout", "per_turn_tokens workflow evaluation_workflow workflow_args", AGENTS),
+    refused(
+        "rollout.multi_turn",
+        f"enabled {OF_TURNS}",
+        AGENTS,
+    ),
+    noted("rollout.agent", "workers", AGENTS),
+    refused("rollout.agent", "default config server_path server_class args", AGENTS),
+    refused("rollout", "environments* evaluation_environments*", AGENTS),
+    refused("rollout", "auxiliary_models*", SERVER),
+    refused(
+        "rollout.openai_server", "enabled port tool_choice tool_parser reasoning_parser history log_requests", SERVER
+    ),
+    noted("rollout", "runners_per_engine report_every", RUNNERS),
+    honoured("rollout", "log_responses log_evaluation_responses"),
+    honoured("rollout", "responses_folder evaluation_folder"),
+    # train
+    honoured("train", "engine engine<fsdp2>"),
+    honoured(
+        "train.engine<fsdp2>",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload sequence_parallel",
+    ),
+    descriptive("train.engine<fsdp2>", "source source_args"),
+    noted("train.engine<fsdp2>", "expert_parallel", EXPERTS),
+    honoured("train", "engine<megatron>"),
+    honoured("train.engine<megatron>", f"{SHARED_BY} {TRAINED_BY}"),
+    *_megatron("train"),
+    refused("train", "engine<other>*", OTHER),
+    honoured("train.precision", "parameters compute reduce"),
+    honoured("train.optimizer", "name module args learning_rate weight_decay betas epsilon max_grad_norm"),
+    honoured("train.optimizer", "weight_decay_style start_weight_decay end_weight_decay decay_norms_and_biases"),
+    honoured("train.learning_rate_schedule", "name tick warmup.ticks warmup.ratio warmup.start min_ratio"),
+    honoured(
+        "train.learning_rate_schedule",
+        "min_learning_rate cycles decay_ticks total_ticks wsd_decay_ticks wsd_decay restore_from_checkpoint",
+    ),
+    honoured(
+        "train.memory", "recompute_activations recompute_reentrant offload_activations empty_cache remove_padding"
+    ),
+    noted("train.memory", "entropy_chunked entropy_recompute", "entropy is always computed chunk by chunk"),
+    honoured("train.fused_kernels", "enabled liger prefix_grouping"),
+    noted("train.fused_kernels", "backend", "log-probs without whole logits are computed with PyTorch"),
+    honoured("train", "compile seed"),
+    # critic: what it shares with train follows below
+    honoured("", "critic"),
+    honoured("critic", "model model.path model.attention model.trust_remote_code"),
+    honoured("critic.value_loss", "clip coefficient aggregation"),
+    honoured("critic", "mini_batch_responses ppo_epochs shuffle shuffle_seed"),
+    honoured("critic", "micro micro.by micro.per_replica forward_micro forward_micro.by forward_micro.per_replica"),
+    noted(
+        "critic.model",
+        "tokenizer chat_template chat_template_args max_context_tokens modality stage_in_shared_memory",
+        "the critic reads the policy's tokens",
+    ),
+    refused(
+        "critic.model",
+        "multi_token_prediction tinker*",
+        "the critic has one head, and is trained here",
+    ),
+    honoured("critic.model", "overrides rope.theta rope.scaling import_modules freeze lora"),
+    honoured("critic.model.lora", "rank alpha dropout target_modules exclude_modules adapter_path base_model dtype"),
+    descriptive("critic.model.lora", "name"),
+    noted("critic.model.lora", "merge_for_rollout", "a critic is never sent to rollout"),
+    # reference
+    honoured("reference", "model model.path model.attention model.trust_remote_code engine engine<fsdp2>"),
+    honoured(
+        "reference.engine<fsdp2>",
+        "shard reshard_after_forward cpu_offload_policy forward_prefetch wrap_min_parameters wrap_layers"
+        " offload sequence_parallel",
+    ),
+    descriptive("reference.engine<fsdp2>", "source source_args"),
+    honoured("reference", "precision precision.parameters precision.compute precision.reduce"),
+    honoured("reference", "micro micro.by micro.per_replica"),
+    noted("reference.engine<fsdp2>", "expert_parallel", EXPERTS),
+    honoured("reference", "engine<megatron>"),
+    honoured("reference.engine<megatron>", SHARED_BY),
+    noted("reference.engine<megatron>", TRAINED_BY, "a reference is never trained"),
+    *_megatron("reference"),
+    refused("reference", "engine<other>*", OTHER),
+    honoured("reference", "compile"),
+    noted(
+        "reference.model",
+        "tokenizer chat_template chat_template_args max_context_tokens modality freeze stage_in_shared_memory",
+        "the reference reads the policy's tokens, and is never trained",
+    ),
+    honoured("reference.model", "overrides rope.theta rope.scaling import_modules"),
+    refused("reference.model", "multi_token_prediction", FURTHER_HEADS),
+    refused(
+        "reference.model",
+        "lora* tinker*",
+        "the reference is whole; to compare with an adapter, merge it into its weights",
+    ),
+    # rewards
+    honoured("", "rewards rewards[]<rule|function|model|judge|sandbox>"),
+    honoured("rewards[]<rule|function|model|judge|sandbox>", "weight applies_to on_error"),
+    descriptive("rewards[]<rule|function|model|judge|sandbox>", "name"),
+    honoured("rewards[]<rule|function|judge|sandbox>", "timeout"),
+    descriptive("rewards[]<model>", "timeout"),
+    honoured("rewards[]<rule|function>", "workers args"),
+    honoured("rewards[]<sandbox>", "workers"),
+    descriptive("rewards[]<model|judge>", "workers"),
+    honoured("rewards[]<rule>", "rule score_right score_wrong"),
+    honoured("rewards[]<function>", "path function signature"),
+    honoured("rewards[]<model>", "path tokenizer chat_template max_tokens micro_per_replica trust_remote_code"),
+    descriptive("rewards[]<model>", "overrides"),
+    honoured("rewards[]<judge>", "base_url model api_key prompt scoring sampling max_concurrent"),
+    honoured("rewards[]<judge>", "replicas tensor engine engine_args max_context_tokens"),
+    honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mb continuous"),
+    refused(
+        "",
+        "rewards[]<external>*",
+        "a class of one framework's, kept for translation; score with a rule, function, model, judge or sandbox instead",
+    ),
+    descriptive("reward_loop", "manager"),
+    honoured("reward_loop", "overlap_with_rollout max_queued"),
+    # sync, placement, buffer, service
+    honoured("sync", "every every_optimizer_steps ahead max_staleness on_stale style in_flight"),
+    honoured("sync", "method bucket_mib timeout"),
+    noted("sync", "args", "the ways that weights take have no further settings"),
+    honoured("placement", "device layout nodes devices_per_node cpus_per_worker"),
+    honoured("placement", "rollout_devices roles roles{}.devices"),
+    honoured("", "buffer buffer<memory|sql|file>"),
+    honoured(
+        "buffer<memory|sql>", "label capacity replay.enabled replay.priority replay.priority_args replay.cooldown"
+    ),
+    honoured("buffer<memory|sql|file>", "read_timeout auxiliary"),
+    honoured(
+        "buffer<memory|sql|file>.auxiliary{}", "path format prompt_key response_key messages_key prompt_type settings"
+    ),
+    honoured("buffer<memory>", "log_path"),
+    honoured("buffer<sql>", "url"),
+    honoured("buffer<file>", "path"),
+    descriptive("buffer<file>", "label"),
+    noted("buffer<file>", "capacity", FILES_ONCE),
+    refused("buffer<file>", "replay.enabled replay.priority replay.priority_args replay.cooldown", FILES_ONCE),
+    refused("service", "data_juicer*", OPERATORS),
+    # checkpoint, tracking, profiling, environment
+    honoured("checkpoint", "every last resume resume_path keep_last keep_last_critic export folder remote"),
+    honoured("checkpoint", "save_contents load_contents delete_after_load delete_previous asynchronous writers"),
+    honoured("", "tracking tracking[]<console|tensorboard|swanlab|wandb|mlflow>"),
+    honoured("tracking[]<tensorboard>", "folder"),
+    honoured("tracking[]<swanlab>", "mode folder api_key"),
+    honoured("tracking[]<wandb>", "mode base_url api_key args"),
+    honoured("tracking[]<mlflow>", "uri username password"),
+    noted("", "tracking[]<other>*", "this tracker is of one framework; what it would show is in events.jsonl"),
+    honoured("profiling", "tool steps continuous folder roles* controller_args worker_args peak_tflops"),
+    honoured("profiling", "ray_timeline"),
+    honoured("rollout", "environment"),
+    honoured("environment", "variables role_variables log_level log_folder logs_by_node plugins"),
+    front_end("environment", "device_memory_check log_every"),
+    honoured("environment.ray", "address namespace num_cpus init_args register_timeout rpc_timeout backend_timeout"),
+)
+
+UNTRIED = (
+    "A run on GPUs, with whatever engine: the tests run on CPUs.",
+    "`sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or CUDA.",
+    "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with a server of their own.",
+)
+"""What is honoured and no test of rlctl's authors has run as it will be used."""
+
+REFUSED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "model.modality": dict.fromkeys(("audio", "omni"), MULTIMODAL),
+    "algorithm.reward_shaping.group_by": {"trajectory": AGENTS},
+    "algorithm.advantage<other>.kind": {
+        **dict.fromkeys(("agentic_reinforce", "gigpo", "step_reinforce", "step_wise_grpo"), AGENTS),
+        "jsd": "set algorithm.distillation: teacher, loss js_divergence, args {policy_gradient: true, with_rewards: false}",
+        "on_policy_distill": "set algorithm.distillation: teacher, loss reverse_kl, args {policy_gradient: true, "
+        "with_rewards: false}",
+    },
+    "algorithm.policy_loss<other>.kind": dict.fromkeys(
+        ("dpo", "mix", "mix_chord"), "it is an objective: set algorithm.objective to dpo or mix"
+    ),
+    "algorithm.router_replay": {
+        "rollout": "no rollout engine here tells which experts it chose (vLLM does with its second model runner only, and the "
+        "log-probs of drawn tokens come from the first); recompute replays those of the pass for the old log-probs"
+    },
+    "algorithm.kl_in_reward.estimator": {
+        "full": "a reward has the log-probs of drawn tokens only (verl and ROLL compute no full KL either); kl_in_loss has it"
+    },
+    **{
+        f"buffer<{kind}>.auxiliary{{}}.format": {"queue": "a queue is filled by another process of Trinity-RFT's"}
+        for kind in ("memory", "sql", "file")
+    },
+}
+
+NOTED_VALUES: Mapping[str, Mapping[Any, str]] = {
+    "profiling.tool": {
+        "nsys": "Nsight Systems has to start the worker processes, and is not connected: nothing is profiled; torch records "
+        "kernels too",
+        "npu": "there are no NPUs here: nothing is profiled",
+    },
+}
+
+
+def _shares_sequences(train: Train) -> bool:
+    return isinstance(train.engine, Fsdp2) and train.engine.sequence_parallel > 1
+
+
+def _lays_end_to_end(train: Train, model: Model) -> bool:
+    """Whether whole sequences lie end to end before the built-in attention, which can read a prompt for several of them."""
+    plain = isinstance(train.engine, Fsdp2) and not _shares_sequences(train)
+    return plain and train.memory.remove_padding and model.attention == "auto"
+
+
+def _answers_once(config: Config) -> bool:
+    """Whether the training data is answered once, source by source, by an engine of the run's own."""
+    return arithmetic.writes_responses(config) and config.rollout.engine.choice != "external"
+
+
+def _only_teaches(config: Config) -> bool:
+    """Whether the loss is a teacher's divergence alone."""
+    chosen = config.algorithm.distillation
+    if chosen is None or config.algorithm.objective.choice != "rl":
+        return False
+    return chosen.args.get("with_rewards") is False and not chosen.args.get("policy_gradient")
+
+
+def _reference_is_policys(config: Config) -> bool:
+    """Whether the policy's own workers say what the reference finds."""
+    shared = arithmetic.reference_is_base(config) or arithmetic.reference_is_held(config)
+    return arithmetic.needs_reference(config) and shared
+
+
+def _schedules_mu(config: Config) -> bool:
+    """Whether arguments of CHORD say what the weight of the experts is."""
+    chosen = config.algorithm.objective
+    return isinstance(chosen, MixObjective) and any(name.startswith(("mu_", "enable_phi")) for name in chosen.args)
+
+
+def _is_ipo(config: Config) -> bool:
+    chosen = config.algorithm.objective
+    return isinstance(chosen, DpoObjective) and chosen.ipo
+
+
+IDLE: Mapping[str, tuple[Callable[[Config], bool], str]] = {
+    "algorithm.objective<dpo>.label_smoothing": (_is_ipo, "the squared loss of ipo has no labels to smooth"),
+    "algorithm.objective<mix>.mu": (
+        _schedules_mu,
+        "mu_peak and the like of args say how the weight of the experts moves",
+    ),
+    "algorithm.rollout_correction.use_policy_gradient": (
+        lambda config: config.algorithm.old_log_probs == "recompute",
+        "algorithm.old_log_probs is recompute: the loss is the one that algorithm.policy_loss names",
+    ),
+    "algorithm.rollout_correction.weight": (
+        lambda config: (
+            config.algorithm.old_log_probs == "rollout"
+            and config.algorithm.rollout_correction is not None
+            and not config.algorithm.rollout_correction.use_policy_gradient
+        ),
+        "algorithm.old_log_probs is rollout: the ratio of the loss is to the rollout engine already, and without "
+        "use_policy_gradient there is no other weight (verl's bypass mode)",
+    ),
+    **dict.fromkeys(
+        ("algorithm.distillation.coefficient", "algorithm.entropy_coefficient", "algorithm.kl_in_loss"),
+        (_only_teaches, "with_rewards of algorithm.distillation.args is false: the divergence alone is the loss"),
+    ),
+    **dict.fromkeys(
+        ("reference.engine", "reference.precision", "reference.compile"),
+        (_reference_is_policys, "the policy's own workers compute the reference, as they do the policy"),
+    ),
+    "environment.ray.num_cpus": (
+        lambda config: config.environment.ray.address is not None,
+        "the cluster at environment.ray.address runs already, with the cores that it was started with",
+    ),
+    "reference.micro": (
+        lambda config: arithmetic.needs_reference(config) and arithmetic.reference_is_held(config),
+        "whole distributions are compared micro-batch by micro-batch of training",
+    ),
+    "schedule.total_epochs": (
+        arithmetic.drains_buffer,
+        "a run that trains on a buffer reads no training data: it ends with its buffer, or at schedule.total_steps",
+    ),
+    **dict.fromkeys(
+        (
+            "algorithm.filters",
+            "rollout.timeouts.response",
+            "rollout.timeouts.dynamic",
+            "rollout.over_rollout.ratio",
+            "rollout.over_rollout.additional_prompts",
+            "rollout.max_running_prompts",
+        ),
+        (_answers_once, "the training data is answered once, source by source, and every response goes to the file"),
+    ),
+    "algorithm.router_replay": (
+        lambda config: config.algorithm.objective.choice in ("sft", "dpo"),
+        "sft and dpo have no earlier pass that chose experts",
+    ),
+    "train.fused_kernels.prefix_grouping": (
+        lambda config: not _lays_end_to_end(config.train, config.model) or config.algorithm.router_replay != "off",
+        WHOLE_ROWS,
+    ),
+    "critic.fused_kernels.prefix_grouping": (
+        lambda config: (
+            config.critic is not None and not _lays_end_to_end(config.critic, config.critic.model or config.model)
+        ),
+        WHOLE_ROWS,
+    ),
+    "train.memory.remove_padding": (lambda config: _shares_sequences(config.train), END_TO_END),
+    "critic.memory.remove_padding": (
+        lambda config: config.critic is not None and _shares_sequences(config.critic),
+        END_TO_END,
+    ),
+    **{
+        f"rollout.multi_turn.{name}": (
+            lambda config: not config.rollout.multi_turn.enabled,
+            "rollout.multi_turn.enabled is false: a response is one turn",
+        )
+        for name in OF_TURNS.split()
+    },
+}
+"""Configs in which a key has nothing to act on, and why."""
+
+GPU_MEMORY = "it is about GPU memory, and has no effect on CPU"
+ON_CPU: Mapping[str, str] = dict.fromkeys(
+    (
+        *("rollout.memory.gpu_fraction", "rollout.memory.sleep", "rollout.memory.sleep_level"),
+        *(
+            f"{section}.engine<{engine}>.offload"
+            for section in ("train", "reference")
+            for engine in ("fsdp2", "megatron")
+        ),
+        *(f"{section}.engine<fsdp2>.cpu_offload_policy" for section in ("train", "reference")),
+        *(f"{section}.engine<megatron>.offload_gradients" for section in ("train", "reference")),
+        *("train.memory.offload_activations", "train.memory.empty_cache"),
+    ),
+    GPU_MEMORY,
+)
+"""Keys that nothing depends on where there is no GPU, and why."""
+
+WORKER_PYTHON = ("environment", "ray", "init_args", "runtime_env", "py_executable")
+RLCTLS_PYTHON = "rlctl starts its workers with the Python that it is installed in"
+"""The examples of verl start workers by ``uv run`` in a checkout of verl, which has no rlctl."""
+
+OFF_WITHOUT: Mapping[str, str] = {
+    "model.multi_token_prediction": "enable",
+    "reference.model.multi_token_prediction": "enable",
+}
+"""Refused mappings that ask for nothing unless this entry of theirs is set."""
+
+ONLY_VALUES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "algorithm.sample_strategy": (
+        ("default", "warmup", "mix", "staleness_control"),
+        "no such strategy draws from the buffer",
+    ),
+    "algorithm.distillation.loss": (
+        (
+            *("adaptive_kl", "forward_kl", "js_divergence", "reverse_kl"),
+            *("skewed_forward_kl", "skewed_reverse_kl"),
+        ),
+        "this divergence is not computed",
+    ),
+    "algorithm.advantage<other>.kind": (
+        (
+            *("asymre", "asymre_verl", "clipb", "clipv", "gdpo", "gpg", "grpo_verl", "none", "opmd_verl"),
+            *("optimal_token_baseline", "rec", "reward", "tir_optimal_token_baseline"),
+        ),
+        "no such estimator is computed",
+    ),
+    "algorithm.policy_loss<other>.kind": (
+        (
+            *("clip_cov", "dppo_kl", "dppo_tv", "dro", "geo_mean", "kimi15", "kl_cov"),
+            *("opmd", "rec", "sft", "sft_is", "sft_phi", "sppo"),
+        ),
+        "no such loss is computed",
+    ),
+}
+"""Keys of free text of which the runtime knows some values, in small letters."""
+
+
+def _of_critic(pattern: str) -> str | None:
+    """The critic's key of the same meaning as one of ``train``; None for other keys."""
+    return "critic" + pattern.removeprefix("train") if re.match(r"train(\.|$)", pattern) else None
+
+
+# The critic is trained by the policy's engine: what the runtime does with a key of ``train`` it does with the critic's.
+TABLE += tuple(replace(row, under=under) for row in TABLE if (under := _of_critic(row.under)))
+REFUSED_VALUES = {**REFUSED_VALUES, **{to: each for key, each in REFUSED_VALUES.items() if (to := _of_critic(key))}}
+ON_CPU = {**ON_CPU, **{to: each for key, each in ON_CPU.items() if (to := _of_critic(key))}}
+ONLY_VALUES = {**ONLY_VALUES, **{to: each for key, each in ONLY_VALUES.items() if (to := _of_critic(key))}}
+
+
+def expand(row: Row) -> Iterator[str]:
+    """The patterns of a row, one for each name and each combination of its ``<a|b>``; a ``*`` stays at the end."""
+    for name in row.names.split():
+        parts = re.split(r"<([^>]*)>", f"{row.under}.{name}" if row.under else name)
+        choices = [part.split("|") if index % 2 else [part] for index, part in enumerate(parts)]
+        for combination in itertools.product(*choices):
+            yield "".join(f"<{part}>" if index % 2 else part for index, part in enumerate(combination))
+
+
+def rows_of(pattern: str) -> list[Row]:
+    """The rows that a key pattern is in; the table is right when there is exactly one."""
+    exact, whole = _index()
+    found = [*exact.get(pattern, ())]
+    for length in _cuts(pattern):
+        found += whole.get(pattern[:length], ())
+    return found
+
+
+def status_of(pattern: str) -> Row:
+    """The row of a key pattern; KeyError where the schema has no such key."""
+    rows = rows_of(pattern)
+    if not rows:
+        raise KeyError(pattern)
+    return rows[0]
+
+
+@cache
+def _index() -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+    exact: dict[str, list[Row]] = {}
+    whole: dict[str, list[Row]] = {}
+    for row in TABLE:
+        for pattern in expand(row):
+            table = whole if pattern.endswith("*") else exact
+            table.setdefault(pattern.removesuffix("*"), []).append(row)
+    return exact, whole
+
+
+def _cuts(pattern: str) -> list[int]:
+    """Lengths of the pattern itself and of everything above it."""
+    return [match.start() for match in re.finditer(r"[.<\[{]|$", pattern)]
+
+
+def refusals(config: Config) -> list[Unhonoured]:
+    """Every key of a config that is set to something the runtime does not do; a refused section is named once."""
+    return [each for each in unhonoured(config) if each.status is Status.REFUSED]
+
+
+def unhonoured(config: Config, device: str | None = None) -> list[Unhonoured]:
+    """Every key of a config that is set and refused or not used; a section is named once.
+
+    Args:
+        config: the canonical config of one stage.
+        device: what the run is for, ``cuda`` or ``cpu``; None where the config says auto and the machines are not known.
+    """
+    found: list[Unhonoured] = []
+    engine = generating(config, device)
+    for setting in settings(config):
+        if any(setting.path[: len(above.key)] == above.key for above in found):
+            continue
+        status, reason = _judged(setting, engine, config, device)
+        if reason:
+            found.append(Unhonoured(setting.path, setting.value, reason, status))
+    worker_environment = config.environment.ray.init_args.get("runtime_env")
+    if isinstance(worker_environment, Mapping) and WORKER_PYTHON[-1] in worker_environment:
+        found.append(Unhonoured(WORKER_PYTHON, worker_environment[WORKER_PYTHON[-1]], RLCTLS_PYTHON, Status.NOTED))
+    return found
+
+
+def not_used(config: Config, device: str | None = None) -> list[str]:
+    """What a run is told that it does not use: a line for each reason, with its keys."""
+    keys: dict[str, list[str]] = {}
+    for each in unhonoured(config, device):
+        if each.status is Status.NOTED:
+            keys.setdefault(each.reason, []).append(dotted(each.key))
+    return [f"{', '.join(named)}: {reason}" for reason, named in keys.items()]
+
+
+def generating(config: Config, device: str | None) -> str:
+    """The engine that generates; auto is vLLM wherever it may be."""
+    chosen = config.rollout.engine.choice
+    if chosen != "auto":
+        return chosen
+    resolved = config.placement.device if config.placement.device != "auto" else device
+    return "transformers" if resolved == "cpu" else "vllm"
+
+
+def _judged(setting: Setting, engine: str, config: Config, device: str | None) -> tuple[Status, str]:
+    """What the runtime does with a key as it is set, and why; without a reason, what it says."""
+    kept = Status.HONOURED, ""
+    if setting.value == setting.default:
+        return kept
+    row = status_of(setting.pattern)
+    switch = OFF_WITHOUT.get(setting.pattern)
+    if switch is not None and not setting.value.get(switch):
+        return kept
+    if row.elsewhere is not None and engine not in row.engines:
+        return Status.REFUSED if engine in row.refused_on else row.elsewhere, row.reason
+    resolved = config.placement.device if config.placement.device != "auto" else device
+    if resolved == "cpu" and setting.pattern in ON_CPU:
+        return Status.NOTED, ON_CPU[setting.pattern]
+    if row.elsewhere is not None:
+        return kept
+    if setting.pattern == "sync.method":
+        return Status.NOTED, way_of(config, engine, device).reason
+    idle, why = IDLE.get(setting.pattern, (None, ""))
+    if idle is not None and idle(config):
+        return Status.NOTED, why
+    if row.reason or not isinstance(setting.value, str):
+        return row.status, row.reason
+    if noted := NOTED_VALUES.get(setting.pattern, {}).get(setting.value):
+        return Status.NOTED, noted
+    own = REFUSED_VALUES.get(setting.pattern, {}).get(setting.value, "")
+    known, reason = ONLY_VALUES.get(setting.pattern, ((), ""))
+    return Status.REFUSED, reason if not own and known and setting.value.lower() not in known else own

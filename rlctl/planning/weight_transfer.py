@@ -1,0 +1,66 @@
+"""Which way weights take from training to rollout: what ``sync.method`` comes to in a run, and why it is no other.
+
+nccl         from GPU to GPU, by vLLM's weight transfer: the first training worker's, which no engine is on, to all engines'
+ipc          on the one GPU that training and vLLM share: a handle on its memory is all that is sent
+checkpoint   files in a folder that all machines see
+memory       the host's memory, from anything to anything
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rlctl.config import Config
+from rlctl.planning import arithmetic
+
+Name = Literal["nccl", "ipc", "checkpoint", "memory"]
+HOST = "weights travel through the host's memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How weights travel."""
+
+    name: Name
+    reason: str = ""
+    """Why it is not the one that ``sync.method`` names; empty where it is, or where it names none."""
+
+
+def way_of(config: Config, engine: str, device: str | None) -> Way:
+    """The way of a run's weights.
+
+    Args:
+        config: the canonical config of one stage.
+        engine: the engine that generates.
+        device: what the run is for, ``cuda`` or ``cpu``; None where that is not known.
+    """
+    asked = config.sync.method
+    if asked == "checkpoint":
+        return Way(asked)
+    if config.run.mode in ("explore_only", "train_only"):
+        return Way("memory", "weights travel through a folder where runs explore and train apart")
+    if asked == "memory":
+        return Way(asked)
+    if asked == "in_place":
+        return Way("memory", f"training and rollout are processes of their own: {HOST}")
+    problems = _problems(config, engine, device)
+    if asked != "auto":
+        return Way("memory", f"{problems[asked]}: {HOST}") if problems[asked] else Way(asked)
+    return Way(next((name for name, problem in problems.items() if not problem), "memory"))
+
+
+def _problems(config: Config, engine: str, device: str | None) -> dict[Name, str]:
+    """Why weights cannot go from GPU to GPU, by way; empty for one that they can take."""
+    if "cpu" in (config.placement.device, device):
+        return dict.fromkeys(("nccl", "ipc"), "there are no GPUs")
+    if engine != "vllm":
+        return dict.fromkeys(("nccl", "ipc"), f"{engine} takes no weights from GPU to GPU; vLLM does")
+    first = arithmetic.devices_of(config, "policy")[:1]
+    rollout = arithmetic.devices_of(config, "rollout")
+    return {
+        "nccl": "rollout is on the first training worker's GPU too, and NCCL joins different ones"
+        if not set(first).isdisjoint(rollout)
+        else "",
+        "ipc": "" if first == rollout else "rollout is on other GPUs than the first training worker's",
+    }

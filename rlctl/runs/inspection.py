@@ -1,0 +1,266 @@
+"""Looking at runs from outside, and asking one to end or to write a checkpoint: only the run folder is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rlctl.common.errors import RunError, nearest
+from rlctl.common.filenames import is_file, is_there
+from rlctl.runs.record import NUMBER, Status, is_alive, record_of
+from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
+
+BLOCK = 1 << 16
+"""Bytes that are read at a time from the end of a log."""
+_STEP_KINDS: dict[str, type | tuple[type, ...]] = {"stage": str, "step": int, "total_steps": (int, type(None))}
+"""What an event says of how far a run is; what is of another kind is not taken from a damaged one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What is known of a run from its folder."""
+
+    name: str
+    folder: Path
+    status: Status
+    """``interrupted``: it was running when its process or machine went away."""
+    stage: str
+    step: int
+    total_steps: int | None
+    started: datetime
+    seconds: float
+    cause: str
+    pid: int
+    host: str
+    directory: str = ""
+    """Where it was started; empty where that is not known."""
+    resumed: datetime | None = None
+    """When a run that was resumed began last; ``started`` is when it began first, ``seconds`` are those that it ran in all."""
+
+
+def list_runs(folder: Path) -> list[RunInfo]:
+    """All runs in a folder, newest first."""
+    found = [_inspect_any(path.parent) for path in folder.glob("*/run.json")]
+    return sorted((info for info in found if info), key=lambda info: info.started, reverse=True)
+
+
+def with_others(listed: list[RunInfo], folders: Iterable[Path]) -> list[RunInfo]:
+    """Runs, and those of further folders among them, newest first."""
+    known = {info.folder.resolve() for info in listed}
+    others = [
+        info for folder in folders if folder.resolve() not in known and (info := _inspect_any(folder)) is not None
+    ]
+    return sorted([*listed, *others], key=lambda info: info.started, reverse=True)
+
+
+def _inspect_any(folder: Path) -> RunInfo | None:
+    """As ``inspect``; a run that cannot be read is interrupted, so that it hides no other. None for one that is gone."""
+    try:
+        return inspect(folder)
+    except (RunError, OSError) as error:
+        try:
+            began = datetime.fromtimestamp((folder / "run.json").stat().st_mtime, tz=UTC)
+        except OSError:
+            return None
+        cause = error.message if isinstance(error, RunError) else str(error)
+        return RunInfo(folder.name, folder, "interrupted", "", 0, None, began, 0.0, cause, 0, "")
+
+
+def find(name_or_path: str, folder: Path) -> RunInfo:
+    """A run by its name in ``folder``, or by the path of its own folder.
+
+    Raises:
+        RunError: there is no such run; the nearest name is suggested.
+    """
+    for candidate in (folder / name_or_path, Path(name_or_path)):
+        if is_there(candidate / "run.json"):
+            return inspect(candidate)
+    known = [path.parent.name for path in folder.glob("*/run.json")]
+    hint = nearest(name_or_path, known) or f"`rlctl runs list` shows the {len(known)} runs of {folder}"
+    raise RunError(f"there is no run {name_or_path!r} in {folder}", hint=hint)
+
+
+def inspect(folder: Path) -> RunInfo:
+    """What a run folder says of its run.
+
+    Raises:
+        RunError: run.json is damaged.
+    """
+    try:
+        record = record_of(json.loads((folder / "run.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{folder / 'run.json'} is damaged: {error}") from error
+    progress = _progress(folder)
+    status, cause = record.status, record.cause
+    if status == "running" and not is_alive(record, folder):
+        status, cause = _told_end(progress["last"], record.started)
+    ended = record.ended or (time.time() if status == "running" else progress["time"] or record.started)
+    return RunInfo(
+        name=record.name,
+        folder=folder,
+        status=status,  # type: ignore[arg-type]
+        stage=progress["stage"],
+        step=progress["step"],
+        total_steps=progress["total_steps"],
+        started=datetime.fromtimestamp(record.first_started or record.started, tz=UTC),
+        seconds=record.earlier_seconds + ended - record.started,
+        cause=cause,
+        pid=record.pid,
+        host=record.host,
+        directory=record.directory,
+        resumed=datetime.fromtimestamp(record.started, tz=UTC) if record.first_started else None,
+    )
+
+
+def before_resume(folder: Path) -> tuple[float, float]:
+    """When the run of a folder began first, and how many seconds it has run; zeros without a run that can be read."""
+    try:
+        info = inspect(folder)
+    except RunError:
+        return 0.0, 0.0
+    return info.started.timestamp(), max(0.0, info.seconds)
+
+
+def _told_end(last: dict[str, Any], started: float) -> tuple[str, str]:
+    """Status and cause of a run whose process is gone and left no record of it: what its last event tells, if it is that."""
+    status, cause, when = (last.get(name) for name in ("status", "cause", "time"))
+    told = last.get("kind") == "run_ended" and isinstance(when, NUMBER) and when >= started
+    if told and status in ("finished", "stopped", "failed") and isinstance(cause, str):
+        return str(status), cause
+    return "interrupted", ""
+
+
+def _progress(folder: Path) -> dict[str, Any]:
+    """Stage and step of the last step event, the last event, and its time. A long log is read from its end."""
+    found: dict[str, Any] = {"stage": "", "step": 0, "total_steps": None, "time": None, "last": {}}
+    for event in _newest_events(folder / "events.jsonl"):
+        found["last"] = found["last"] or event
+        if found["time"] is None and isinstance(event.get("time"), NUMBER):
+            found["time"] = event["time"]
+        if event.get("kind") in ("step", "stage_started"):
+            told = {key: event[key] for key in _STEP_KINDS if key in event}
+            return found | {key: value for key, value in told.items() if isinstance(value, _STEP_KINDS[key])}
+    return found
+
+
+def _newest_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of an event log, from the last to the first."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        start, rest = file.seek(0, os.SEEK_END), b""
+        while start > 0:
+            size = min(start, BLOCK)
+            start -= size
+            file.seek(start)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            rest = first
+            yield from filter(None, map(_event, reversed(lines)))
+        yield from filter(None, [_event(rest)])
+
+
+def _read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines of an event log; a line cut off by a crash is passed over."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        yield from filter(None, map(_event, file))
+
+
+def events(run: RunInfo, *, follow: bool = False, every: float = 0.5) -> Iterator[dict[str, Any]]:
+    """The events of a run; with ``follow``, new ones as they come, until the run is over."""
+    path = run.folder / "events.jsonl"
+    if not follow:
+        yield from _read_events(path)
+        return
+    seen, over = 0, False
+    while True:
+        lines, seen = _lines_after(path, seen)
+        yield from filter(None, map(_event, lines))
+        if over:
+            return
+        over = inspect(run.folder).status != "running"  # what was written before that is read once more
+        if not over:
+            time.sleep(every)
+
+
+def accepted_changes(run: RunInfo) -> list[dict[str, Any]]:
+    """When a run continued on changed training data, because somebody accepted that: ``stage``, ``step`` and ``changes``."""
+    return [
+        {"stage": str(event.get("stage", "main")), "step": event["step"], "changes": list(map(str, event["changes"]))}
+        for event in _read_events(run.folder / "events.jsonl")
+        if event.get("kind") == "changes_accepted" and isinstance(event.get("changes"), list) and "step" in event
+    ]
+
+
+def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
+    """The whole lines after a position in bytes, and the position after them."""
+    if not path.exists():
+        return [], position
+    with path.open("rb") as file:
+        file.seek(position)
+        whole, newline, _ = file.read().rpartition(b"\n")
+    return whole.split(b"\n") if newline else [], position + len(whole) + len(newline)
+
+
+def _event(line: bytes | str) -> dict[str, Any] | None:
+    """An event from its line; None for a line that a crash cut off."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def stop(run: RunInfo, *, now: bool = False) -> None:
+    """Ask a run to end: after its current step, with a checkpoint; or at once, without.
+
+    Raises:
+        RunError: it is not running, its folder is gone, or ``now`` is asked of a run on another machine.
+    """
+    run = inspect(run.folder)  # again: its process may have ended since, and another one may have its number
+    if run.status != "running":
+        raise RunError(f"run {run.name} is not running; it is {run.status}")
+    if not now:
+        (run.folder / STOP_FILE).touch()
+    elif run.host != socket.gethostname():
+        raise RunError(f"run {run.name} runs on {run.host}", hint="stop it there, or without --now from here")
+    else:
+        os.kill(run.pid, signal.SIGINT)
+
+
+def asked_of(folder: Path) -> frozenset[str]:
+    """What a run that goes on was asked to do after its step, and has not done yet: the names of the files that ask."""
+    return frozenset(name for name in (STOP_FILE, CHECKPOINT_FILE) if is_file(folder / name))
+
+
+def checkpoint(run: RunInfo) -> None:
+    """Ask a run to write a checkpoint after its current step, and to go on.
+
+    Raises:
+        RunError: it is not running.
+    """
+    run = inspect(run.folder)
+    if run.status != "running":
+        raise RunError(f"run {run.name} is not running; it is {run.status}")
+    (run.folder / CHECKPOINT_FILE).touch()
+
+
+def remove(run: RunInfo) -> None:
+    """Delete a run's folder.
+
+    Raises:
+        RunError: it is running.
+    """
+    if run.status == "running":
+        raise RunError(f"run {run.name} is running", hint=f"rlctl runs stop {run.name}")
+    shutil.rmtree(run.folder)

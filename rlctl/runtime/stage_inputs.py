@@ -1,0 +1,213 @@
+"""What a stage works on, read and checked before a worker starts: tokenizer, data, held-out prompts, and its clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlctl.common.errors import PlanError
+from rlctl.config import Config, Stage
+from rlctl.config.sections.rewards import FunctionReward
+from rlctl.config.sections.rollout import TransformersEngine
+from rlctl.planning import arithmetic
+from rlctl.planning.plan import StagePlan
+from rlctl.planning.support import refusals
+from rlctl.runtime.buffers.make import check_buffer
+from rlctl.runtime.checkpoints.checkpoint import check_contents
+from rlctl.runtime.checkpoints.inputs import Inputs, inputs_of
+from rlctl.runtime.data.experts import check_experts_last
+from rlctl.runtime.data.open import (
+    PairStream,
+    PromptStream,
+    SftStream,
+    open_experts,
+    open_pair_stream,
+    open_prompt_stream,
+    open_sft_stream,
+)
+from rlctl.runtime.data.rowset import SetReport
+from rlctl.runtime.data.tokenizer import load_tokenizer
+from rlctl.runtime.endpoints import check_endpoints
+from rlctl.runtime.evaluation.evaluation import HeldOut
+from rlctl.runtime.evaluation.held_out import open_held_out
+from rlctl.runtime.experience.recorded import check_skips
+from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.remote.checkpoints import copies_of
+from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.rewards.function import PACKAGE, file_of
+from rlctl.runtime.rollout.sglang_arguments import check_sglang
+from rlctl.runtime.rollout.vllm_arguments import check_vllm
+from rlctl.runtime.stage_run import ENDLESS, Clock
+from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off
+from rlctl.runtime.workers.critic import check_critic, section_of, told_of_critic
+from rlctl.runtime.workers.judge import check_judges
+from rlctl.runtime.workers.reward import scored_by_workers, scorer_of
+from rlctl.runtime.workers.trainer import make_loss
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What a stage works on: read before any worker starts, so that a bad file ends the run at once."""
+
+    tokenizer: Any
+    stop_token_ids: tuple[int, ...]
+    stream: PromptStream | SftStream | PairStream | None
+    held_out: list[HeldOut]
+    clock: Clock
+    experts: SftStream | None = None
+    """Of mix."""
+    inputs: Inputs = field(default_factory=dict)
+    """What the stage is made from: what its checkpoints keep of that."""
+
+
+def read_materials(stage: Stage, plan: StagePlan, events: Events) -> Materials:
+    """Load the tokenizer and open the data.
+
+    Raises:
+        RunError: something cannot be read.
+        PlanError: the stage has no end, or nothing computes its algorithm.
+    """
+    config = stage.config
+    if plan.role("reward"):
+        _check_rewards(config)
+    judge = plan.role("judge")
+    if judge is not None:
+        check_judges(config, judge.engine)
+    rollout = plan.role("rollout")
+    if rollout is not None:
+        _check_engine(config, rollout.engine)
+    check_vision(config, rollout=rollout.engine if rollout is not None else None)
+    check_endpoints(config, plan, events.advise)
+    if plan.role("policy"):
+        make_loss(config)
+        if plan.objective in ("rl", "mix"):
+            Shaping.of(config)
+    if plan.role("critic"):
+        check_critic(config)
+    copies_of(stage, Path())
+    check_contents(config)
+    check_skips(config)
+    if config.run.skip.rollout == "replay":
+        events.advise("responses are replayed from disk, not drawn (run.skip.rollout)")
+    check_buffer(config)
+    tokenizer = _tokenizer(config)
+    stop_token_ids = _stop_tokens(tokenizer)
+    stream, reports = _open_stream(config, plan, tokenizer)
+    held_out, more = open_held_out(config, plan, tokenizer, stop_token_ids)
+    drawn = stream is not None or arithmetic.drains_buffer(config)
+    experts, expert_reports = open_experts(config, tokenizer) if drawn else (None, [])
+    for report in (*reports, *expert_reports, *more):
+        events.advise(str(report))
+    clock = make_clock(config, stream.rows if stream else 0)
+    if plan.role("policy"):
+        check_training(config, total_ticks=total_ticks(config, plan, clock))
+        for told in left_off(config):
+            events.advise(told)
+    if plan.role("critic"):
+        with told_of_critic():
+            check_section(section_of(config), total_ticks=critic_ticks(config, clock))
+    if experts is not None:
+        check_experts_last(config, experts, clock.total_steps)
+    return Materials(tokenizer, stop_token_ids, stream, held_out, clock, experts, inputs_of(config))
+
+
+def _check_engine(config: Config, engine: str) -> None:
+    """Refuse what the engine that the plan chose does not do: where the config says auto, only the plan knows it."""
+    if engine == "vllm":
+        check_vllm(config)
+        return
+    if engine == "sglang":
+        check_sglang(config)
+        return
+    chosen = replace(config, rollout=replace(config.rollout, engine=TransformersEngine()))
+    for refusal in refusals(chosen):
+        if refusal.key[:2] == ("rollout", "memory"):
+            raise PlanError(f"'{'.'.join(map(str, refusal.key))}': {refusal.reason}", hint="set rollout.engine=vllm")
+
+
+def _check_rewards(config: Config) -> None:
+    """Refuse a reward that cannot be computed here, before a worker that needs it is started."""
+    for reward in config.rewards:
+        if isinstance(reward, FunctionReward) and not reward.path.startswith(PACKAGE):
+            file_of(reward.path)
+        if not scored_by_workers(reward):
+            scorer_of(reward)
+
+
+def _open_stream(
+    config: Config, plan: StagePlan, tokenizer: Any
+) -> tuple[PromptStream | SftStream | PairStream | None, list[SetReport]]:
+    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config) or arithmetic.drains_buffer(config):
+        return None, []
+    if plan.objective == "sft":
+        return open_sft_stream(config, tokenizer)
+    if plan.objective == "dpo":
+        return open_pair_stream(config, tokenizer)
+    return open_prompt_stream(config, tokenizer)
+
+
+def make_clock(config: Config, rows: int) -> Clock:
+    """When things happen, now that the number of rows is known.
+
+    Raises:
+        PlanError: the config names no end.
+    """
+    schedule = config.schedule
+    if config.run.mode == "evaluate_only" or arithmetic.writes_responses(config):
+        return Clock(0, None, None, evaluate_first=True, evaluate_last=False, save_last=False)
+    total = _drained_steps(config) if arithmetic.drains_buffer(config) else arithmetic.total_steps(config, rows)
+    if total is None:
+        raise PlanError("the run has no end", hint="set schedule.total_steps or schedule.total_epochs")
+    return Clock(
+        total_steps=total,
+        evaluate_every=arithmetic.interval_in_steps(schedule.evaluate_every, config, rows),
+        save_every=arithmetic.interval_in_steps(config.checkpoint.every, config, rows),
+        evaluate_first=schedule.evaluate_first,
+        evaluate_last=schedule.evaluate_last,
+        save_last=config.checkpoint.last,
+    )
+
+
+def _drained_steps(config: Config) -> int:
+    """Steps of a run that trains on a buffer, at most: it ends with the buffer too.
+
+    Raises:
+        PlanError: the learning rate needs an end, and there is none.
+    """
+    rate, total = config.train.learning_rate_schedule, arithmetic.drained_steps(config)
+    if total is None and rate.name != "constant" and rate.total_ticks is None:
+        raise PlanError(
+            f"the learning rate falls by {rate.name} over the run, which goes on as long as its buffer is filled",
+            hint="set schedule.total_steps, or train.learning_rate_schedule.total_ticks",
+        )
+    return ENDLESS if total is None else total
+
+
+def total_ticks(config: Config, plan: StagePlan, clock: Clock) -> int:
+    """Ticks of the learning-rate schedule over the whole stage."""
+    schedule = config.train.learning_rate_schedule
+    if schedule.total_ticks is not None:
+        return schedule.total_ticks
+    return clock.total_steps * (plan.batch.optimizer_steps_per_step if schedule.tick == "optimizer_step" else 1)
+
+
+def critic_ticks(config: Config, clock: Clock) -> int:
+    """Ticks of the critic's learning-rate schedule over the whole stage."""
+    schedule = section_of(config).learning_rate_schedule
+    if schedule.total_ticks is not None:
+        return schedule.total_ticks
+    return clock.total_steps * (arithmetic.critic_steps_per_step(config) if schedule.tick == "optimizer_step" else 1)
+
+
+def _tokenizer(config: Config) -> Any:
+    """The policy's tokenizer; None in a run that scores recorded responses and names no model."""
+    if not (config.model.path or config.model.tokenizer) and not arithmetic.needs_rollout(config):
+        return None
+    return load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code)
+
+
+def _stop_tokens(tokenizer: Any) -> tuple[int, ...]:
+    """Tokens that end a response: the tokenizer's end token."""
+    end = None if tokenizer is None else tokenizer.eos_token_id
+    return () if end is None else (int(end),)

@@ -1,0 +1,301 @@
+"""Commands whose effect is known without running them: what they print, and whether they succeed."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.filenames import expanded
+from rlctl.common.secrets import has_password, is_secret_name, is_token
+from rlctl.documents.files import read_text
+from rlctl.shell.conditions import Status
+from rlctl.shell.state import State
+from rlctl.shell.text import Text, changed, hidden, joined, literal, plain, problem, unknown
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a command does."""
+
+    status: Status = True
+    output: Text | None = None
+
+
+_QUIET_NAMES = (
+    "trap ulimit mkdir rm cp mv ln touch chmod chown sleep wait kill pkill killall pip pip3 uv-pip conda mamba apt "
+    "apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee clear sync umask alias "
+    "nvidia-cuda-mps-control module modprobe sysctl rsync scp printf-log true : bind env-update"
+)
+_QUIET = frozenset(_QUIET_NAMES.split())
+"""Commands that change no variable; that they succeed is taken for granted."""
+_PRINTING_NAMES = (
+    "ulimit pip pip3 uv-pip conda mamba apt apt-get yum wget curl git tar unzip huggingface-cli hf modelscope tee umask alias "
+    "trap kill module sysctl rsync"
+)
+PRINTING = frozenset(_PRINTING_NAMES.split())
+"""Those of them that may print something, which ``$( )`` would take."""
+MAX_CONTENTS = 1 << 16
+"""Characters of a file that ``$(<FILE)`` reads; a longer one is no setting."""
+UNREAD = frozenset({"eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"})
+"""Commands of bash that change what follows in ways that are not read here."""
+TRACE = "run the script in isolation with --trace"
+_SET_FLAGS = frozenset("aeuxvfhmbBCEHTP")
+"""Flags of ``set`` that are read (a, u), or change nothing that a script starts."""
+_SET_NAMES = {"allexport": "a", "nounset": "u"} | dict.fromkeys(
+    ("errexit", "xtrace", "verbose", "pipefail", "errtrace", "functrace", "hashall", "monitor", "noclobber", "noglob",
+     "braceexpand", "history", "histexpand", "notify", "physical", "emacs", "vi", "ignoreeof"), ""
+)  # fmt: skip
+_SHOPT_NAMES = frozenset(
+    {
+        "checkwinsize",
+        "cmdhist",
+        "histappend",
+        "huponexit",
+        "inherit_errexit",
+        "interactive_comments",
+        "progcomp",
+        "sourcepath",
+    }
+)
+_MAX_NUMBERS = 1000
+_PROBES = frozenset({"torch_npu"})
+"""Python modules whose import a script tries to find out where it is; they are taken for missing."""
+_IMPORT = re.compile(r"\s*import (\w+)\s*;?\s*")
+
+
+def call(state: State, words: list[Text], at: Location) -> Known | None:
+    """What a command does; None where it is a program that would have to be run."""
+    name = plain(words[0])
+    arguments = words[1:]
+    if name == "set":
+        return _set(state, arguments, at)
+    if name == "shopt":
+        return _shopt(arguments, at)
+    if name == "cd":
+        return _cd(state, arguments, at)
+    if name == "false":
+        return Known(False)
+    if name in ("pushd", "popd"):
+        return _folders(state, name, arguments, at)
+    if name in UNREAD:
+        raise DocumentError(f"'{name}' is not read here", at=at, hint=TRACE)
+    if name == "printf" and arguments and plain(arguments[0]) == "-v":
+        return _printf_into(state, arguments[1:], at)
+    if name in ("read", "mapfile", "readarray"):
+        given = [plain(word) for word in arguments if re.fullmatch(r"[A-Za-z_]\w*", plain(word))]
+        for variable in given or ["REPLY", "MAPFILE"]:
+            bad = unknown(f"'{name}' takes it from outside of the script", at)
+            state.assign(variable, bad if name == "read" and not _fills_array(arguments) else [bad])
+        return Known()
+    if name in _QUIET:
+        return Known()
+    printer = _PRINTERS.get(name)
+    if printer is None:
+        return None
+    for word in arguments:
+        if (piece := problem(word)) is not None:
+            return Known(True, (piece,))
+    return Known(True, printer(state, arguments, at))
+
+
+def contents(state: State, name: Text, at: Location) -> Text:
+    """What ``$(<FILE)`` stands for: a small file beside the script, or one that the script has written."""
+    if (piece := hidden(name)) is not None:
+        return (piece,)
+    shown = plain(name)
+    if shown in state.files:
+        written = state.files[shown]
+        return changed(name, written, at) if written else unknown(f"the script writes what '{shown}' holds", at)
+    beside, path = Path(state.script).parent.resolve(), (Path(state.folder) / expanded(shown)).resolve()
+    if not Path(state.script).is_file() or not path.is_relative_to(beside):
+        return unknown(f"'{shown}' is outside of the script's folder, so rlctl does not read it", at)
+    if path.name.startswith(".") or any(is_secret_name(part) for part in path.name.split(".")):
+        return unknown(f"'{shown}' may hold a secret, so rlctl does not read it", at)
+    if not path.is_file():
+        return unknown(f"'{shown}' is not there", at)
+    try:
+        held = read_text(path) if path.stat().st_size <= MAX_CONTENTS else None
+    except (DocumentError, OSError):
+        return unknown(f"'{shown}' cannot be read", at)
+    if held is None:
+        return unknown(f"'{shown}' has more than {MAX_CONTENTS} characters, so rlctl does not read it", at)
+    if has_password(held) or is_token(held):
+        return unknown(f"'{shown}' holds a password, so rlctl does not read it", at)
+    return changed(name, held, at)
+
+
+def status_of(state: State, words: list[Text], at: Location) -> Status:
+    """Whether a program that is not run succeeds: trainers do, questions about the machine cannot be answered."""
+    texts = [plain(word) for word in words]
+    if re.fullmatch(r"python[\d.]*", texts[0]) and texts[1:2] == ["-c"]:
+        match = _IMPORT.fullmatch(texts[2]) if len(texts) == 3 else None
+        if match is None or match[1] not in _PROBES:
+            return None
+        state.assumed.setdefault(f"assumed that the Python module {match[1]} is not installed where this runs", at)
+        return False
+    if re.fullmatch(
+        r"python[\d.]*|torchrun|uv|ray|trinity|accelerate|deepspeed|bash|sh|nohup|exec|env|srun|time", texts[0]
+    ):
+        return True
+    return None
+
+
+def _set(state: State, arguments: list[Text], at: Location) -> Known:
+    """``set``: its flags, and the arguments of the script."""
+    words = list(arguments)
+    while words and (text := plain(words[0]))[:1] in ("-", "+") and text not in ("-", "+"):
+        words.pop(0)
+        if text == "--":
+            state.arguments = words
+            return Known()
+        flags = text[1:]
+        if "o" in flags:
+            name = plain(words.pop(0)) if words else ""
+            if name and name not in _SET_NAMES:
+                raise DocumentError(f"'set {text} {name}' is not read here", at=at, hint=TRACE)
+            flags = flags.replace("o", "") + _SET_NAMES.get(name, "")
+        if odd := set(flags) - _SET_FLAGS:
+            raise DocumentError(f"'set {text[0]}{min(odd)}' is not read here", at=at, hint=TRACE)
+        if "u" in flags:
+            state.strict = text[0] == "-"
+        if "a" in flags:
+            state.exports_all = text[0] == "-"
+    if words:
+        state.arguments = words
+    return Known()
+
+
+def _shopt(arguments: list[Text], at: Location) -> Known:
+    names = [plain(word) for word in arguments if not plain(word).startswith("-")]
+    if "-q" in map(plain, arguments):
+        return Known(None)
+    if odd := [name for name in names if name not in _SHOPT_NAMES]:
+        raise DocumentError(f"'shopt {odd[0]}' is not read here", at=at, hint=TRACE)
+    return Known()
+
+
+def _folders(state: State, name: str, arguments: list[Text], at: Location) -> Known:
+    if name == "popd" and state.folders and not arguments:
+        state.folder = state.folders.pop()
+        return Known()
+    if name == "pushd" and len(arguments) == 1 and re.match(r"[^-+]", plain(arguments[0])):
+        state.folders.append(state.folder)
+        return _cd(state, arguments, at)
+    raise DocumentError(f"'{name}' as it is used here is not read", at=at, hint=TRACE)
+
+
+def _fills_array(arguments: list[Text]) -> bool:
+    return any(re.fullmatch(r"-\w*a\w*", plain(word)) for word in arguments)
+
+
+def _printf_into(state: State, arguments: list[Text], at: Location) -> Known:
+    """``printf -v NAME``."""
+    if len(arguments) < 2 or not re.fullmatch(r"[A-Za-z_]\w*", plain(arguments[0])):
+        raise DocumentError("what 'printf -v' sets is not known", at=at, hint=TRACE)
+    state.assign(plain(arguments[0]), _printf(state, arguments[1:], at))
+    return Known()
+
+
+def _cd(state: State, arguments: list[Text], at: Location) -> Known:
+    words = [word for word in arguments if plain(word) != "--"]
+    target = plain(words[0]) if words else plain(state.text("HOME", at))
+    if target == "-":
+        state.folder, state.before = state.before, state.folder
+    elif not words or hidden(words[0]) is None:
+        state.before = state.folder
+        state.folder = os.path.normpath(Path(state.folder) / expanded(target))
+    return Known()
+
+
+def _echo(state: State, arguments: list[Text], at: Location) -> Text:
+    escapes = False
+    while arguments and re.fullmatch(r"-[neE]+", plain(arguments[0])):
+        escapes = "e" in plain(arguments[0])
+        arguments = arguments[1:]
+    if escapes and any("\\" in plain(word) for word in arguments):
+        return unknown("what 'echo -e' prints here is not worked out", at)
+    return joined(arguments, " ", at)
+
+
+def _printf(state: State, arguments: list[Text], at: Location) -> Text:
+    if not arguments:
+        return ()
+    pattern = plain(arguments[0]).replace("\\n", "\n")
+    if pattern in ("%s", "%s\n") and len(arguments) == 2:
+        return arguments[1]
+    if "%" not in pattern and "\\" not in pattern:
+        return changed(arguments[0], pattern, at)
+    return unknown("what printf prints here is not worked out", at)
+
+
+def _date(state: State, arguments: list[Text], at: Location) -> Text:
+    texts = [plain(word) for word in arguments]
+    utc = "-u" in texts
+    wanted = [text for text in texts if text.startswith("+")]
+    if len(wanted) != 1 or set(texts) - {"-u", *wanted}:
+        return unknown("what date prints here is not worked out", at)
+    pattern = wanted[0][1:].replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S").replace("%s", str(int(time.time())))
+    return changed(arguments[-1], time.strftime(pattern, time.gmtime() if utc else time.localtime()), at)
+
+
+_PLAIN_OPTIONS = frozenset({"-f", "-e", "-m", "-q", "--"})
+"""Options of realpath and readlink that ask for the same."""
+
+
+def _one_path(change: Callable[[str], str]) -> Callable[[State, list[Text], Location], Text]:
+    def printer(state: State, arguments: list[Text], at: Location) -> Text:
+        words = [word for word in arguments if plain(word) not in _PLAIN_OPTIONS]
+        if len(words) != 1 or plain(words[0]).startswith("-"):
+            return unknown("a command of several paths is not worked out", at)
+        return changed(words[0], change(plain(words[0])), at)
+
+    return printer
+
+
+def _basename(state: State, arguments: list[Text], at: Location) -> Text:
+    words = [word for word in arguments if plain(word) != "--"]
+    if not words or len(words) > 2 or plain(words[0]).startswith("-"):
+        return unknown("what basename prints here is not worked out", at)
+    name = plain(words[0]).rstrip("/").rpartition("/")[2]
+    suffix = plain(words[1]) if len(words) > 1 else ""
+    return changed(words[0], name.removesuffix(suffix) if suffix else name, at)
+
+
+def _pwd(state: State, arguments: list[Text], at: Location) -> Text:
+    return literal(str(Path(state.folder).resolve()), at)
+
+
+def _seq(state: State, arguments: list[Text], at: Location) -> Text:
+    texts = [plain(word) for word in arguments]
+    if (piece := next((piece for word in arguments if (piece := hidden(word))), None)) is not None:
+        return (piece,)
+    if not 1 <= len(texts) <= 3 or not all(re.fullmatch(r"-?\d+", text) for text in texts):
+        return unknown("what seq prints here is not worked out", at)
+    first, step, last = {1: (1, 1, 0), 2: (0, 1, 1), 3: (0, 1, 2)}[len(texts)]
+    numbers = [int(text) for text in texts]
+    begin = numbers[0] if len(texts) > 1 else first
+    by = numbers[step] if len(texts) == 3 else 1
+    if not by:
+        return unknown("seq with a step of 0", at)
+    found = range(begin, numbers[last] + (1 if by > 0 else -1), by)
+    if len(found) > _MAX_NUMBERS:
+        return unknown(f"seq of more than {_MAX_NUMBERS} numbers", at)
+    return changed(arguments[0], "\n".join(map(str, found)), at)
+
+
+_PRINTERS: dict[str, Callable[[State, list[Text], Location], Text]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "date": _date,
+    "pwd": _pwd,
+    "dirname": _one_path(lambda path: str(Path(path).parent)),
+    "realpath": _one_path(lambda path: str(Path(path).resolve())),
+    "readlink": _one_path(lambda path: str(Path(path).resolve())),
+    "basename": _basename,
+    "seq": _seq,
+}

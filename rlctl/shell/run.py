@@ -1,0 +1,909 @@
+"""Reading a shell script as bash would run it, without running anything: assignments, conditions, and the commands it starts.
+
+Whatever only running could tell (what a program prints, whether a file is there) is not guessed: what depends on it is a
+value that is not known, with the line. A check that only prints and exits is taken for passed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.filenames import expanded
+from rlctl.documents.files import read_text
+from rlctl.shell import builtins
+from rlctl.shell.arithmetic import assigned
+from rlctl.shell.conditions import Conditions, Status
+from rlctl.shell.state import MissingError, State
+from rlctl.shell.syntax import Script, parse
+from rlctl.shell.text import Text, hidden, joined, literal, plain, problem, unknown, unquoted
+from rlctl.shell.words import Words, as_regex, is_costly
+
+_MAX_STEPS = 20_000
+_MAX_TURNS = 1_000
+_MAX_DEPTH = 30
+_HINT = "say what decides it with --env NAME=VALUE, or run the script in isolation with --trace"
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?(?P<sign>\+?=)")
+_NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
+_PREFIXED = re.compile(r"\s*(\+\+|--)\s*([A-Za-z_]\w*)\s*")
+_COUNTED = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--)\s*")
+_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(\*|/|%|\+|-|<<|>>|&|\^|\|)?=(?!=)\s*(.*?)\s*", re.DOTALL)
+_LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
+_SETTERS = ("let", "read", "mapfile", "readarray", "printf", "getopts")
+"""Commands that set the variables they name."""
+_QUESTIONS = ("grep", "egrep", "awk", "test")
+"""Programs at the end of a pipeline that answer with their status."""
+_ENDS = frozenset(
+    {"exit", "return", "echo", "printf", ":", "true", "false", "usage", "help", "cat", "sleep", "kill", "trap"}
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program that the script starts."""
+
+    words: tuple[Text, ...]
+    at: Location
+    folder: str
+
+
+@dataclass
+class Reading:
+    """What a script does."""
+
+    state: State
+    commands: list[Command] = field(default_factory=list)
+    """The programs that are started, in order."""
+    ended: Location | None = None
+    """Where the script ends itself, if it does."""
+    said: list[Text] = field(default_factory=list)
+    """What it prints until then."""
+
+
+class _End(Exception):
+    """``exit``, with its status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status: Status = status
+
+
+class _Return(Exception):
+    """``return`` with its status; ``break`` and ``continue`` with how many loops they leave."""
+
+    def __init__(self, kind: str, status: Status = None, loops: int = 1) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.status: Status = status
+        self.loops = loops
+
+
+def read_script(
+    text: str,
+    name: str,
+    *,
+    arguments: Sequence[Text] = (),
+    environment: Mapping[str, str],
+    given: Mapping[str, str] | None = None,
+) -> Reading:
+    """Read a script to its end.
+
+    Args:
+        text: the script.
+        name: its file name, for messages and ``$0``.
+        arguments: what follows the script on the command line.
+        environment: what a variable is that the script does not set.
+        given: variables given for this reading, which win.
+
+    Raises:
+        DocumentError: it is no bash script, or says something that reading alone cannot decide.
+    """
+    state = State(name, list(arguments), environment, given or {})
+    try:
+        return _whole(text, state)
+    except MissingError as error:
+        wanted = survey(text, name, arguments=arguments, environment=environment, given=given)
+        if len(wanted) < 2:
+            raise
+        message = f"the script wants {len(wanted)} things that are not given: {listed(wanted, name)}"
+        raise MissingError(message, at=error.at, wanted=wanted) from None
+
+
+def _whole(text: str, state: State) -> Reading:
+    reader = _Reader(state)
+    script = parse(text, state.script)
+    try:
+        reader.block(script, script.root)
+    except _End:
+        pass
+    except _Return:
+        pass
+    except RecursionError:
+        raise DocumentError("is nested too deep", at=Location(state.script)) from None
+    return Reading(state, reader.commands, reader.ended, reader.said)
+
+
+def survey(
+    text: str,
+    name: str,
+    *,
+    arguments: Sequence[Text] = (),
+    environment: Mapping[str, str],
+    given: Mapping[str, str] | None = None,
+) -> dict[str, tuple[Location, str]]:
+    """Every variable and argument that a script ends without, where and why: it is read on as far as that can be."""
+    state = State(name, list(arguments), environment, given or {}, surveys=True)
+    with suppress(DocumentError):
+        _whole(text, state)
+    return state.missing
+
+
+def listed(wanted: Mapping[str, tuple[Location, str]], name: str) -> str:
+    """What a script wants, with lines and reasons."""
+    return ", ".join(
+        f"${variable} ({f'line {at.line}' if at.file == name else at}{f': {why}' if why else ''})"
+        for variable, (at, why) in wanted.items()
+    )
+
+
+OWN = (
+    "variables",
+    "functions",
+    "exported",
+    "removed",
+    "fixed",
+    "arguments",
+    "folder",
+    "before",
+    "strict",
+    "exports_all",
+)
+"""What of the state a process has of its own."""
+
+
+def _told_status(words: Sequence[Text]) -> Status:
+    """The status that ``exit`` and ``return`` give."""
+    if len(words) < 2 or hidden(words[1]) is not None or not plain(words[1]).isdecimal():
+        return None
+    return int(plain(words[1])) % 256 == 0
+
+
+def _odd_flags(source: str) -> set[str]:
+    """Flags of ``declare`` and its kin that give a variable a property which is not read here."""
+    kind, _, rest = source.partition(" ")
+    flags = {flag for word in re.findall(r"(?:^|\s)([-+]\S+)", rest) for flag in word}
+    return flags - set("-axrgfFp") - ({"n"} if kind == "export" else set())
+
+
+class _Reader:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.commands: list[Command] = []
+        self.ended: Location | None = None
+        self.words = Words(state, self.substitute)
+        self.conditions = Conditions(state, self.words)
+        self.output: list[Text] | None = None
+        """What commands print inside of ``$( )``; None outside."""
+        self.said: list[Text] = []
+        """What they print outside."""
+        self._steps = 0
+        self._depth = 0
+        self._loops = 0
+        """How many loops are being run, one in the other."""
+        self._sourced = 0
+        """How many files are being read by ``source``, one in the other."""
+
+    # Statements
+
+    def block(self, script: Script, node: Any) -> Status:
+        """The statements of a node, in order; the status of the last."""
+        return self._statements(script, node.children)
+
+    def _statements(self, script: Script, nodes: Sequence[Any]) -> Status:
+        status: Status = True
+        for child in nodes:
+            if not child.is_named or child.type == "comment":
+                continue
+            following = child.next_sibling
+            if following is not None and following.type == "&":
+                with suppress(_End, _Return), self._apart():
+                    self.statement(script, child)
+                status = True
+            else:
+                status = self.statement(script, child)
+        return status
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """A process of its own, which changes nothing in this one."""
+        state, loops, ended = self.state, self._loops, self.ended
+        kept = {name: copy(getattr(state, name)) for name in OWN}
+        self._loops = 0
+        try:
+            yield
+        finally:
+            self._loops, self.ended = loops, ended
+            for name, value in kept.items():
+                setattr(state, name, value)
+
+    def statement(self, script: Script, node: Any) -> Status:
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise DocumentError(f"the script takes more than {_MAX_STEPS} steps", at=script.at(node), hint=_HINT)
+        handler = getattr(self, f"_{node.type}", None)
+        if handler is None:
+            raise DocumentError(
+                f"'{script.text(node).splitlines()[0][:60]}' ({node.type.replace('_', ' ')}) is not read here",
+                at=script.at(node),
+                hint=_HINT,
+            )
+        status: Status = handler(script, node)
+        return status
+
+    def _program(self, script: Script, node: Any) -> Status:
+        return self.block(script, node)
+
+    _else_clause = _do_group = _program
+
+    def _compound_statement(self, script: Script, node: Any) -> Status:
+        if node.children and node.children[0].type == "((":
+            inside = script.between(node.children[0].end_byte, node.children[-1].start_byte)
+            return self._arithmetic_statement(inside, script.at(node))
+        return self.block(script, node)
+
+    def _subshell(self, script: Script, node: Any) -> Status:
+        try:
+            with self._apart():
+                return self.block(script, node)
+        except (_End, _Return) as end:
+            return end.status
+
+    def _variable_assignment(self, script: Script, node: Any) -> Status:
+        self._assign(script, node)
+        return True
+
+    def _variable_assignments(self, script: Script, node: Any) -> Status:
+        return self.block(script, node)
+
+    def _declaration_command(self, script: Script, node: Any) -> Status:
+        """``export``, ``local``, ``declare``: flags, then names and assignments, some of which come out of expansions."""
+        kind, flags = script.text(node.children[0]), ""
+        for child in node.children[1:]:
+            source, at = script.text(child), script.at(child)
+            if child.type == "variable_assignment":
+                self._declared(kind, flags, self._assign(script, child, own=self._is_local(kind, flags)), at)
+            elif not child.is_named:
+                continue
+            elif source[:1] in "-+":
+                flags += source
+            else:
+                for word in self.words.fields(source, at):
+                    self._declare(kind, flags, word, at)
+        return True
+
+    def _declare(self, kind: str, flags: str, word: Text, at: Location) -> None:
+        name, sign, value = plain(word).partition("=")
+        if hidden(word) is not None or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise DocumentError(f"the name that '{kind}' sets is not known", at=at, hint=_HINT)
+        if "f" in flags or "F" in flags or "p" in flags:
+            return
+        if self._is_local(kind, flags):
+            self.state.localize(name)
+        if sign:
+            self.state.assign(name, literal(value, at))
+        elif "a" in flags or "A" in flags:
+            self.state.variables.setdefault(name, [])
+        self._declared(kind, flags, name, at)
+
+    def _is_local(self, kind: str, flags: str) -> bool:
+        return bool(self.state.calls) and "g" not in flags and kind in ("local", "declare", "typeset")
+
+    def _declared(self, kind: str, flags: str, name: str, at: Location) -> None:
+        """What becomes of a variable by its flags."""
+        if odd := _odd_flags(f"{kind} {flags}"):
+            flag = "+" if "+" in odd else f"-{min(odd)}"
+            self.state.odd[name] = unknown(f"'{kind} {flag}' is not read here", at)
+            self.state.assign(name, ())
+        if kind == "export" and "n" in flags:
+            self.state.exported.pop(name, None)
+        elif kind == "export" or "x" in flags:
+            self.state.exported[name] = at
+        if kind == "readonly" or "r" in flags:
+            self.state.fixed.add(name)
+
+    def _unset_command(self, script: Script, node: Any) -> Status:
+        flags = ""
+        for child in node.children[1:]:
+            at = script.at(child)
+            for word in self.words.fields(script.text(child), at) if child.is_named else ():
+                self._unset(flags, word, at)
+                flags += plain(word) if plain(word).startswith("-") else ""
+        return True
+
+    def _unset(self, flags: str, word: Text, at: Location) -> None:
+        name = plain(word)
+        if hidden(word) is not None or "n" in flags:
+            raise DocumentError("which variable 'unset' removes is not known", at=at, hint=_HINT)
+        if name.startswith("-"):
+            return
+        if "[" in name:
+            owner = name.partition("[")[0]
+            self.state.variables[owner] = [unknown(f"'unset {name}' leaves a gap in it, which is not read here", at)]
+        elif "f" in flags or (name not in self.state.variables and name in self.state.functions):
+            self.state.functions.pop(name, None)
+        else:
+            self.state.remove(name)
+
+    def _function_definition(self, script: Script, node: Any) -> Status:
+        name = script.text(node.child_by_field_name("name"))
+        self.state.functions[name] = (script, node.child_by_field_name("body"))
+        return True
+
+    def _assign(self, script: Script, node: Any, *, own: bool = False) -> str:
+        """Assign what a node says; with ``own``, to a new local variable, once the value is known."""
+        source = script.text(node)
+        match = _ASSIGNMENT.match(source)
+        if match is None:
+            raise DocumentError(f"the assignment {source[:40]!r} is not read here", at=script.at(node), hint=_HINT)
+        name, value = match["name"], node.child_by_field_name("value")
+        append = match["sign"] == "+="
+        if value is not None and value.type == "array":
+            items = [
+                item
+                for text, at in self._word_sources(script, value.children[1:-1])
+                for item in self.words.fields(text, at)
+            ]
+            if own:
+                self.state.localize(name)
+            self.state.assign(name, items, append=append)
+            return name
+        at = script.at(value) if value is not None else script.at(node)
+        text = self.words.text(source[match.end() :], at)
+        if own:
+            self.state.localize(name)
+        if match["index"] is not None:
+            self._assign_item(name, match["index"], text, script.at(node), append=append)
+        else:
+            self.state.assign(name, text, append=append)
+        if self.state.exports_all:
+            self.state.exported[name] = script.at(node)
+        return name
+
+    def _assign_item(self, name: str, index: str, text: Text, at: Location, *, append: bool) -> None:
+        if name in self.state.odd or name in self.state.fixed:
+            self.state.assign(name, text)
+            return
+        items = self.state.items(name, at)
+        where = self.words.arithmetic(index, at)
+        number = int(plain(where)) if hidden(where) is None and re.fullmatch(r"-?\d+", plain(where)) else -1
+        if not 0 <= number <= len(items):
+            self.state.variables[name] = [
+                unknown(f"{name}[{index}] is set at line {at.line}, which is not read here", at)
+            ]
+            return
+        if number == len(items):
+            items.append(())
+        items[number] = (*items[number], *text) if append else text
+        self.state.variables[name] = items
+
+    def _word_sources(self, script: Script, nodes: Sequence[Any]) -> list[tuple[str, Location]]:
+        """The source of each word; nodes without a blank between them are one word."""
+        spans: list[tuple[int, int, Location]] = []
+        for node in nodes:
+            if node.type == "comment" or not node.end_byte > node.start_byte or node.type == "\n":
+                continue
+            if spans and spans[-1][1] == node.start_byte:
+                spans[-1] = (spans[-1][0], node.end_byte, spans[-1][2])
+            else:
+                spans.append((node.start_byte, node.end_byte, script.at(node)))
+        return [(script.between(start, end), at) for start, end, at in spans]
+
+    # Control flow
+
+    def _if_statement(self, script: Script, node: Any) -> Status:
+        if (decided := self._branch(script, node)) is not False:
+            return decided
+        for child in node.children:
+            if child.type == "elif_clause" and (decided := self._branch(script, child)) is not False:
+                return decided
+            if child.type == "else_clause":
+                return self.block(script, child)
+        return True
+
+    def _branch(self, script: Script, node: Any) -> Status:
+        """Run a branch whose condition holds; False where it does not. What cannot be decided taints what it changes."""
+        split = next(index for index, child in enumerate(node.children) if child.type == "then")
+        conditions = [child for child in node.children[1:split] if child.is_named and child.type != "comment"]
+        status: Status = True
+        for condition in conditions:
+            status = self.statement(script, condition)
+        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
+        if status is None:
+            whole = [child for child in node.children[split + 1 :] if child.is_named]
+            self._undecided(script, conditions[-1], whole)
+            return False if not any(child.type in ("elif_clause", "else_clause") for child in whole) else None
+        if not status:
+            return False
+        self._statements(script, body)
+        return True
+
+    def _undecided(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
+        """Nobody knows whether these are run: what they set is not known."""
+        shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
+        why = f"it depends on '{shown}', which only running the script can decide"
+        for branch in branches:
+            if (launch := self._program_in(script, branch)) is not None:
+                raise DocumentError(
+                    f"whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                    at=script.at(branch),
+                    hint=_HINT,
+                )
+            if (leaving := self._leaving(branch, int(condition.type in _LOOPS))) is not None:
+                raise DocumentError(f"whether the loop goes on is not known: {why}", at=script.at(leaving), hint=_HINT)
+            self._taint(script, branch, why)
+
+    def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
+        """What a node sets is not known; also in the functions that it calls."""
+        bad = unknown(why, script.at(node))
+        match node.type:
+            case "variable_assignment":
+                if (match := _ASSIGNMENT.match(script.text(node))) is not None:
+                    value = node.child_by_field_name("value")
+                    is_array = (value is not None and value.type == "array") or match["index"] is not None
+                    self.state.assign(match["name"], [bad] if is_array else bad, append=match["sign"] == "+=")
+            case "declaration_command" if _odd_flags(script.text(node)):
+                for name in _NAMES.findall(script.text(node))[1:]:
+                    self.state.odd[name] = bad
+                    self.state.assign(name, bad)
+            case "for_statement":
+                self.state.assign(script.text(node.child_by_field_name("variable")), bad)
+            case "unset_command":
+                for name in _NAMES.findall(script.text(node)[len("unset") :]):
+                    self.state.assign(name, bad)
+            case "command" if words := script.text(node).split():
+                place = 1 if words[0] in ("command", "builtin") and len(words) > 1 else 0
+                self._taint_command(script, node, words[place], why, called)
+            case "compound_statement" | "test_command" if script.text(node).startswith("(("):
+                for name in assigned(script.text(node)):
+                    self.state.assign(name, bad)
+        for child in node.children:
+            self._taint(script, child, why, called)
+
+    def _taint_command(self, script: Script, node: Any, name: str, why: str, called: frozenset[str]) -> None:
+        if name in self.state.functions and name not in called:
+            self._taint(*self.state.functions[name], why, called | {name})
+        elif name in ("set", "shift"):
+            self.state.arguments = [unquoted(unknown(why, script.at(node)))]
+        elif name in ("source", "."):
+            shown = " ".join(script.text(node).split())
+            self.state.assumed.setdefault(
+                f"assumed that '{shown}' sets nothing that the command uses ({why})", script.at(node)
+            )
+        elif name in builtins.UNREAD:
+            raise DocumentError(f"'{name}' is not read here", at=script.at(node), hint=builtins.TRACE)
+        elif name in _SETTERS:
+            for found in _NAMES.findall(script.text(node)[len(name) :]):
+                self.state.assign(found, unknown(why, script.at(node)))
+
+    def _leaving(self, node: Any, inside: int = 0) -> Any:
+        """The ``break`` or ``continue`` of a node that leaves a loop around it; ``inside``: loops in the node."""
+        if node.type == "command" and node.text.split()[:1] in ([b"break"], [b"continue"]):
+            loops = node.text.split()[1:2]
+            return node if not inside or (loops and loops != [b"1"]) else None
+        if node.type == "function_definition":
+            return None
+        inside += node.type in _LOOPS
+        return next((found for child in node.children if (found := self._leaving(child, inside)) is not None), None)
+
+    def _program_in(self, script: Script, node: Any) -> str | None:
+        """The first command in a node that starts a trainer, as far as its source shows."""
+        if node.type == "command":
+            text = " ".join(script.text(node).split())
+            if re.search(r"(^|\s)(python3?\s+(-u\s+)?(-m\s+\S|\S+\.py)|torchrun|trinity\s+run|ray\s+job)", text):
+                return text[:60]
+            return None
+        return next((found for child in node.children if (found := self._program_in(script, child)) is not None), None)
+
+    def _case_statement(self, script: Script, node: Any) -> Status:
+        subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
+        items = [child for child in node.children if child.type == "case_item"]
+        if hidden(subject) is not None:
+            self._undecided(script, node.child_by_field_name("value"), items)
+            return None
+        for item in items:
+            end = next(index for index, child in enumerate(item.children) if child.type == ")")
+            patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
+            if any(hidden(self.words.text(script.text(pattern), script.at(pattern))) for pattern in patterns):
+                self._undecided(script, node.child_by_field_name("value"), items)
+                return None
+            if any(self._matches(subject, script, pattern) for pattern in patterns):
+                if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
+                    raise DocumentError(f"{odd.type!r} in 'case' is not read here", at=script.at(odd), hint=_HINT)
+                return self._statements(script, item.children[end + 1 :])
+        return True
+
+    def _matches(self, subject: Text, script: Script, pattern: Any) -> bool:
+        source = script.text(pattern)
+        glob = plain(self.words.text(source, script.at(pattern)))
+        if source[:1] in "\"'":
+            return plain(subject) == glob
+        if is_costly(plain(subject), glob):
+            raise DocumentError("the pattern is too costly to match", at=script.at(pattern), hint=_HINT)
+        return re.fullmatch(as_regex(glob), plain(subject), re.DOTALL) is not None
+
+    def _for_statement(self, script: Script, node: Any) -> Status:
+        variable = script.text(node.child_by_field_name("variable"))
+        values = [child for child in node.children if node.field_name_for_child(node.children.index(child)) == "value"]
+        items = [item for text, at in self._word_sources(script, values) for item in self.words.fields(text, at)]
+        if not any(child.type == "in" for child in node.children):
+            items = list(self.state.arguments)
+        body = node.child_by_field_name("body")
+        if any(problem(item) is not None for item in items):
+            self._undecided(script, node, [body])
+            return None
+        if len(items) > _MAX_TURNS:
+            raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+        for item in items:
+            self.state.assign(variable, item)
+            if not self._turn(script, body):
+                break
+        return True
+
+    def _turn(self, script: Script, body: Any) -> bool:
+        """One turn of a loop; whether it goes on."""
+        self._loops += 1
+        try:
+            self.block(script, body)
+        except _Return as end:
+            if end.kind == "return":
+                raise
+            if end.loops > 1:
+                raise _Return(end.kind, loops=end.loops - 1) from None
+            return end.kind == "continue"
+        finally:
+            self._loops -= 1
+        return True
+
+    def _while_statement(self, script: Script, node: Any) -> Status:
+        until = script.text(node.children[0]) == "until"
+        body = node.child_by_field_name("body")
+        end = next(index for index, child in enumerate(node.children) if child.type == "do_group")
+        conditions = [child for child in node.children[1:end] if child.is_named and child.type != "comment"]
+        for _ in range(_MAX_TURNS):
+            status: Status = True
+            for condition in conditions:
+                status = self.statement(script, condition)
+            if status is None:
+                self._undecided(script, node, [body])
+                return None
+            if bool(status) is until or not self._turn(script, body):
+                return True
+        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=script.at(node), hint=_HINT)
+
+    def _c_style_for_statement(self, script: Script, node: Any) -> Status:
+        opening, closing = (next(child for child in node.children if child.type == sign) for sign in ("((", "))"))
+        header, at = script.between(opening.end_byte, closing.start_byte), script.at(node)
+        parts = [part.strip() for part in header.split(";")]
+        body = node.child_by_field_name("body")
+        if len(parts) != 3:
+            raise DocumentError("the head of the loop is not read here", at=at, hint=_HINT)
+        first, condition, update = parts
+        if first:
+            self._arithmetic_statement(first, at)
+        for _ in range(_MAX_TURNS):
+            status = self._arithmetic_statement(condition, at) if condition else True
+            if status is None:
+                for name in assigned(header):
+                    self.state.assign(name, unknown(f"how often the loop at line {at.line} runs is not known", at))
+                self._undecided(script, node, [body])
+                return None
+            if not status or not self._turn(script, body):
+                return True
+            if update:
+                self._arithmetic_statement(update, at)
+        raise DocumentError(f"the loop takes more than {_MAX_TURNS} turns", at=at, hint=_HINT)
+
+    def _list(self, script: Script, node: Any) -> Status:
+        left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
+        status = self.statement(script, left)
+        if status is None:
+            if self._only_ends(script, right):
+                return True if sign == "||" else None
+            self._undecided(script, left, [right])
+            return None
+        if status is (sign == "||"):
+            return status
+        return self.statement(script, right)
+
+    def _only_ends(self, script: Script, node: Any) -> bool:
+        """Whether a statement only prints and ends the script, as a check does that has failed."""
+        if node.type == "command":
+            words = script.text(node).split()
+            return words[0] in _ENDS and words[:2] != ["printf", "-v"]
+        if node.type in ("compound_statement", "subshell", "list", "redirected_statement"):
+            return all(
+                self._only_ends(script, child)
+                for child in node.children
+                if child.is_named and "redirect" not in child.type
+            )
+        return bool(node.type == "comment")
+
+    def _negated_command(self, script: Script, node: Any) -> Status:
+        status = self.statement(script, node.children[-1])
+        return None if status is None else not status
+
+    def _pipeline(self, script: Script, node: Any) -> Status:
+        stages = [child for child in node.children if child.is_named]
+        if self.output is None:
+            for stage in stages:
+                with suppress(_End, _Return), self._apart():
+                    self.statement(script, stage)
+            return None if len(stages) > 1 and self._asks(script, stages[-1]) else True
+        shown = " ".join(script.text(node).split())[:60]
+        self.output.append(unknown(f"what '{shown}' prints can only be known by running it", script.at(node)))
+        return None
+
+    def _asks(self, script: Script, node: Any) -> bool:
+        return str(script.text(node)).split()[0].rpartition("/")[2] in _QUESTIONS
+
+    def _redirected_statement(self, script: Script, node: Any) -> Status:
+        body = node.child_by_field_name("body")
+        if body is None:
+            self._print_file(script, node)
+            return True
+        here = next((child for child in node.children if child.type == "heredoc_redirect"), None)
+        to = next((child for child in node.children if child.type == "file_redirect"), None)
+        if here is not None:
+            to = to or next((child for child in here.children if child.type == "file_redirect"), None)
+            if body.type == "command" and script.text(body.child_by_field_name("name")) == "cat" and to is not None:
+                self._write_file(script, here, to)
+                return True
+            piped = next((child for child in here.children if child.type in ("pipeline", "list", "command")), None)
+            if piped is not None:
+                self.statement(script, body)
+                return self.statement(script, piped)
+        return self.statement(script, body)
+
+    def _print_file(self, script: Script, node: Any) -> None:
+        """``$(<FILE)``, which stands for what the file holds; a redirection without a command prints nothing elsewhere."""
+        source = next((child for child in node.children if child.type == "file_redirect"), None)
+        if self.output is not None and source is not None and "<" in (child.type for child in source.children):
+            at = script.at(source)
+            name = self.words.text(script.text(source.child_by_field_name("destination")), at)
+            self.output.append(builtins.contents(self.state, name, at))
+
+    def _write_file(self, script: Script, here: Any, to: Any) -> None:
+        """A file that the script writes with ``cat > FILE <<EOF``."""
+        start = next(child for child in here.children if child.type == "heredoc_start")
+        body = next((child for child in here.children if child.type == "heredoc_body"), None)
+        source = script.text(body) if body is not None else ""
+        name = plain(self.words.text(script.text(to.child_by_field_name("destination")), script.at(to)))
+        at = script.at(body) if body is not None else script.at(here)
+        is_raw = script.text(start)[:1] in "\"'\\"
+        text = literal(source, at) if is_raw else self.words.text('"' + source.replace('"', '\\"') + '"', at)
+        self.state.files[name] = plain(text) if problem(text) is None else ""
+
+    # Conditions
+
+    def _test_command(self, script: Script, node: Any) -> Status:
+        if script.text(node.children[0]) == "((":
+            inside = script.between(node.children[0].end_byte, node.children[-1].start_byte)
+            return self._arithmetic_statement(inside, script.at(node))
+        return self.conditions.test(script, node)
+
+    def _arithmetic_statement(self, source: str, at: Location) -> Status:
+        """``(( ))``, whose status is whether its value is another than 0."""
+        if match := _PREFIXED.fullmatch(source):
+            source = f"{match[2]} {match[1][0]}= 1"
+        before: Text | None = None
+        if match := _COUNTED.fullmatch(source):
+            before = self.words.arithmetic(match[1], at)
+            source = f"{match[1]} {match[2][0]}= 1"
+        if match := _ASSIGNED.fullmatch(source):
+            name, operator, rest = match.groups()
+            value = self.words.arithmetic(f"{name} {operator} ({rest})" if operator else rest, at)
+            self.state.assign(name, value)
+        else:
+            value = self.words.arithmetic(source, at)
+        told = value if before is None else before
+        return None if hidden(told) is not None else plain(told) != "0"
+
+    # Commands
+
+    def _command(self, script: Script, node: Any) -> Status:
+        name = node.child_by_field_name("name")
+        before = [
+            child
+            for child in node.children
+            if child.type == "variable_assignment" and (name is None or child.start_byte < name.start_byte)
+        ]
+        if name is None:
+            for child in before:
+                self._assign(script, child)
+            return True
+        skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
+        nodes = [child for child in node.children if child not in before and child.type not in skipped]
+        words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
+        for child in node.children:
+            if child.type == "herestring_redirect":  # it may set a variable, as $((n++)) does
+                self.words.text(script.text(child).removeprefix("<<<").strip(), script.at(child))
+        self.state.frames.append({})
+        try:
+            for child in before:
+                if (match := _ASSIGNMENT.match(script.text(child))) is not None:
+                    self.state.keep(match["name"])
+                self._assign(script, child)
+            return self._call(words, script.at(node)) if words else True
+        finally:
+            self.state.leave()
+
+    def _call(self, words: list[Text], at: Location) -> Status:
+        name = plain(words[0])
+        if name in self.state.functions:
+            return self._function(name, words[1:], at)
+        if name in ("break", "continue"):
+            raise _Return(name, loops=self._left_loops(words, at))
+        if name == "return":
+            if not self.state.calls and not self._sourced:
+                return False
+            raise _Return(name, _told_status(words))
+        if name == "exit":
+            self.ended = at
+            if self.state.surveys:
+                return None
+            raise _End(_told_status(words))
+        if name == "let":
+            return self._let(words[1:], at)
+        if name in ("command", "builtin") and len(words) > 1 and not plain(words[1]).startswith("-"):
+            return self._called(words[1:], at)
+        return self._called(words, at)
+
+    def _left_loops(self, words: list[Text], at: Location) -> int:
+        """How many loops ``break`` or ``continue`` leaves."""
+        if not self._loops:
+            raise DocumentError(f"'{plain(words[0])}' is in no loop", at=at)
+        if len(words) == 1:
+            return 1
+        if hidden(words[1]) is not None or not re.fullmatch(r"[1-9]\d*", plain(words[1])):
+            raise DocumentError(f"how many loops '{plain(words[0])}' leaves is not known", at=at, hint=_HINT)
+        return min(int(plain(words[1])), self._loops)
+
+    def _let(self, expressions: list[Text], at: Location) -> Status:
+        status: Status = False
+        for text in expressions:
+            if (piece := hidden(text)) is not None:
+                raise DocumentError(f"'let' sets what is not known: {piece.problem}", at=at, hint=_HINT)
+            status = self._arithmetic_statement(plain(text), at)
+        return status
+
+    def _called(self, words: list[Text], at: Location) -> Status:
+        """A builtin, another script, or a program."""
+        name = plain(words[0])
+        if name in ("source", "."):
+            return self._source(words, at)
+        if name in ("bash", "sh") and len(words) > 1:
+            return self._shell(words[1:], at)
+        if name == "shift":
+            count = int(plain(words[1])) if len(words) > 1 and plain(words[1]).isdecimal() else 1
+            if count > len(self.state.arguments):
+                return False
+            del self.state.arguments[:count]
+            return True
+        if name == "test":
+            return self.conditions.words(words[1:], at)
+        known = builtins.call(self.state, words, at)
+        if known is not None:
+            if self.output is not None and known.output is None and name in builtins.PRINTING:
+                self.output.append(self._only_when_run(words, at))
+            elif known.output is not None:
+                (self.said if self.output is None else self.output).append(known.output)
+            return known.status
+        self.commands.append(Command(tuple(words), at, self.state.folder))
+        status = builtins.status_of(self.state, words, at)
+        if self.output is not None and status is not False:
+            self.output.append(self._only_when_run(words, at))
+        return status
+
+    def _only_when_run(self, words: list[Text], at: Location) -> Text:
+        shown = " ".join(plain(word) for word in words)[:60]
+        return unknown(f"what '{shown}' prints can only be known by running it", at)
+
+    def _function(self, name: str, arguments: list[Text], at: Location) -> Status:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError(f"the function {name} calls itself too often", at=at)
+        script, body = self.state.functions[name]
+        kept, self.state.arguments = self.state.arguments, arguments
+        loops, self._loops = self._loops, 0
+        self.state.calls += 1
+        self.state.frames.append({})
+        try:
+            return self.statement(script, body)
+        except _Return as end:
+            return end.status
+        finally:
+            self.state.leave()
+            self.state.calls -= 1
+            self._loops = loops
+            self.state.arguments = kept
+            self._depth -= 1
+
+    def _source(self, words: list[Text], at: Location) -> Status:
+        name = plain(words[1]) if len(words) > 1 else ""
+        found = self._script_file(name)
+        if found is None or hidden(words[1]) is not None:
+            raise DocumentError(
+                f"the script reads '{name}', which is not there: what it sets is not known",
+                at=at,
+                hint="put the file beside the script, or run the script in isolation with --trace",
+            )
+        self._sourced += 1
+        try:
+            return self._run_file(found)
+        finally:
+            self._sourced -= 1
+
+    def _shell(self, arguments: list[Text], at: Location) -> Status:
+        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script."""
+        options = [plain(word) for word in arguments if plain(word).startswith("-")]
+        rest = [word for word in arguments if not plain(word).startswith("-")]
+        try:
+            with self._apart():
+                if any("c" in option for option in options) and rest:
+                    script = parse(plain(rest[0]), at.file, at.line)
+                    self.state.arguments = rest[2:]
+                    return self.block(script, script.root)
+                found = self._script_file(plain(rest[0])) if rest else None
+                if found is None:
+                    self.commands.append(Command((literal("bash", at) or (), *arguments), at, self.state.folder))
+                    return True
+                self.state.arguments = rest[1:]
+                return self._run_file(found)
+        except _End as end:
+            return end.status
+
+    def _script_file(self, name: str) -> Path | None:
+        beside = Path(self.state.script).parent
+        places = (Path(self.state.folder) / name, beside / name, expanded(name))
+        return next((place for place in places if name and place.is_file()), None)
+
+    def _run_file(self, path: Path) -> Status:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError("scripts read each other too often", at=Location(str(path)))
+        script = parse(read_text(path), os.path.normpath(path))
+        try:
+            return self.block(script, script.root)
+        except _Return as end:
+            if end.kind != "return":
+                raise
+            return end.status
+        finally:
+            self._depth -= 1
+
+    def substitute(self, source: str, at: Location) -> Text:
+        """What ``$( )`` stands for."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError("'$( )' is nested too deep", at=at)
+        kept, count = self.output, len(self.commands)
+        self.output = []
+        try:
+            with suppress(_End, _Return), self._apart():
+                script = parse(source, at.file, at.line)
+                self.block(script, script.root)
+            found = joined(self.output, "\n", at)
+        finally:
+            self.output = kept
+            del self.commands[count:]
+            self._depth -= 1
+        if found and not found[-1].symbol and not found[-1].problem:
+            found = (*found[:-1], replace(found[-1], text=found[-1].text.rstrip("\n")))
+        return found

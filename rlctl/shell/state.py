@@ -1,0 +1,211 @@
+"""What a shell script knows at one moment: variables, arguments, environment; and what reading it noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.secrets import is_secret, is_secret_name
+from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, plain, problem
+
+Value = Text | list[Text]
+"""A variable's value: a text, or the items of an array."""
+
+MAX_TEXT = 1 << 18
+MAX_ITEMS = 10_000
+_PIECE = 16
+"""What a piece counts for beside its characters."""
+BLANKS = " \t\n"
+"""The characters at which bash splits words, unless the script sets IFS."""
+NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
+"""Variables that have another value each time."""
+
+
+def given_with(names: Iterable[str]) -> str:
+    """How a person gives a script the variables and arguments of these names."""
+    wanted = list(names)
+    told = "; a number is an argument of the script" if any(name.isdecimal() for name in wanted) else ""
+    return "give " + " ".join(f"--env {name}=VALUE" for name in wanted) + told
+
+
+class MissingError(DocumentError):
+    """The script ends where a variable or an argument is not given."""
+
+    def __init__(self, message: str, *, at: Location | None = None, hint: str = "", wanted: Iterable[str] = ()) -> None:
+        """``wanted``: the names of what is not given, arguments by number; the hint says how to give it."""
+        self.wanted = tuple(wanted)
+        super().__init__(message, at=at, hint=hint or given_with(self.wanted))
+
+
+@dataclass
+class State:
+    """The variables of a script while it is read."""
+
+    script: str
+    """The script's name, as the user gave it."""
+    arguments: list[Text]
+    environment: Mapping[str, str]
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Variables given for this reading; they are what they are, and no symbol stands for them."""
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The body of each function, and the source it is in."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that the script writes from its own text, by name."""
+    folder: str = "."
+    """Where the script is, after ``cd``."""
+    before: str = "."
+    """Where it was before the last ``cd``."""
+    folders: list[str] = field(default_factory=list)
+    """What ``popd`` goes back to."""
+    surveys: bool = False
+    """Whether the script is read on where it would end, to learn of everything that it wants."""
+    missing: dict[str, tuple[Location, str]] = field(default_factory=dict)
+    """What it wants and is not given, where and why, in a survey."""
+    strict: bool = False
+    """Whether a variable that is not set ends the script (``set -u``)."""
+    wants_arguments: bool = False
+    """Whether the script looks at what follows it on the command line."""
+    exported: dict[str, Location] = field(default_factory=dict)
+    exports_all: bool = False
+    """Whether what is assigned is exported (``set -a``)."""
+    calls: int = 0
+    """How many functions are being called, one in the other."""
+    frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
+    """Of each command that has variables of its own, what these were before, and whether they were unset."""
+    odd: dict[str, Text] = field(default_factory=dict)
+    """Variables with a property that is not read here, as ``declare -i`` gives it, and what stands for them."""
+    removed: set[str] = field(default_factory=set)
+    """Variables that the script has unset, whatever the environment says."""
+    fixed: set[str] = field(default_factory=set)
+    """Variables that the script has made readonly."""
+    unset: dict[str, Location] = field(default_factory=dict)
+    """Variables that nobody set, and which the script used as empty."""
+    assumed: dict[str, Location] = field(default_factory=dict)
+    """What was taken for granted, in words."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Values of secrets that the script holds, by the name of the variable."""
+
+    def look_up(self, name: str, at: Location) -> Value | None:
+        """The value of a variable; None where it is not set."""
+        if name in self.variables:
+            return self.variables[name]
+        if name in self.removed:
+            return None
+        if name in self.given:
+            place, value = Location(f"--env {name}"), self.given[name]
+            return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
+        if name in NEVER:
+            return (Piece("", at, names=frozenset({name}), problem=f"${name} has another value each time"),)
+        if name == "IFS":
+            return literal(BLANKS, at)
+        if name == "PWD":
+            here = str(Path(self.folder).resolve())
+            return from_environment("PWD", here, None, at) if self.folder == "." else literal(here, at)
+        if name in self.environment:
+            return from_environment(name, self.environment[name], None, at)
+        return None
+
+    def text(self, name: str, at: Location) -> Text:
+        """The value of a variable as a text, an array's first item; empty where it is not set.
+
+        Raises:
+            DocumentError: it is not set, and the script says that this ends it.
+        """
+        value = self.look_up(name, at)
+        if value is None:
+            if self.strict:
+                return self.lacks(name, at, "set -u", f"${name} is not set, which ends the script here (set -u)")
+            self.unset.setdefault(name, at)
+            return (Piece("", at, names=frozenset({name})),)
+        if isinstance(value, list):
+            return value[0] if value else ()
+        return value
+
+    def lacks(self, name: str, at: Location, why: str, message: str) -> Text:
+        """What stands for a variable or an argument without which the script ends, in a survey.
+
+        Raises:
+            MissingError: this is none.
+        """
+        if not self.surveys:
+            raise MissingError(message, at=at, wanted=[name])
+        self.missing.setdefault(name, (at, why))
+        return (Piece("", at, problem=message),)
+
+    def items(self, name: str, at: Location) -> list[Text]:
+        """The items of an array; a plain variable is an array of one."""
+        value = self.look_up(name, at)
+        if value is None:
+            return []
+        return list(value) if isinstance(value, list) else [value]
+
+    def assign(self, name: str, value: Value, *, append: bool = False) -> None:
+        """Set a variable, or add to it.
+
+        Raises:
+            DocumentError: it is readonly, or grows too large.
+        """
+        if name in self.fixed:
+            raise DocumentError(f"the script sets {name}, which is readonly", at=Location(self.script))
+        if name in self.odd:
+            value, append = self.odd[name], False
+        if append:
+            old = self.look_up(name, Location(self.script)) or ()
+            if isinstance(value, list):
+                value = [*(old if isinstance(old, list) else [old] if old else []), *value]
+            elif isinstance(old, list):
+                value = [(*old[0], *value), *old[1:]] if old else [value]
+            else:
+                value = (*old, *value)
+        elif not isinstance(value, list) and isinstance(items := self.variables.get(name), list):
+            left = next((item for item in items if problem(item)), None)
+            value = [value, *items[1:]] if left is None else [value, left]
+        value = [self._hidden(name, item) for item in value] if isinstance(value, list) else self._hidden(name, value)
+        self._check_size(name, value)
+        self.removed.discard(name)
+        self.variables[name] = value
+
+    def remove(self, name: str) -> None:
+        """Unset a variable."""
+        self.variables.pop(name, None)
+        self.removed.add(name)
+
+    def keep(self, name: str) -> None:
+        """Let a variable be what it is now once the command that is being called has ended."""
+        self.frames[-1].setdefault(name, (self.variables.get(name), name in self.removed))
+
+    def localize(self, name: str) -> None:
+        """Let a function have a variable of its own, which is not set yet."""
+        if name not in self.frames[-1]:
+            self.keep(name)
+            self.remove(name)
+
+    def leave(self) -> None:
+        """End a function: its local variables are what they were before."""
+        for name, (value, was_removed) in self.frames.pop().items():
+            self.remove(name)
+            if not was_removed:
+                self.removed.discard(name)
+            if value is not None:
+                self.variables[name] = value
+
+    def _check_size(self, name: str, value: Value) -> None:
+        items = value if isinstance(value, list) else [value]
+        size = sum(len(piece.text) + len(piece.symbol) + _PIECE for item in items for piece in item)
+        if len(items) > MAX_ITEMS or size > MAX_TEXT:
+            limits = f"at most {MAX_ITEMS} items and {MAX_TEXT} characters are read"
+            raise DocumentError(f"the variable {name} grows too large", at=Location(self.script), hint=limits)
+
+    def _hidden(self, name: str, value: Text) -> Text:
+        """A literal secret as the variable that holds it."""
+        if all(piece.symbol or piece.problem or not piece.text for piece in value):
+            return value
+        is_longer = is_secret_name(name) and any(piece.secret for piece in value)
+        if not is_longer and not is_secret(name, plain(value)):
+            return value
+        self.secrets[name] = plain(value)
+        return from_secret(name, None, value[0].at)

@@ -1,0 +1,94 @@
+"""The structure of a shell script, by tree-sitter's grammar of bash: statements with their lines. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rlctl.common.errors import DocumentError, Location
+
+_INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
+_COMMENT = re.compile(rb"(^|\s)#")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A parsed script. Words are read from its text, not from the tree: the grammar takes some of them apart wrongly."""
+
+    name: str
+    data: bytes
+    root: Any
+    first_line: int = 1
+
+    def text(self, node: Any) -> str:
+        """The source of a node."""
+        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def at(self, node: Any) -> Location:
+        """Where a node stands."""
+        return Location(self.name, self.first_line + self.data.count(b"\n", 0, node.start_byte))
+
+    def between(self, start: int, end: int) -> str:
+        """The source between two bytes."""
+        return self.data[start:end].decode("utf-8", "replace")
+
+
+def parse(text: str, name: str, first_line: int = 1) -> Script:
+    """Parse a script, or the inside of ``$( )``.
+
+    Raises:
+        DocumentError: it is no bash, from which line on.
+    """
+    data = text.replace("\r\n", "\n").encode("utf-8", "replace")
+    tree = _parser().parse(_masked(data))
+    script = Script(name, data, tree.root_node, first_line)
+    if (node := _first_error(tree.root_node)) is not None:
+        shown = script.text(node).strip().split("\n")[0][:60]
+        raise DocumentError(
+            f"cannot be read as a bash script from {shown!r} on" if shown else "ends before a statement is complete",
+            at=script.at(node),
+            hint="check it with bash -n; --trace runs it in isolation instead of reading it",
+        )
+    return script
+
+
+@cache
+def _parser() -> Any:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _masked(data: bytes) -> bytes:
+    """The script with what the grammar takes apart wrongly in plain letters of the same length.
+
+    Those are ``$(( ))``, some of which it takes for subshells, and line ends inside of a word (``'a'\\`` before ``'b'``).
+    """
+    found = bytearray(data)
+    for match in _INSIDE_WORD.finditer(data):
+        line = data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]
+        if _COMMENT.search(line) is None:
+            found[match.start() : match.end()] = b"xx"
+    position = 0
+    while (start := data.find(b"$((", position)) >= 0:
+        depth, end = 0, start + 1
+        while end < len(data) and data[end : end + 1] != b"\n":
+            depth += {b"(": 1, b")": -1}.get(data[end : end + 1], 0)
+            end += 1
+            if not depth:
+                break
+        if not depth and data[end - 2 : end] == b"))":
+            found[start + 1 : end] = b"x" * (end - start - 1)
+        position = max(end, start + 3)
+    return bytes(found)
+
+
+def _first_error(node: Any) -> Any:
+    if not node.has_error:
+        return None
+    if node.type == "ERROR" or node.is_missing:
+        return node
+    return next((found for child in node.children if (found := _first_error(child)) is not None), node)

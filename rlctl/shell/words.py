@@ -1,0 +1,574 @@
+"""The words of a shell script, as bash takes them: quotes, ``$X``, ``${X:-default}``, ``"${A[@]}"``, ``$(( ))``, ``$( )``.
+
+What is not known here, as ``${X@Q}``, makes a text whose value is not known, with the reason and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from rlctl.common.errors import DocumentError, Location
+from rlctl.shell.arithmetic import assigned, evaluate
+from rlctl.shell.state import BLANKS, State
+from rlctl.shell.text import (
+    Piece,
+    Text,
+    changed,
+    from_environment,
+    from_secret,
+    hidden,
+    joined,
+    literal,
+    open_end,
+    plain,
+    problem,
+    quoted,
+    unknown,
+    unquoted,
+    words,
+)
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SPECIAL = re.compile(r"[0-9@*#?$!-]")
+_INSIDE = re.compile(
+    r"(?P<sign>[#!])?(?P<name>[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.DOTALL
+)
+_OPERATOR = re.compile(r":?[-=+?]|##?|%%?|/[/#%]?|\^\^?|,,?|:")
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*=")
+_MAX_DEPTH = 50
+_MAX_WORK = 1 << 22
+_MAX_MATCH = 10**8
+
+
+class _Break:
+    """The border between two items of an array."""
+
+
+_BREAK = _Break()
+_Part = Piece | _Break
+
+
+class Words:
+    """Expands the words of a script in a state."""
+
+    def __init__(self, state: State, substitute: Callable[[str, Location], Text]) -> None:
+        self.state = state
+        self.substitute = substitute
+        self._depth = 0
+
+    def fields(self, source: str, at: Location) -> list[Text]:
+        """The words that one word of a command line becomes."""
+        parts = self._parts(source, at, tilde=_IDENTIFIER.match(source) is not None)
+        found: list[Text] = []
+        current: list[Piece] = []
+        for part in [*parts, _BREAK]:
+            if isinstance(part, _Break):
+                found += self._split(tuple(current), at)
+                current = []
+            else:
+                current.append(part)
+        bare = "".join(part.text if isinstance(part, Piece) else " " for part in parts)
+        if _BRACES.search(bare) and _BRACES.search(_without_quotes(source)):
+            why = f"the braces in {source[:40]!r} are expanded by the shell; put the word in quotes"
+            return [unquoted(unknown(why, at))]
+        return found
+
+    def _split(self, text: Text, at: Location) -> list[Text]:
+        """The words of a text; where the script has set IFS, only those of which it splits none."""
+        separators = self.state.text("IFS", at)
+        if plain(separators) == BLANKS:
+            return words(text)
+        if (piece := hidden(separators)) is not None:
+            return [(piece,)]
+        odd = {*BLANKS, *plain(separators)}
+        if any(not piece.quoted and odd & set(piece.text) for piece in text):
+            return [unquoted(unknown("the shell splits it into words as IFS says, which is not read here", at))]
+        return words(text)
+
+    def text(self, source: str, at: Location, *, tilde: bool = True) -> Text:
+        """A word where the shell splits nothing, as the value of an assignment."""
+        parts = self._parts(source, at, tilde=tilde)
+        texts = literal(" ", at)
+        return quoted(tuple(piece for part in parts for piece in (texts if isinstance(part, _Break) else (part,))))
+
+    # Scanning
+
+    def _parts(
+        self, source: str, at: Location, *, tilde: bool, inside_quotes: bool = False, loose: bool = False
+    ) -> list[_Part]:
+        """The parts of a word; with ``loose``, text outside of quotes is split too, as that of a default is."""
+        self._depth += 1
+        try:
+            if self._depth > _MAX_DEPTH:
+                raise DocumentError("expansions are nested too deep", at=at)
+            return self._scan(source, at, tilde=tilde, in_double=inside_quotes, loose=loose)
+        finally:
+            self._depth -= 1
+
+    def _scan(self, source: str, at: Location, *, tilde: bool, in_double: bool, loose: bool) -> list[_Part]:
+        parts: list[_Part] = []
+        position = 0
+        start_of_word = True
+        while position < len(source):
+            here = _further(at, source, position)
+            character = source[position]
+            if character == "\\":
+                position = self._escape(source, position, here, parts, in_double=in_double)
+            elif character == "'" and not in_double:
+                end = source.find("'", position + 1)
+                if end < 0:
+                    raise DocumentError("a quote is opened and never closed", at=here)
+                parts.append(Piece(source[position + 1 : end], here))
+                position = end + 1
+            elif character == '"' and not in_double:
+                end = _closing_quote(source, position + 1, here)
+                inner = self._parts(source[position + 1 : end], here, tilde=False, inside_quotes=True)
+                parts += inner or [Piece("", here)] * (not _only_items(source[position + 1 : end]))
+                position = end + 1
+            elif source.startswith("$'", position) and not in_double:
+                position = _ansi(source, position, here, parts)
+            elif character == "$":
+                position = self._dollar(source, position, here, parts, in_double=in_double)
+            elif character == "`":
+                end = source.find("`", position + 1)
+                if end < 0:
+                    raise DocumentError("a '`' is opened and never closed", at=here)
+                parts += _shown(self.substitute(source[position + 1 : end], here), in_double=in_double)
+                position = end + 1
+            elif (
+                character == "~"
+                and not in_double
+                and (start_of_word or (tilde and source[position - 1] in "=:"))
+                and source[position + 1 : position + 2] in ("", "/", ":")
+            ):
+                parts += quoted(self._home(here))
+                position += 1
+            else:
+                end = position + 1
+                while end < len(source) and source[end] not in "\\'\"$`~":
+                    end += 1
+                parts.append(Piece(source[position:end], here, quoted=not loose))
+                position = end
+            start_of_word = False
+        return parts
+
+    def _escape(self, source: str, position: int, at: Location, parts: list[_Part], *, in_double: bool) -> int:
+        following = source[position + 1 : position + 2]
+        if following == "\n":
+            return position + 2
+        if in_double and following not in ("$", "`", '"', "\\"):
+            parts.append(Piece("\\", at))
+            return position + 1
+        parts.append(Piece(following or "\\", at))
+        return position + 2
+
+    def _home(self, at: Location) -> Text:
+        value = self.state.look_up("HOME", at)
+        return unknown("'~' is the home folder, and HOME is not set", at) if not value else self.state.text("HOME", at)
+
+    def _dollar(self, source: str, position: int, at: Location, parts: list[_Part], *, in_double: bool) -> int:
+        if source.startswith("$((", position):
+            end = _closing(source, position + 1, at)
+            if source[end - 1] == ")":
+                parts += quoted(self.arithmetic(source[position + 3 : end - 1], at))
+                return end + 1
+        if source.startswith("$(", position):
+            end = _closing(source, position + 1, at)
+            parts += _shown(self.substitute(source[position + 2 : end], at), in_double=in_double)
+            return end + 1
+        if source.startswith("${", position):
+            end = _closing(source, position + 1, at)
+            parts += self._expansion(source[position + 2 : end], at, in_double=in_double)
+            return end + 1
+        match = _NAME.match(source, position + 1) or _SPECIAL.match(source, position + 1)
+        if match is None:
+            parts.append(Piece("$", at))
+            return position + 1
+        parts += self._variable(match[0], at, in_double=in_double)
+        return match.end()
+
+    # Parameters
+
+    def _variable(self, name: str, at: Location, *, in_double: bool) -> list[_Part]:
+        if name in ("@", "*"):
+            self.state.wants_arguments = True
+            return self._all(self.state.arguments, at, in_double=in_double, join=name == "*")
+        return _shown(self._value(name, at), in_double=in_double)
+
+    def _value(self, name: str, at: Location) -> Text:
+        self.state.wants_arguments = self.state.wants_arguments or name == "#" or (name.isdecimal() and name != "0")
+        if name == "#":
+            return self._count(self.state.arguments, at)
+        if name == "0":
+            return literal(self.state.script, at)
+        if name.isdecimal():
+            found = self._argument(name)
+            if found is None and (self.state.strict or (self.state.surveys and not self.state.calls)):
+                return self.state.lacks(name, at, "", f"the script wants an argument ${name}, and none is given")
+            if found is None:
+                self.state.unset.setdefault(name, at)
+                return (Piece("", at, names=frozenset({name})),)
+            return found or ()
+        if not _NAME.fullmatch(name):
+            return unknown(f"what ${name} is can only be known by running the script", at)
+        if name == "BASH_SOURCE":
+            return literal(self.state.script, at)
+        return self.state.text(name, at)
+
+    def _count(self, items: list[Text], at: Location) -> Text:
+        end = open_end(items)
+        return literal(str(len(items)), at) if end is None else quoted(end[1])
+
+    def _argument(self, name: str) -> Text | None:
+        number, end = int(name) - 1, open_end(self.state.arguments)
+        if end is not None and number >= end[0]:
+            return quoted(end[1])
+        return self.state.arguments[number] if number < len(self.state.arguments) else None
+
+    def _all(self, items: list[Text], at: Location, *, in_double: bool, join: bool) -> list[_Part]:
+        if in_double and join:
+            if len(items) > 1 and plain(self.state.text("IFS", at))[:1] != " ":
+                return [*unknown("items are joined as IFS says, which is not read here", at)]
+            return list(joined(items, " ", at))
+        found: list[_Part] = []
+        for index, item in enumerate(items):
+            if index:
+                found.append(_BREAK)
+            found += (quoted(item) or (Piece("", at),)) if in_double else unquoted(item)
+        return found
+
+    def _expansion(self, inside: str, at: Location, *, in_double: bool) -> list[_Part]:
+        match = _INSIDE.fullmatch(inside)
+        if match is None:
+            return [*unknown(f"the expansion ${{{inside[:40]}}} is not read here", at)]
+        sign, name, index, rest = match["sign"], match["name"], match["index"], match["rest"]
+        if sign == "#" and not rest:
+            return [*self._length(name, index, at)]
+        if sign == "!":
+            return self._indirect(name, index, rest, at, in_double=in_double)
+        if sign:
+            return [*unknown(f"the expansion ${{{inside[:40]}}} is not read here", at)]
+        if name in ("@", "*") or index in ("@", "*"):
+            self.state.wants_arguments = self.state.wants_arguments or name in ("@", "*")
+            items = self.state.arguments if name in ("@", "*") else self.state.items(name, at)
+            return self._items(items, rest, at, in_double=in_double, join=(index or name) == "*")
+        if rest:
+            return self._operated(name, index, rest, at, in_double=in_double)
+        if index is not None:
+            return _shown(self._item(name, index, at), in_double=in_double)
+        return _shown(self._value(name, at), in_double=in_double)
+
+    def _items(self, items: list[Text], rest: str, at: Location, *, in_double: bool, join: bool) -> list[_Part]:
+        operator = _OPERATOR.match(rest)
+        if rest and operator is None:
+            return [*unknown(f"the operation {rest[:20]!r} on an array is not read here", at)]
+        if operator and operator[0] in (":-", "-", ":+", "+"):
+            if bool(items) is (operator[0][-1] == "+"):
+                return self._parts(rest[operator.end() :], at, tilde=False, inside_quotes=in_double)
+            items = items if operator[0][-1] == "-" else []
+        elif operator and operator[0] == ":":
+            first, _, count = rest[1:].partition(":")
+            begin, size = self._number(first, at), self._number(count, at) if count else None
+            if begin is None or (count and size is None) or begin < 0:
+                return [*unknown(f"the part {rest[:20]!r} of an array is not known", at)]
+            if items is self.state.arguments:
+                items = [literal(self.state.script, at), *items]
+            items = items[begin : None if size is None else begin + size]
+        elif operator:
+            items = [self._edited(item, operator[0], rest[operator.end() :], at) for item in items]
+        return self._all(items, at, in_double=in_double, join=join)
+
+    def _item(self, name: str, index: str, at: Location) -> Text:
+        if name == "BASH_SOURCE":
+            return literal(self.state.script, at)
+        number = self._number(index, at)
+        items = self.state.items(name, at)
+        if number is None:
+            return unknown(f"which item of {name} '{index}' is, is not known", at)
+        if (end := open_end(items)) is not None and not 0 <= number < end[0]:
+            return quoted(end[1])
+        return items[number] if -len(items) <= number < len(items) else ()
+
+    def _indirect(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
+        if index is not None or rest:
+            return [*unknown(f"the expansion ${{!{name}{rest[:20]}}} is not read here", at)]
+        pointed = self._value(name, at)
+        if (piece := hidden(pointed)) is not None:
+            return [piece]
+        if not _NAME.fullmatch(plain(pointed)):
+            return [*unknown(f"${{!{name}}} names no variable", at)]
+        return _shown(self.state.text(plain(pointed), at), in_double=in_double)
+
+    def _length(self, name: str, index: str | None, at: Location) -> Text:
+        if index in ("@", "*"):
+            return self._count(self.state.items(name, at), at)
+        if name in ("@", "*"):
+            return self._count(self.state.arguments, at)
+        value = self._item(name, index, at) if index is not None else self._value(name, at)
+        return changed(value, str(len(plain(value))), at)
+
+    # Operations
+
+    def _operated(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
+        operator = _OPERATOR.match(rest)
+        if operator is None:
+            return [*unknown(f"the expansion ${{{name}{rest[:20]}}} is not read here", at)]
+        sign, word = operator[0], rest[operator.end() :]
+        if sign[-1] in "-=+?" and sign != ":":
+            found = self._with_default(name, index, sign, word, at, in_double=in_double)
+            return ([*quoted(found)] or [*EMPTY]) if in_double else [*found]
+        value = self._item(name, index, at) if index is not None else self._value(name, at)
+        return _shown(self._edited(value, sign, word, at), in_double=in_double)
+
+    def _with_default(
+        self, name: str, index: str | None, sign: str, word: str, at: Location, *, in_double: bool
+    ) -> Text:
+        found = self._found(name, index, at)
+        is_there = found is not None and (bool(plain(found)) or problem(found) is not None or len(sign) == 1)
+        if sign[-1] == "+":
+            return self._word(word, at, in_double=in_double) if is_there else ()
+        in_environment = self._is_from_environment(name) and index is None
+        if is_there and found is not None and not in_environment:
+            return unquoted(found)
+        if sign[-1] == "?":
+            if is_there and found is not None:
+                return unquoted(found)
+            told = plain(self._word(word, at, in_double=in_double)) or "it is not set"
+            return self.state.lacks(name, at, told, f"the script wants ${name}: {told}")
+        default = self._word(word, at, in_double=in_double)
+        value = default
+        if is_there and found is not None:
+            below = default if problem(default) is None else None
+            is_hidden = any(piece.secret for piece in found)
+            value = from_secret(name, below, at) if is_hidden else from_environment(name, plain(found), below, at)
+            value = unquoted(value)
+        elif in_environment and problem(default) is None and not _holds_quoted_blanks(default):
+            value = from_environment(name, plain(default), default, at)
+            if value[0].secret:
+                self.state.secrets[name] = plain(default)
+            value = value if default and all(piece.quoted for piece in default) else unquoted(value)
+        elif found or in_environment:
+            depends = _names_of(found) if found else frozenset({name})
+            value = tuple(replace(piece, names=piece.names | depends, symbol="") for piece in default)
+        if sign[-1] == "=":
+            self.state.assign(name, value)
+        return value
+
+    def _is_from_environment(self, name: str) -> bool:
+        known = name in self.state.variables or name in self.state.given
+        return not known and _NAME.fullmatch(name) is not None
+
+    def _found(self, name: str, index: str | None, at: Location) -> Text | None:
+        if name.isdecimal():
+            self.state.wants_arguments = True
+            return self._argument(name)
+        if index is not None:
+            items = self.state.items(name, at)
+            number = self._number(index, at)
+            return items[number] if number is not None and -len(items) <= number < len(items) else None
+        value = self.state.look_up(name, at)
+        return (value[0] if value else None) if isinstance(value, list) else value
+
+    def _word(self, word: str, at: Location, *, in_double: bool) -> Text:
+        in_text = in_double and '"' not in word
+        parts = self._parts(word, at, tilde=not in_double, inside_quotes=in_text, loose=not in_double)
+        blank = replace(literal(" ", at)[0], quoted=in_double)
+        return tuple(part if isinstance(part, Piece) else blank for part in parts)
+
+    def _edited(self, value: Text, sign: str, word: str, at: Location) -> Text:
+        if (piece := hidden(value)) is not None:
+            return (piece,)
+        text = plain(value)
+        if sign == ":":
+            first, _, count = word.partition(":")
+            begin, size = self._number(first, at), self._number(count, at) if count else None
+            if begin is None or (count and size is None):
+                return unknown(f"the part ':{word}' of a text is not known", at)
+            begin = max(len(text) + begin, 0) if begin < 0 else begin
+            end = None if size is None else size if size < 0 else begin + size
+            return changed(value, text[begin:end], at)
+        if sign in ("^", "^^", ",", ",,"):
+            change = str.upper if sign[0] == "^" else str.lower
+            return changed(value, change(text) if len(sign) == 2 else change(text[:1]) + text[1:], at)
+        pattern, slash, replacement = _split_slash(word) if sign[0] == "/" else (word, "", "")
+        glob = self.text(pattern, at)
+        by = self.text(replacement, at) if slash else ()
+        for used in (glob, by):
+            if (piece := hidden(used)) is not None:
+                return (piece,)
+        if (len(text) + 1) * (len(plain(by)) + 1) > _MAX_WORK or is_costly(text, plain(glob)):
+            return unknown("an operation on a text this large is not worked out", at)
+        return changed(value, _cut(text, sign, plain(glob), plain(by)), at)
+
+    def _number(self, text: str, at: Location) -> int | None:
+        found = self.arithmetic(text, at)
+        return int(plain(found)) if hidden(found) is None else None
+
+    def arithmetic(self, source: str, at: Location) -> Text:
+        """The value of an arithmetic expression."""
+        depends: list[Text] = []
+        bad: list[Piece] = []
+        inner = self.text(source, at, tilde=False) if "$" in source or "`" in source else literal(source, at)
+        if (piece := hidden(inner)) is not None:
+            return (piece,)
+        depends.append(inner)
+        if sets := assigned(plain(inner)):
+            bad_value = unknown(f"$(({source.strip()[:40]})) sets a variable inside of an expression", at)
+            for name in sets:
+                self.state.assign(name, bad_value)
+            return bad_value
+
+        def variable(name: str) -> int:
+            value = self.state.text(name, at)
+            depends.append(value)
+            if (piece := hidden(value)) is not None:
+                bad.append(piece)
+                return 1
+            text = plain(value).strip()
+            if re.fullmatch(r"-?\d+", text):
+                return int(text)
+            return evaluate(text, variable) if text and text != name else 0
+
+        try:
+            result = evaluate(plain(inner), variable) if plain(inner).strip() else 0
+        except (ValueError, RecursionError) as error:
+            return unknown(f"$(({source.strip()[:40]})): {error}", at)
+        if bad:
+            return (bad[0],)
+        names = frozenset().union(*(_names_of(text) for text in depends))
+        return (Piece(str(result), at, names=names),)
+
+
+EMPTY: Text = (Piece("", Location("")),)
+"""A word of no characters, as quotes make it."""
+
+
+def _holds_quoted_blanks(text: Text) -> bool:
+    """Whether a text has a blank at which the shell does not split it."""
+    return any(piece.quoted and re.search(r"\s", piece.text) for piece in text) and any(not p.quoted for p in text)
+
+
+def _names_of(text: Text) -> frozenset[str]:
+    return frozenset().union(*(piece.names for piece in text))
+
+
+def _shown(text: Text, *, in_double: bool) -> list[_Part]:
+    return ([*quoted(text)] or [*EMPTY]) if in_double else [*unquoted(text)]
+
+
+def _further(at: Location, source: str, position: int) -> Location:
+    lines = source.count("\n", 0, position)
+    return Location(at.file, at.line + lines) if lines and at.line else at
+
+
+def _only_items(source: str) -> bool:
+    """Whether quotes hold nothing but an array's items, of which there may be none."""
+    return re.fullmatch(r"\$(?:@|\{[@*][^}]*\}|\{\w+\[@\][^}]*\})", source) is not None
+
+
+def _ansi(source: str, position: int, at: Location, parts: list[_Part]) -> int:
+    text = ""
+    position += 2
+    while position < len(source) and source[position] != "'":
+        if source[position] == "\\" and position + 1 < len(source):
+            position += 1
+            text += _ESCAPES.get(source[position], "\\" + source[position])
+        else:
+            text += source[position]
+        position += 1
+    parts.append(Piece(text, at))
+    return position + 1
+
+
+def _closing_quote(source: str, position: int, at: Location) -> int:
+    """Where a double quote is closed that was opened before ``position``."""
+    while position < len(source):
+        if source[position] == "\\":
+            position += 2
+        elif source[position] == '"':
+            return position
+        elif source.startswith(("$(", "${"), position):
+            position = _closing(source, position + 1, at) + 1
+        else:
+            position += 1
+    raise DocumentError("a quote is opened and never closed", at=at)
+
+
+def _closing(source: str, position: int, at: Location) -> int:
+    """Where the bracket at ``position`` is closed."""
+    opened, closed = source[position], {"(": ")", "{": "}"}[source[position]]
+    depth = 0
+    while position < len(source):
+        character = source[position]
+        if character == "\\":
+            position += 1
+        elif character == "'":
+            end = source.find("'", position + 1)
+            position = end if end > 0 else position
+        elif character == '"':
+            position = _closing_quote(source, position + 1, at)
+        elif character == opened:
+            depth += 1
+        elif character == closed:
+            depth -= 1
+            if not depth:
+                return position
+        position += 1
+    raise DocumentError(f"a '{opened}' is opened and never closed", at=at)
+
+
+def _split_slash(word: str) -> tuple[str, str, str]:
+    match = re.search(r"(?<!\\)/", word)
+    return (word[: match.start()], "/", word[match.end() :]) if match else (word, "", "")
+
+
+def _cut(text: str, sign: str, glob: str, by: str) -> str:
+    """A text without, or with a replacement for, what matches a pattern at its start, its end or anywhere."""
+    longest = sign in ("##", "%%") or sign[0] == "/"
+    pattern = as_regex(glob, greedy=longest)
+    if sign in ("#", "##", "/#"):
+        return re.sub(rf"\A(?:{pattern})", lambda _: by, text, count=1, flags=re.DOTALL)
+    if sign in ("%", "%%", "/%"):
+        starts = range(len(text) + 1) if sign != "%" else range(len(text), -1, -1)
+        whole = re.compile(as_regex(glob), re.DOTALL)
+        return next((text[:start] + by for start in starts if whole.fullmatch(text, start)), text)
+    if not glob:
+        return text
+    return re.sub(pattern, lambda _: by, text, count=int(sign == "/"), flags=re.DOTALL)
+
+
+def is_costly(text: str, glob: str) -> bool:
+    """Whether matching a text with a pattern could take long: each ``*`` may begin and end anywhere."""
+    cost: int = (len(text) + 1) ** (glob.count("*") + 1)
+    return cost > _MAX_MATCH
+
+
+def as_regex(glob: str, *, greedy: bool = True) -> str:
+    """A shell pattern as a regular expression."""
+    found = ""
+    position = 0
+    while position < len(glob):
+        character = glob[position]
+        if character == "*":
+            found += ".*" if greedy else ".*?"
+        elif character == "?":
+            found += "."
+        elif character == "[" and (end := glob.find("]", position + 2)) > 0:
+            found += "[" + glob[position + 1 : end].replace("\\", "\\\\").replace("!", "^", 1) + "]"
+            position = end
+        elif character == "\\" and position + 1 < len(glob):
+            position += 1
+            found += re.escape(glob[position])
+        else:
+            found += re.escape(character)
+        position += 1
+    return found
+
+
+def _without_quotes(source: str) -> str:
+    """A word without what stands in quotes and expansions."""
+    return re.sub(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\$\{[^}]*\}", "", source, flags=re.DOTALL)

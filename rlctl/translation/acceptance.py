@@ -1,0 +1,122 @@
+"""Whether another framework would accept a config: its requirements, applied to the file as it is or as rlctl would write it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.requirements import Requirements, refused, requirements_of
+from rlctl.adapters.engine.rules import split
+from rlctl.adapters.engine.tree import put
+from rlctl.common.errors import Location
+from rlctl.common.report import Finding, Level, Report
+from rlctl.config import Loaded
+from rlctl.documents import Document, KeyPath, parse_dotted
+from rlctl.translation.read_back import as_read
+from rlctl.translation.translate import translate_loaded
+
+SHARED = frozenset(
+    {
+        *("path-missing", "hub-name", "no-model", "no-data", "model-positions", "literal-secret"),
+        *(
+            "greedy-training",
+            "group-of-one",
+            "kl-off",
+            "kl-without-pull",
+            "learning-rate",
+            "clip-range",
+            "sampling-cut",
+        ),
+        *("code-syntax", "code-name", "code-import", "data-unreadable", "data-empty", "data-column", "data-rows"),
+        *("data-overlong", "data-lengths", "cluster-too-small", "memory"),
+    }
+)
+"""Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
+
+
+def findings_of(runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False) -> list[Finding]:
+    """What a framework would refuse of a config.
+
+    Args:
+        runner: the framework's name.
+        loaded: the config; None if rlctl cannot read it, so that only a file of the framework's own is checked.
+        report: of reading it; its accounting holds every leaf of the file.
+        changed: whether canonical keys were changed after reading, which the file does not say.
+    """
+    requirements = _known(runner)
+    name, _, release = report.dialect.partition("@")
+    own = name == runner and not changed
+    if not own and loaded is None:
+        return []
+    document, found = (as_read(report), []) if own or loaded is None else _as_written(runner, loaded, report)
+    if document is None:
+        return found
+    dialect = dialect_called(runner)
+    version = release if own else dialect.newest
+    for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
+        told = f"{message} ({runner} {requirements.release}: {row.source})"
+        found.append(Finding("runner-refuses", Level.ERROR, told, row.key, _place(document, split(row.key)), row.hint))
+    if own and _series(requirements.release) != release:
+        told = (
+            f"the file is read as {report.dialect}, and checked as {runner} {requirements.release} checks its configs"
+        )
+        found.append(Finding("runner-release", Level.NOTE, told))
+    return found
+
+
+def for_runner(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of rlctl's checks that hold for another framework too."""
+    return [finding for finding in findings if finding.code in SHARED]
+
+
+def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:
+    """Findings of reading, with an error for each unknown key that the framework refuses, as Hydra's struct mode does.
+
+    Args:
+        runner: the framework's name.
+        findings: of reading the file.
+        allowed: unknown keys that stay warnings: those of a fork of the framework.
+    """
+    strict = _known(runner).strict
+    return [
+        replace(finding, code="runner-refuses", level=Level.ERROR, message=f"{finding.message}, and refuses it")
+        if finding.code == "unknown-key" and not finding.added and finding.key not in allowed and strict(finding.key)
+        else finding
+        for finding in findings
+    ]
+
+
+def _known(runner: str) -> Requirements:
+    found = requirements_of(runner)
+    assert found is not None, f"{runner} is a framework whose requirements rlctl has"
+    return found
+
+
+def _series(release: str) -> str:
+    """``0.9`` of ``0.9.1``."""
+    return ".".join(release.split(".")[:2])
+
+
+def _as_written(runner: str, loaded: Loaded, report: Report) -> tuple[Document | None, list[Finding]]:
+    """What rlctl writes for the framework, at the places that the values come from."""
+    made = translate_loaded(loaded, replace(report, findings=[], accounting=[*report.accounting]), runner)
+    if made.text is None:
+        return None, made.report.errors
+    values: dict[str, object] = {}
+    for origin in made.report.origins:
+        put(values, parse_dotted(origin.key), origin.value)
+    marks = {parse_dotted(key): entry.at for entry in made.report.accounting if entry.at for key, _ in entry.targets}
+    return Document("config", values, marks), []
+
+
+def _place(document: Document, path: KeyPath) -> Location | None:
+    """Where a key, or the section that it would be in, was written."""
+    for length in range(len(path), 0, -1):
+        if (at := document.marks.get(path[:length])) is not None:
+            return at
+        inside = [at for mark, at in document.marks.items() if mark[:length] == path[:length]]
+        if length > 1 and inside:
+            return inside[0]
+    return None

@@ -1,0 +1,297 @@
+"""What to do about a finding, in the keys and units of the file that was read, with values that its framework can express.
+
+A rule says which canonical key takes which value. What the framework's writer makes of the config before and after tells the
+framework's own key and value; reading that back tells whether the value survived. Nothing here knows a framework by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.matrix import flat
+from rlctl.adapters.engine.rules import Absent, Chosen, Code, Key, Rule, Switch, matches, split, version_of
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
+from rlctl.adapters.engine.tree import put as put_in_tree
+from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
+from rlctl.common.errors import PlanError, RlctlError
+from rlctl.common.report import Finding, Fix
+from rlctl.config import Loaded, put, to_plain
+from rlctl.documents import Document, KeyPath, dotted
+from rlctl.documents.paths import copied
+from rlctl.translation.rendering import write_out
+from rlctl.translation.translate import read_document
+
+TRIES = 64
+"""Values that are tried for one key before rlctl says that the framework cannot express any of them."""
+MOST_KEYS = 3
+"""Keys that one hint changes together; a fix that takes more is no hint."""
+_KEY = re.compile(r"(?<![\w.])[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
+
+
+def in_own_words(
+    findings: Sequence[Finding], loaded: Loaded, source: str, facts: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """The findings with hints for a file of a framework; those for rlctl's own files are in its own words already.
+
+    Args:
+        findings: of the checks.
+        loaded: the config that was read.
+        source: what it was read as, as ``verl@0.9``.
+        facts: what the user states of the run that no config says.
+    """
+    if source.partition("@")[0] in ("", "rlctl") or not findings:
+        return list(findings)
+    adviser = Adviser(loaded, source, facts or {})
+    return [adviser.reworded(finding) for finding in findings]
+
+
+def expressible_fixes(finding: Finding, loaded: Loaded, source: str, facts: Mapping[str, str] | None = None) -> Finding:
+    """The finding with only those fixes that its framework can express, in canonical keys, as an editor shows them."""
+    if source.partition("@")[0] in ("", "rlctl") or not finding.candidates:
+        return finding
+    adviser = Adviser(loaded, source, facts or {})
+    fixes = tuple(fix for key, values in by_key(finding.candidates) for fix in adviser.fixes(key, values, finding))
+    if not fixes and has_values(finding.template):
+        hint, _ = adviser.with_values(finding)
+    else:
+        hint = in_canonical_words(finding.template, fixes)
+    return replace(finding, fixes=fixes, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Expressed:
+    """A canonical value as a framework's file has it."""
+
+    value: Any
+    changes: tuple[tuple[KeyPath, Any], ...]
+    """The file's keys that change, with their values; ``GONE`` where a key is removed."""
+    by_one: bool
+    """Whether the first of them alone gives the value; the others keep the rest of the config as it is."""
+
+
+@dataclass
+class Adviser:
+    """Says fixes in the keys of one file."""
+
+    loaded: Loaded
+    source: str
+    facts: Mapping[str, str]
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def reworded(self, finding: Finding) -> Finding:
+        """A finding whose hint names the file's keys; where the file has none, its canonical key and how to set that."""
+        hint, left = finding.hint, ""
+        if has_values(finding.template) and finding.candidates:
+            hint, left = self.with_values(finding)
+        unnamed = next((key for key in _KEY.findall(hint) if self._is_canonical(key) and self.name(key) == key), "")
+        left = left or (f"--set {unnamed}=VALUE" if unnamed else "")
+        message, hint = self.renamed(finding.message), self.renamed(hint)
+        return replace(finding, message=message, hint=hint, option=finding.option or left)
+
+    def renamed(self, text: str) -> str:
+        """A text with the file's keys for canonical ones."""
+        return _KEY.sub(lambda match: self.name(match[0]), text)
+
+    def with_values(self, finding: Finding) -> tuple[str, str]:
+        """The hint with the values that the file can hold, and the option that sets what it cannot."""
+        settings: list[Setting] = []
+        missing: list[Fix] = []
+        for key, values in by_key(finding.candidates):
+            found = list(self._expressed(key, values, count_shown(finding.template)))
+            if found:
+                settings.append(self._setting(key, found))
+            else:
+                missing.append((key, values[0]))
+        if settings:
+            return worded(finding.template, settings), ""
+        if finding.otherwise:
+            return finding.otherwise, ""
+        key, value = missing[0]
+        reason = self._why_not(key, value)
+        if not reason:
+            return in_canonical_words(finding.template, missing), ""
+        name = self.source.partition("@")[0]
+        return f"{name} cannot express {dotted(key)} {shown(value)}: {reason}", f"--set {dotted(key)}={shown(value)}"
+
+    def fixes(self, key: KeyPath, values: Sequence[Any], finding: Finding) -> list[Fix]:
+        """The first values that the file can hold."""
+        found = self._expressed(key, values, count_shown(finding.template))
+        return [(key, value) for value in ascending([each.value for each in found])]
+
+    def _expressed(self, key: KeyPath, values: Sequence[Any], count: int) -> Iterator[Expressed]:
+        tried = (self._express(key, value) for value in values[:TRIES])
+        return islice((each for each in tried if each is not None), count)
+
+    def _express(self, key: KeyPath, value: Any) -> Expressed | None:
+        """A value as the file has it; None where it has no key for it, or another value would be read back."""
+        try:
+            after = put(self.loaded, key, value)
+            wanted = _meaning(after, key)
+            written = self._written(after) if wanted != _meaning(self.loaded, key) else None
+            if self._before is None or written is None or self._read(written, key) != wanted:
+                return None
+            found = list(changed_leaves(self._before, written))
+            changes = [(path, new) for path, new in found if new is not GONE or self._has(path)]
+            kept = [change for change in changes if change[1] is not GONE]
+            if len(changes) > MOST_KEYS and len(kept) > MOST_KEYS:
+                return None
+            alone = next((change for change in kept if self._gives([change], key, wanted)), None)
+            if alone is not None:
+                return Expressed(value, (alone, *(change for change in kept if change is not alone)), by_one=True)
+            changes = kept if len(kept) < len(changes) and self._gives(kept, key, wanted) else changes
+        except (RlctlError, ValueError):
+            return None
+        return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
+
+    def _gives(self, changes: Sequence[tuple[KeyPath, Any]], key: KeyPath, wanted: Any) -> bool:
+        """Whether the file says a value with these changes alone."""
+        if not changes:
+            return False
+        trial = copied(self._before)
+        for path, value in changes:
+            put_in_tree(trial, path, value)
+        return bool(self._read(trial, key) == wanted)
+
+    def _read(self, values: dict[str, Any], key: KeyPath) -> Any:
+        """What a file with these values says at a canonical key."""
+        again, _ = read_document(Document("hint", values), dialect=self.source)
+        return _meaning(again, key) if again is not None else GONE
+
+    def _written(self, loaded: Loaded) -> dict[str, Any] | None:
+        try:
+            return write_out(loaded, self.source, {**self.facts, "carried": "none"}).file.values
+        except RlctlError:
+            return None
+
+    @cached_property
+    def _before(self) -> dict[str, Any] | None:
+        return self._written(self.loaded)
+
+    def _has(self, path: KeyPath) -> bool:
+        """Whether the file itself says something at, or below, one of its keys."""
+        name = dotted(path)
+        return any(
+            source.key == name or source.key.startswith((f"{name}.", f"{name}["))
+            for source in self.loaded.sources.values()
+            if source.kind != "dialect_default"
+        )
+
+    def _setting(self, key: KeyPath, found: Sequence[Expressed]) -> Setting:
+        """The values under the file's key; of keys that change together the values of the first fix."""
+        (path, value), *more = found[0].changes
+        if value is GONE or more:
+            parts = tuple(Setting(dotted(at), () if new is GONE else (new,)) for at, new in more)
+            own = Setting(dotted(path), () if value is GONE else (value,))
+            return replace(own, keeping=parts) if found[0].by_one else replace(own, beside=parts)
+        same = [each for each in found if [at for at, _ in each.changes] == [path]]
+        theirs = [each.changes[0][1] for each in same]
+        unit = "" if theirs == [each.value for each in same] else self._unit(key)
+        return Setting(dotted(path), tuple(ascending(theirs)), unit)
+
+    def _unit(self, key: KeyPath) -> str:
+        """How the file's key counts what the canonical key holds."""
+        for rule in self._rules(key):
+            note = rule.note or rule.convert.note if isinstance(rule, Key) else getattr(rule, "formula", "")
+            if note:
+                return str(note)
+        return ""
+
+    def _why_not(self, key: KeyPath, value: Any) -> str:
+        """Why the framework cannot say a value, by its table; empty if this machine cannot tell."""
+        dropped = self._table.dropped_at(key)
+        if dropped is not None:
+            return dropped.why(self.source.partition("@")[0], key)
+        try:
+            changed = put(self.loaded, key, value)
+        except RlctlError:  # such as a variable that is not set here
+            return ""
+        try:
+            outcome = write_out(changed, self.source, {**self.facts, "carried": "none"})
+            fates = [part.fate_of(key) for _, part in outcome.file.parts]
+        except RlctlError as error:
+            return error.message
+        lost = "; ".join(dict.fromkeys(fate.lost or fate.kept for fate in fates if fate is not None)).strip("; ")
+        return lost or "it has no such value"
+
+    # Names
+
+    def name(self, text: str) -> str:
+        """What the file calls a canonical key: the key that it has written, else the one that it would; else the key itself."""
+        if text not in self._names:
+            self._names[text] = self._own_name(text) or text
+        return self._names[text]
+
+    def _own_name(self, text: str) -> str:
+        path = _path(text)
+        if not self._is_canonical(text):
+            return ""
+        if written := self._written_name(path):
+            return written
+        for rule in self._rules(path):
+            known = [key.name for key in rule.keys if key.exists(self._version) and "*" not in key.name]
+            direct = isinstance(rule, (Key, Switch, Chosen)) or (isinstance(rule, Code) and len(known) == 1)
+            if known and direct:
+                return known[0]
+        return ""
+
+    def _written_name(self, path: KeyPath) -> str:
+        """The key of the file that says something at a canonical key, at what it is in, or at all that is in it."""
+        said = {at: source.key for at, source in self.loaded.sources.items() if source.kind != "dialect_default"}
+        for length in range(len(path), 1, -1):
+            if key := said.get(path[:length]):
+                return ".".join([key, *map(str, path[length:])])
+        inside = {key for at, key in said.items() if at[: len(path)] == path}
+        return inside.pop() if len(inside) == 1 else ""
+
+    def _is_canonical(self, text: str) -> bool:
+        return gates(tuple("*" if isinstance(part, int) else part for part in _path(text))) is not None
+
+    @cached_property
+    def _table(self) -> Table:
+        dialect, _, release = self.source.partition("@")
+        found = dialect_called(dialect)
+        return found.tables[found.kind_for(self.loaded.config, found.release(release))]
+
+    @cached_property
+    def _version(self) -> tuple[int, ...]:
+        return version_of(self.source.partition("@")[2])
+
+    def _rules(self, path: KeyPath) -> Iterator[Rule]:
+        """The rules that fill a canonical key, or the name of the option at it."""
+        wanted = tuple("*" if isinstance(part, int) else part for part in path)
+        for rule in flat(self._table.rules):
+            filled = [split(name.replace("[]", ".*").replace("{}", ".*")) for name in rule.canonical]
+            if any(item == wanted or item == (*wanted, "name") or matches(item, wanted) for item in filled):
+                yield rule
+
+
+@contextmanager
+def in_own_keys(loaded: Loaded, source: str) -> Iterator[None]:
+    """Errors of planning that are raised inside name the keys of the file that was read."""
+    try:
+        yield
+    except PlanError as error:
+        if source.partition("@")[0] in ("", "rlctl"):
+            raise
+        adviser = Adviser(loaded, source, {})
+        raise PlanError(adviser.renamed(error.message), at=error.at, hint=adviser.renamed(error.hint)) from error
+
+
+def _path(text: str) -> KeyPath:
+    return split(text.replace("[", ".").replace("]", ""))
+
+
+def _meaning(loaded: Loaded, key: KeyPath) -> Any:
+    """What a key says: its value, the name of a choice, or whether there is a section."""
+    value = find(to_plain(loaded.config), key)
+    if isinstance(value, Mapping):
+        return value.get("name", value.get("type", True))
+    return None if isinstance(value, Absent) else value

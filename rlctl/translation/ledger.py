@@ -1,0 +1,90 @@
+"""The joined ledger of a translation: what became of every source leaf, through the canonical keys it went to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.dialect import File
+from rlctl.adapters.engine.lacking import lacking
+from rlctl.adapters.engine.writing import Fate
+from rlctl.common.ranks import Rank, rank_of
+from rlctl.common.report import Bucket, Entry, Finding, Level, option_for_fact
+from rlctl.documents import parse_dotted
+
+
+def unsupported(entries: Sequence[Entry]) -> list[Finding]:
+    """One warning for each leaf that the target cannot say."""
+    return [
+        Finding(
+            "unsupported",
+            Level.WARNING,
+            f"'{entry.key}' cannot be said in the target: {entry.note}",
+            entry.key,
+            entry.at,
+            option=option_for_fact(entry.note),
+            ranked=entry.rank,
+        )
+        for entry in entries
+        if entry.bucket is Bucket.UNSUPPORTED
+    ]
+
+
+def joined(entry: Entry, file: File, source: str) -> Entry:
+    """What became of one source leaf in the target, through the canonical keys it went to."""
+    entry = replace(entry, rank=rank_in(entry, source))
+    if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED, Bucket.CARRIED) or not entry.targets:
+        return entry
+    fates = [found for key, _ in entry.targets if (found := fate_in(key, file)) is not None]
+    if not fates and entry.bucket is not Bucket.CARRIED:
+        return replace(
+            entry, bucket=Bucket.UNSUPPORTED, targets=(), note=lacking(file.name, parse_dotted(entry.targets[0][0]))
+        )
+    return judged(entry, fates)
+
+
+def rank_in(entry: Entry, source: str) -> Rank:
+    """The gravest rank of the canonical keys that a source leaf went to; by the source's own table if it went to none."""
+    ranks = [rank for key, _ in entry.targets if (rank := rank_of(key)) is not None]
+    own = rank_of(entry.key, dialect_called(source).ranks) if source and not ranks else None
+    return min(ranks, key=lambda rank: rank.place) if ranks else own or Rank.NAMES
+
+
+def fate_in(key: str, file: File) -> Fate | None:
+    """What became of a canonical key, in the stage that holds it."""
+    path = parse_dotted(key)
+    stage = path[1] if path[:1] == ("stages",) and len(path) > 2 else None
+    own = path[2:] if stage is not None else path
+    for index, written in file.parts:
+        if index == stage or len(file.parts) == 1:
+            return written.fate_of(path) if index is None and stage is not None else written.fate_of(own)
+    return None
+
+
+def judged(entry: Entry, fates: Sequence[Fate]) -> Entry:
+    """An entry with the targets, the bucket and the reasons that the fates of its canonical keys give it."""
+    lost = "; ".join(dict.fromkeys(fate.lost for fate in fates if fate.lost))
+    targets = tuple(dict.fromkeys((key, _frozen(value)) for fate in fates for key, value in fate.targets))
+    shown = tuple((key, _thawed(fates, key, value)) for key, value in targets)
+    notes = [entry.note, *(note for fate in fates for note in fate.notes)]
+    note = "; ".join(dict.fromkeys(note for note in notes if note))
+    if lost:
+        return replace(entry, bucket=Bucket.UNSUPPORTED, targets=shown, note=lost)
+    if entry.bucket is Bucket.CARRIED:
+        return replace(entry, targets=shown)
+    kept = "; ".join(dict.fromkeys(fate.kept for fate in fates if fate.kept))
+    if kept and not shown:
+        return replace(entry, bucket=Bucket.CARRIED, targets=(), note=kept)
+    note = note or ("" if shown else "what the target does anyway")
+    derived = entry.bucket is Bucket.DERIVED or any(fate.derived for fate in fates)
+    return replace(entry, bucket=Bucket.DERIVED if derived else Bucket.MAPPED, targets=shown, note=note)
+
+
+def _frozen(value: Any) -> str:
+    return repr(value)
+
+
+def _thawed(fates: Sequence[Fate], key: str, frozen: str) -> Any:
+    return next(value for fate in fates for name, value in fate.targets if name == key and repr(value) == frozen)

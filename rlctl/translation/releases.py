@@ -1,0 +1,86 @@
+"""Which releases of a framework the keys of a file fit, and what their defaults change in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rlctl.adapters.engine.dialect import Dialect, Taken
+from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.rules import version_of
+from rlctl.common.errors import ConfigError, TranslationError
+from rlctl.common.ranks import Rank, rank_of
+from rlctl.common.report import Finding, Level
+from rlctl.config import Loaded
+from rlctl.documents import Document
+from rlctl.translation.difference import Difference, differences
+
+SHOWN = 4
+"""Differences that are named; of more the number is shown."""
+
+
+def fitting(found: Dialect, document: Document, taken: Taken) -> list[str]:
+    """Older releases that know as many keys of a file as the one it is read as, oldest first."""
+    if len(found.versions) < 2:
+        return []
+    table = found.tables[taken.kind]
+    older = [name for name in found.versions if version_of(name) < version_of(taken.version)]
+    older = [name for name in older if not table.releases_with or name in table.releases_with]
+    return [name for name in older if found.take(document, version=name, kind=taken.kind) == _as(taken, name)]
+
+
+def _as(taken: Taken, release: str) -> Taken:
+    return Taken(release, taken.kind, taken.unknown, taken.leaves)
+
+
+def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
+    """Releases as ``0.3 to 0.5 and 0.7``."""
+    runs: list[list[str]] = []
+    for name in releases:
+        if runs and versions.index(name) == versions.index(runs[-1][-1]) + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return " and ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def differing(
+    found: Dialect, taken: Taken, loaded: Loaded, older: Sequence[str], read: Callable[[Taken], Read]
+) -> list[Finding]:
+    """A note for each older release whose defaults change training, up to the first that changes nothing."""
+    told: list[Finding] = []
+    for release in older:
+        other = read(_as(taken, release)).loaded
+        items = _training(other, loaded) if other is not None else []
+        if not items:
+            break
+        told.append(_finding(found, taken, release, items))
+    return told
+
+
+def _training(older: Loaded, newer: Loaded) -> list[Difference]:
+    try:
+        found = differences(older, newer)
+    except (ConfigError, TranslationError):
+        return []
+    return [item for item in found if (rank_of(item.key) or Rank.NAMES).changes_training]
+
+
+def _finding(found: Dialect, taken: Taken, release: str, items: Sequence[Difference]) -> Finding:
+    own = {canonical: name for name, canonical in reversed(list(found.tables[taken.kind].plain.items()))}
+    texts = [
+        f"{own.get(item.key, item.key)} is {_shown(item.first.value)} (in {taken.version} {_shown(item.second.value)})"
+        for item in items[:SHOWN]
+    ]
+    more = f", and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    message = (
+        f"the keys fit {found.name} {release} as well as {taken.version}, which rlctl read; in {release} "
+        f"{', '.join(texts)}{more}"
+    )
+    hint = f"if the config is for {found.name} {release}, read it as that release"
+    return Finding("releases-differ", Level.NOTE, message, hint=hint, option=f"--from {found.name}@{release}")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,168 @@
+"""From a config to text in a dialect: what its writer made, its comments, and what is kept for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.carried import block
+from rlctl.adapters.engine.dialect import Dialect, File, stage_parts
+from rlctl.adapters.engine.rules import Absent
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.writing import without_defaults
+from rlctl.common.errors import UsageError
+from rlctl.common.report import Level, Report
+from rlctl.config import Loaded
+from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
+
+COMMENTED = ("yaml", "sh")
+"""The formats that hold comments."""
+
+
+@dataclass
+class Outcome:
+    """What a dialect's writer made of a config, ready to become text."""
+
+    dialect: Dialect
+    form: str
+    file: File
+    report: Report
+    comments: Mapping[KeyPath, Comment]
+    tail: Sequence[str]
+    sidecar: str | None = None
+    """What is kept for the way back, where it was asked for in a file of its own."""
+
+    def text(self, comments: Mapping[KeyPath, Comment] | None = None, tail: Sequence[str] = ()) -> str:
+        """The text, with other comments and further lines at the end where they are given.
+
+        Raises:
+            TranslationError: the format cannot say what is in the file.
+        """
+        told = self.comments if comments is None else comments
+        return self.dialect.render(self.file, self.form, told, [*tail, *self.tail])
+
+
+def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcome:
+    """Write a config in a dialect, as ``trinity`` or ``verl@0.7``.
+
+    Raises:
+        TranslationError: the dialect cannot hold the config.
+    """
+    name, _, version = target.partition("@")
+    found = dialect_called(name)
+    release = found.release(version)
+    form = format_of(found, options.get("format", ""))
+    file = found.write(loaded, release, options)
+    file.name, file.release = name, release
+    report = Report(target=f"{name}@{release}")
+    report.findings += file.findings
+    for _, written in file.parts:
+        report.findings += [item for item in written.findings if item not in report.findings]
+    report.origins += _origins(file)
+    comments = dict(file.comments)
+    tail: list[str] = []
+    head = loaded.comments.get(())
+    if head is not None and (head.above or head.below):
+        comments[()] = Comment(head.above, "", ())
+        tail = list(head.below)
+    outcome = Outcome(found, form, file, report, comments, tail)
+    _keep(_way_back(loaded, file, name), options.get("carried", "comment"), outcome)
+    return outcome
+
+
+def _keep(kept: Mapping[str, Mapping[str, Any]], how: str, outcome: Outcome) -> None:
+    """Put what is kept for the way back where it was asked for: a block of comments, a file of its own, or nowhere."""
+    if not kept:
+        return
+    count = sum(len(keys) for keys in kept.values())
+    if how == "sidecar":
+        outcome.sidecar = write_yaml({"rlctl_carried": {name: dict(keys) for name, keys in kept.items()}})
+    elif how == "none":
+        outcome.report.add("not-carried", Level.NOTE, f"{count} keys for the way back were left out, as asked")
+    else:
+        outcome.tail = [*outcome.tail, *block(kept)]
+        if outcome.form not in COMMENTED:
+            message = f"{count} keys for the way back have no place in a list of overrides"
+            outcome.report.add("not-carried", Level.NOTE, message, option="--sidecar FILE")
+
+
+def format_of(found: Dialect, asked: str) -> str:
+    """The format asked for, or the dialect's usual one.
+
+    Raises:
+        UsageError: the dialect has no such format.
+    """
+    if asked and asked not in found.formats:
+        known = ", ".join(found.formats)
+        raise UsageError(
+            f"{found.name} cannot be written as {asked}; it has: {known}", hint=f"--format {found.formats[0]}"
+        )
+    return asked or found.formats[0]
+
+
+def _origins(file: File) -> list[Any]:
+    if len(file.parts) == 1:
+        return list(file.parts[0][1].origins)
+    found = []
+    last = len(file.parts) - 1
+    for place, (_, written) in enumerate(file.parts):
+        for entry in written.origins:
+            top = parse_dotted(entry.key)[0]
+            stage = file.values["stages"][place]
+            if place == last and top not in stage:
+                found.append(entry)
+            elif top in stage:
+                found.append(replace(entry, key=f"stages[{place}].{entry.key}"))
+            elif not any(item.key == entry.key for item in found):
+                found.append(entry)
+    return list({entry.key: entry for entry in found}.values())
+
+
+def _way_back(loaded: Loaded, file: File, target: str) -> dict[str, dict[str, Any]]:
+    """By dialect, what the target has no key for: keys carried from others, and under ``rlctl`` values it cannot say."""
+    if target == "rlctl":
+        return {}
+    kept = {name: dict(keys) for name, keys in loaded.config.extensions.items() if name != target}
+    kept["rlctl"] = _unsaid(loaded, file)
+    return {name: keys for name, keys in kept.items() if keys}
+
+
+def _unsaid(loaded: Loaded, file: File) -> dict[str, Any]:
+    """Canonical values that the source says, or its framework's defaults mean, and the target cannot."""
+    found: dict[str, Any] = {}
+    for index, written in file.parts:
+        given = next(part for number, _, part in stage_parts(loaded) if number == index or len(file.parts) == 1)
+        values = {path: find(given.plain, path) for path in written.lost_paths(given.is_kept) if path}
+        kept = {path: without_defaults(value, path) for path, value in values.items() if not isinstance(value, Absent)}
+        prefix = f"stages[{index}]." if index is not None and len(file.parts) > 1 else ""
+        for path, value in kept.items():
+            if not _held(values[path], path, kept):
+                found[f"{prefix}{dotted(path)}"] = _symbolic(value, path, given.expressions)
+    return found
+
+
+def _held(value: Any, path: KeyPath, kept: Mapping[KeyPath, Any]) -> bool:
+    """Whether a section above the path is kept, and holds the value."""
+    above = (path[:depth] for depth in range(1, len(path)))
+    return any(find(kept[part], path[len(part) :]) == value for part in above if part in kept)
+
+
+def _symbolic(value: Any, path: KeyPath, expressions: Mapping[KeyPath, str], *, inside: bool = False) -> Any:
+    """A value with its expressions as they were written.
+
+    Inside a kept list or section only variables of the environment stay expressions: nothing resolves canonical keys there.
+    """
+    if path in expressions and not (inside and _names_keys(expressions[path])):
+        return expressions[path]
+    if isinstance(value, dict):
+        return {key: _symbolic(item, (*path, key), expressions, inside=True) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_symbolic(item, (*path, index), expressions, inside=True) for index, item in enumerate(value)]
+    return value
+
+
+def _names_keys(text: str) -> bool:
+    """Whether an expression refers to other keys, and not only to variables of the environment."""
+    return any(not part.startswith("oc.env:") for part in text.split("${")[1:])

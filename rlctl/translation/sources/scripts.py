@@ -1,0 +1,444 @@
+"""A launch script as an input: the one command of it that starts a trainer, with the file and line each override was written on.
+
+A program that a dialect names decides the kind of file; another one that takes overrides is left to its keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters import names as dialect_names
+from rlctl.adapters.engine.dialect import Program as KnownProgram
+from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
+from rlctl.common.filenames import is_file
+from rlctl.common.report import Finding, Level
+from rlctl.common.secrets import concealed, expression, redacted
+from rlctl.documents import Document, read_overrides, read_text, read_yaml, resolve
+from rlctl.documents.scalars import plain_value
+from rlctl.shell.launch import SWEEPS, Program, Told, is_override, place_of, program_of, symbolic_override, told
+from rlctl.shell.run import Command, Reading, listed, read_script, survey
+from rlctl.shell.state import MissingError
+from rlctl.shell.text import Piece, Text, dependences, literal, plain, problem, unknown
+from rlctl.translation.sources.files import composed
+from rlctl.translation.sources.inputs import Input, Script
+
+COMMAND_LINE = "command line"
+_NAME_OPTIONS = ("config-name", "cn", "config_name")
+_PATH_OPTIONS = ("config-path", "cp", "config-dir", "cd", "config_path")
+_FILE_OPTIONS = ("config", "c", "config_file", "config-file")
+_PARENTS = 4
+"""How far above the script a config is looked for that its command names by a relative path."""
+_MIN_SECRET = 6
+_CUT = re.compile(r"\$\{oc\.env:(\w+)(?!\w*[},])", re.ASCII)
+"""An expression of which the script made something else."""
+_DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?[-=?]")
+_SAID, _SAID_LENGTH = 3, 300
+"""Lines, and characters, of what a script says last that are shown."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command that starts a trainer, and what is known of its program."""
+
+    program: Program
+    dialect: str
+    known: KnownProgram
+
+
+def read_launch(text: str, name: str, how: Script) -> Input:
+    """The trainer's command line in a launch script.
+
+    Raises:
+        DocumentError: the script starts no trainer, or several, or what it starts depends on what only running it could tell.
+    """
+    how = _with_arguments(how)
+    arguments = [literal(word, Location(COMMAND_LINE, place)) for place, word in enumerate(how.arguments, 1)]
+    reading = _traced(text, name, how, arguments) if how.traced else _read(text, name, how, arguments)
+    started = [found for command in reading.commands if (found := _launch(command))]
+    if not started and reading.ended is not None:
+        raise _ended(text, name, how, arguments, reading)
+    launch = _the_one(started, name)
+    words = told(launch.program)
+    _refuse_sweeps(words, launch.program)
+    given = _base(launch, words, reading, name)
+    keeps = _Keeps({**how.environment, **how.variables})
+    lines = [(keeps.text(word), place_of(word, launch.program.at)) for word in words.overrides]
+    overrides = read_overrides([*_of_launcher(launch, words), *lines], name)
+    taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
+    _refuse_unused(how.arguments, taken, reading, name)
+    notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
+    reason = f"line {launch.program.at.line} starts {launch.program.name}"
+    return replace(
+        given,
+        overrides=[*given.overrides, *overrides],
+        dialect=launch.dialect or given.dialect,
+        kind=given.kind or launch.known.kind,
+        reason=reason,
+        findings=[Finding("launch", Level.NOTE, _told(launch, how), at=launch.program.at), *notes],
+        environment=how.variables,
+        taken=taken | {word for word in how.arguments if not is_override(word)},
+    )
+
+
+def _with_arguments(how: Script) -> Script:
+    """``--env 1=VALUE`` and so on are the first arguments; overrides that follow the script come after them.
+
+    Raises:
+        UsageError: one is left out, or stands after the script as well.
+    """
+    given = {int(name): value for name, value in how.variables.items() if name.isdecimal()}
+    if not given:
+        return how
+    if sorted(given) != list(range(1, len(given) + 1)):
+        told = ", ".join(str(place) for place in sorted(given))
+        raise UsageError(f"--env gives the arguments {told} of the script; expected 1, 2, ... without a gap")
+    after = next((word for word in how.arguments if not is_override(word)), None)
+    if after is not None:
+        raise UsageError(f"{redacted(after)!r} stands after the script, and its arguments are given with --env too")
+    others = {name: value for name, value in how.variables.items() if not name.isdecimal()}
+    return replace(how, arguments=[*(given[place] for place in sorted(given)), *how.arguments], variables=others)
+
+
+def _told(launch: Launch, how: Script) -> str:
+    way = "run in isolation" if how.traced else "read, not run"
+    of = f", of {launch.dialect}" if launch.dialect else ", which no dialect knows"
+    return f"the script was {way}; it starts {launch.program.name}{of}"
+
+
+def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+    return read_script(
+        text,
+        name,
+        arguments=arguments,
+        environment=how.environment,
+        given=how.variables,
+    )
+
+
+def _is_given(piece: Piece) -> bool:
+    return piece.at.file == COMMAND_LINE
+
+
+# Running the script in the sandbox
+
+
+def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Reading:
+    """What the script started when it ran; what reading it tells of the places is added."""
+    from rlctl.shell.tracing import trace
+
+    if name.startswith("<"):
+        raise UsageError(
+            "--trace runs a file, and the script comes from standard input", hint="save it, and name the file"
+        )
+    ran = trace(name, [plain(word) for word in arguments], _seen_when_run(how))
+    try:
+        reading = _read(text, name, how, arguments)
+    except RlctlError:
+        reading = read_script("", name, environment=how.environment, given=how.variables)
+    known = {plain(word): word for command in reading.commands for word in command.words if word and not problem(word)}
+    known |= {plain(word): word for word in arguments if word}
+    reading.commands = [
+        Command(
+            tuple(_as_written(word, known, reading.state.secrets, name) for word in call),
+            _place(call, reading, name),
+            ".",
+        )
+        for call in ran.calls
+    ]
+    if not any(_launch(command) for command in reading.commands):
+        said = (ran.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        how_it_ended = "it ran out of time" if ran.status is None else f"it ended with status {ran.status}"
+        unseen = _unseen_when_run(text, how)
+        wanted = f" {' '.join(f'--env {variable}=...' for variable in unseen)}," if unseen else ""
+        raise DocumentError(
+            f"started no trainer when it was run in the sandbox: {how_it_ended}: {said[:200]}",
+            at=Location(name),
+            hint=f"pass the variables that it needs,{wanted or ' --env NAME=VALUE,'} and its arguments, --env 1=VALUE;"
+            " the sandbox shows only the folder of the script",
+        )
+    return reading
+
+
+def _seen_when_run(how: Script) -> dict[str, str]:
+    """The variables of a script that is run: those it is given, who and where the user is, and secrets as their expressions."""
+    around = {name: concealed(name, value) for name, value in how.environment.items()}
+    seen = {name: value for name, value in around.items() if name in ("HOME", "USER") or value != how.environment[name]}
+    return seen | {name: concealed(name, value) for name, value in how.variables.items()}
+
+
+def _unseen_when_run(text: str, how: Script) -> list[str]:
+    """Variables of the environment that the script has a default for, or requires, and doesn't see when it is run."""
+    named = dict.fromkeys(_DEFAULTED.findall(text))
+    return [name for name in named if name in how.environment and name not in _seen_when_run(how)]
+
+
+def _as_written(word: str, known: dict[str, Text], written: dict[str, str], name: str) -> Text:
+    """A word of a command line that was seen, at the place where it was written as far as reading the script tells.
+
+    Secrets of the environment are their expressions, as the script was given them; those written in the script become theirs.
+    """
+    if word in known:
+        return known[word]
+    for variable, value in written.items():
+        if len(value) >= _MIN_SECRET:
+            word = word.replace(value, expression(variable))
+    if (named := _CUT.search(word)) is not None:
+        return unknown(f"it is computed from ${named[1]}, which holds a secret", Location(name))
+    return (Piece(word, Location(name)),)
+
+
+def _place(call: Sequence[str], reading: Reading, name: str) -> Location:
+    """Where a command line that was seen stands in the script."""
+    wanted = set(call)
+    best = max(
+        reading.commands, key=lambda command: len(wanted & {plain(word) for word in command.words}), default=None
+    )
+    return best.at if best is not None else Location(name)
+
+
+# Which command it is
+
+
+def _launch(command: Command) -> Launch | None:
+    """The trainer that a command starts."""
+    program = program_of(command.words, command.at, command.folder)
+    if program is None:
+        return None
+    file = program.name.rpartition("/")[2]
+    for dialect in dialect_names():
+        for pattern, known in dialect_called(dialect).programs.items():
+            if fnmatchcase(program.name, pattern) or fnmatchcase(file, pattern):
+                return Launch(program, dialect, known)
+    is_python = program.name.endswith(".py") or "." in program.name
+    if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
+        return Launch(program, "", KnownProgram("hydra"))
+    return None
+
+
+def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: Reading) -> DocumentError:
+    """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
+    wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
+    said = " / ".join(plain(line) for line in reading.said[-_SAID:])
+    message = "starts no trainer that is known here: it ends itself"
+    message += f", and says: {said[:_SAID_LENGTH]}" if said else ""
+    message += f"; it wants {listed(wanted, name)}" if wanted else ""
+    hint = "" if wanted else "give what it wants with --env NAME=VALUE, an argument with --env 1=VALUE"
+    return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
+
+
+def _the_one(found: Sequence[Launch], name: str) -> Launch:
+    known = [launch for launch in found if launch.dialect] or list(found)
+    if not known:
+        raise DocumentError(
+            "starts no trainer that is known here",
+            at=Location(name),
+            hint="it needs a line as: python3 -m verl.trainer.main_ppo key=value ...",
+        )
+    if len(known) > 1:
+        lines = ", ".join(f"line {launch.program.at.line} ({launch.program.name})" for launch in known[:5])
+        raise DocumentError(
+            f"starts {len(known)} trainers: {lines}",
+            at=known[1].program.at,
+            hint="a config is one run; put each command into a script of its own",
+        )
+    return known[0]
+
+
+def _refuse_sweeps(words: Told, program: Program) -> None:
+    for sweep in SWEEPS:
+        if sweep.lstrip("-") in words.options:
+            raise DocumentError(
+                f"{sweep} starts one run for each combination of values; rlctl reads one run",
+                at=program.at,
+                hint="leave it out and give each key one value",
+            )
+
+
+def _refuse_unused(arguments: Sequence[str], taken: frozenset[str], reading: Reading, name: str) -> None:
+    """Words that the script was given and does not look at are a mistake; overrides are applied on top of it."""
+    wanted = reading.state.wants_arguments
+    unused = [word for word in arguments if word not in taken and not is_override(word)]
+    if unused and not wanted:
+        raise DocumentError(
+            f"takes no arguments, and is given {redacted(' '.join(unused))!r}",
+            at=Location(name),
+            hint="several files are read as stages where each is a YAML file or a script",
+        )
+
+
+# What it runs
+
+
+def _base(launch: Launch, words: Told, reading: Reading, name: str) -> Input:
+    """The config that the overrides change: a file that the command names, or the program's own."""
+    options = {option: plain(word) for option, word in words.options.items()}
+    config = next((options[key] for key in _NAME_OPTIONS if key in options), "")
+    folder = next((options[key] for key in _PATH_OPTIONS if key in options), "")
+    file = next((options[key] for key in _FILE_OPTIONS if options.get(key)), "")
+    if launch.known.style == "file" and not (file or config):
+        raise DocumentError(
+            f"{launch.program.name} is started without a config file",
+            at=launch.program.at,
+            hint="expected --config FILE",
+        )
+    if not (config or file):
+        return Input(Document(name, {}, {(): Location(name, 1)}), dialect=launch.dialect)
+    wanted = file or f"{folder}/{config}".lstrip("/" if not folder else "")
+    found = _find(wanted, launch.program, reading, name)
+    if isinstance(found, Document):
+        given = composed(found)
+        note = Finding("base-config", Level.NOTE, f"the command starts from {found.name}", at=launch.program.at)
+        return replace(given, findings=[*given.findings, note], dialect=launch.dialect or given.dialect)
+    stem = config.removesuffix(".yaml").removesuffix(".yml")
+    shipped = dialect_called(launch.dialect).configs.get(stem) if launch.dialect else None
+    if shipped is None:
+        raise DocumentError(
+            f"the command starts from the config '{wanted}', and there is no such file",
+            at=launch.program.at,
+            hint=f"looked in {', '.join(found)}",
+        )
+    message = (
+        f"the command starts from '{stem}', which comes with {launch.dialect}: those are {launch.dialect}'s defaults"
+    )
+    overrides = read_overrides([(text, launch.program.at) for text in shipped.overrides], name)
+    note = Finding("shipped-config", Level.NOTE, message, at=launch.program.at)
+    return Input(Document(name, {}, {(): Location(name, 1)}), overrides, launch.dialect, shipped.kind, findings=[note])
+
+
+def _find(wanted: str, program: Program, reading: Reading, name: str) -> Document | list[str]:
+    """The config file of a command; where it was looked for if there is none."""
+    if wanted in reading.state.files:
+        return read_yaml(reading.state.files[wanted], f"{name}: {wanted}")
+    looked: list[str] = []
+    for folder in dict.fromkeys(_folders(program, name)):
+        for ending in ("", ".yaml", ".yml"):
+            path = folder / f"{wanted}{ending}"
+            if is_file(path):
+                return read_yaml(read_text(path), str(path))
+        looked.append(str(folder))
+    return looked
+
+
+def _folders(program: Program, name: str) -> Iterable[Path]:
+    """Where a relative path of a command can lead: from where it runs, its program, and the folders above the script."""
+    of_program = Path(program.name).parent if program.name.endswith(".py") else Path()
+    here = Path(program.folder)
+    script = Path(name).parent
+    yield here
+    yield here / of_program
+    yield script
+    for above in [script.resolve(), *script.resolve().parents][: _PARENTS + 1]:
+        yield above
+        yield above / of_program
+
+
+def _of_launcher(launch: Launch, words: Told) -> list[tuple[str, Location]]:
+    """What the launcher decides and the program's config also has a key for, where the command does not set that key."""
+    found = []
+    written = {plain(word).lstrip("+").partition("=")[0] for word in words.overrides}
+    for option, key in launch.known.of_launcher.items():
+        value = launch.program.launcher.get(option)
+        if value is not None and plain(value).isdecimal() and key not in written:
+            found.append((f"{key}={plain(value)}", launch.program.at))
+    return found
+
+
+# What stays symbolic, and what is told
+
+
+class _Keeps:
+    """Decides which overrides can say ``${oc.env:...}``: those that mean the same here, so texts, and no numbers."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.resolved: dict[str, set[str]] = {}
+        """The keys that a variable decides and which are written as they are here."""
+
+    def text(self, word: Text) -> str:
+        """An override as it is read."""
+        hides = any(piece.secret for piece in word)
+        text, whole = symbolic_override(word, (lambda first, second: True) if hides else self._same)
+        if not whole:
+            key = plain(word).lstrip("+").partition("=")[0]
+            for variable in sorted({name for piece in word for name in piece.names}):
+                self.resolved.setdefault(variable, set()).add(key)
+        return text
+
+    def _same(self, symbolic: str, as_is: str) -> bool:
+        if not _is_text(as_is.partition("=")[2]):
+            return False
+        try:
+            first, second = (self._value(text) for text in (symbolic, as_is))
+        except RlctlError:
+            return False
+        return first == second and type(first) is type(second)
+
+    def _value(self, text: str) -> object:
+        override = read_overrides([text], "")[0]
+        resolved = resolve(Document("", {"value": override.value}), environment=self.environment)
+        return override.value if not resolved.expressions else resolved.values["value"]
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value is no number, boolean or null; what the environment holds always is a text."""
+    try:
+        return isinstance(plain_value(value), str)
+    except ValueError:
+        return True
+
+
+def _notes_of_running(text: str, how: Script) -> list[Finding]:
+    unseen = _unseen_when_run(text, how) if how.traced else []
+    if not unseen:
+        return []
+    message = f"the sandbox doesn't pass {', '.join(unseen)} from your environment to the script"
+    return [Finding("environment", Level.NOTE, message, hint=f"--env {unseen[0]}=VALUE passes a variable")]
+
+
+def _notes(reading: Reading, launch: Launch, words: Told, keeps: _Keeps, how: Script) -> list[Finding]:
+    """What a person should know of how the script was read."""
+    found = []
+    if keeps.resolved:
+        shown = ", ".join(
+            f"{name} ({', '.join(sorted(keys)[:2])}{', ...' if len(keys) > 2 else ''})"
+            for name, keys in list(keeps.resolved.items())[:40]
+        )
+        message = f"taken as they are here, because they are no plain texts: {shown}"
+        found.append(Finding("environment", Level.NOTE, message, option="--env NAME=VALUE"))
+    if reading.state.exported:
+        shown = ", ".join(reading.state.exported)
+        message = f"the script sets {shown} for its programs; that is no part of the config"
+        at = next(iter(reading.state.exported.values()))
+        found.append(Finding("exports", Level.NOTE, message, at=at, hint="set them where the run starts"))
+    for variable in reading.state.secrets:
+        message = (
+            f"${variable} is written in the script; it stays ${{oc.env:{variable}}}, and its value is shown nowhere"
+        )
+        hint = f"export {variable} before the run, and take it out of the script"
+        found.append(Finding("secret", Level.WARNING, message, hint=hint))
+    if not how.traced:
+        found += [
+            Finding("assumed", Level.WARNING, what, at=at, option="--trace")
+            for what, at in reading.state.assumed.items()
+        ]
+        used = dependences(launch.program.arguments)
+        for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
+            message = f"${variable} is not set; the script takes it for empty"
+            found.append(Finding("unset", Level.NOTE, message, at=at, option=f"--env {variable}=VALUE"))
+    read = (*_NAME_OPTIONS, *_PATH_OPTIONS, *_FILE_OPTIONS)
+    for option in words.options:
+        if option not in read:
+            message = f"the option '{option}' of {launch.program.name} is not read"
+            found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+    others = [plain(word) for word in words.others if not (launch.known.style == "file" and plain(word) == "run")]
+    if others:
+        message = f"{launch.program.name} is given {redacted(' '.join(others))[:80]!r}, which is neither an option nor key=value"
+        if launch.known.style == "hydra":
+            raise DocumentError(message, at=launch.program.at, hint="quote values with blanks: key='a b'")
+        found.append(Finding("option", Level.WARNING, message, at=launch.program.at))
+    return found

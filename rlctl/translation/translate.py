@@ -1,0 +1,537 @@
+"""Reading, writing and translating configs: the only way a front end touches a dialect.
+
+``read`` takes a text in any dialect to a canonical config, ``write`` takes one to any dialect, ``translate`` does both and
+makes one ledger of the two: what became of every leaf of the source, and where every leaf of the target came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from rlctl.adapters import SIGNS, names, signed
+from rlctl.adapters import dialect as dialect_called
+from rlctl.adapters.engine.carried import HEAD, kept_in, without_block
+from rlctl.adapters.engine.dialect import Dialect, Taken
+from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.secrets import without_literals
+from rlctl.adapters.engine.stages import combined
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.writing import Written
+from rlctl.common.errors import ConfigError, DocumentError, Location, TranslationError, UsageError, nearest
+from rlctl.common.filenames import is_file
+from rlctl.common.ranks import BY_CODE
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, option_for_fact
+from rlctl.config import EDITED, Loaded, set_keys, to_plain
+from rlctl.documents import (
+    Comment,
+    Document,
+    Override,
+    dotted,
+    read_overrides,
+)
+from rlctl.shell.override_lists import with_quoted_home
+from rlctl.translation.annotation import annotated, missing
+from rlctl.translation.ledger import joined, judged, unsupported
+from rlctl.translation.read_back import accounted, ranked, read_back, refusals
+from rlctl.translation.releases import differing, fitting, spoken
+from rlctl.translation.rendering import write_out
+from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
+
+FACTS: Mapping[str, str] = {
+    "dataset_rows": "rows of the training data, where epochs must become steps",
+    "explorer_gpus": "devices that explore, where all roles share them in the source",
+    "stage": "the stage to write, where the target has no stages",
+}
+"""What ``--assume`` may state: facts that a source does not hold."""
+_NUMBERS = ("dataset_rows", "explorer_gpus")
+
+
+def check_facts(facts: Mapping[str, str]) -> None:
+    """Refuse a fact that nothing asks for, or a number that is none.
+
+    Raises:
+        UsageError: it would be ignored.
+    """
+    for name, value in facts.items():
+        if name not in FACTS:
+            known = "; ".join(f"{fact}: {meaning}" for fact, meaning in FACTS.items())
+            raise UsageError(
+                f"--assume {name}: nothing asks for it", hint=f"{nearest(name, FACTS)} there are {known}".strip()
+            )
+        if name in _NUMBERS and not (value.isdecimal() and int(value) > 0):
+            raise UsageError(f"--assume {name}={value}: it must be a number of at least 1")
+
+
+class Reading(TypedDict, total=False):
+    """How a text is read, as keyword arguments."""
+
+    dialect: str | None
+    """What it is written in, as ``verl`` or ``verl@0.6``; found out where it is not said."""
+    overrides: Sequence[str]
+    """Changes in the text's own dialect, as its users write them; a launch script is given them as its arguments."""
+    assignments: Sequence[str]
+    """Changes of canonical keys, as ``key=value``."""
+    environment: Mapping[str, str] | None
+    """What ``${oc.env:...}`` reads; the process's own environment if None."""
+    options: Mapping[str, str] | None
+    """Facts that the text does not hold, such as ``dataset_rows``, and wishes of the writer's."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text in the target's language, with both ledgers. ``text`` is None where a finding is an error."""
+
+    text: str | None
+    report: Report
+    sidecar: str | None = None
+    """Carried keys as a file of their own, where they were asked for beside the text."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Both ledgers, the findings and the text as plain data: what ``rlctl convert --json`` prints."""
+        return {**self.report.as_data(), "text": self.text}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A dialect as shown to a person."""
+
+    name: str
+    versions: tuple[str, ...]
+
+
+def dialects() -> list[Known]:
+    """Every dialect that is installed, with its versions, oldest first."""
+    return [Known(name, dialect_called(name).versions) for name in names()]
+
+
+def _asked(text: str | None) -> tuple[str, str]:
+    name, _, version = (text or "").partition("@")
+    return name, version
+
+
+def detect(document: Document) -> tuple[str, str]:
+    """The dialect and version a document is written in, and why.
+
+    Raises:
+        TranslationError: no dialect knows enough of its keys, or two know as many.
+    """
+    found, taken = _detected(document)
+    return f"{found.name}@{taken.version}", _known_keys(found, taken)
+
+
+def _known_keys(found: Dialect, taken: Taken) -> str:
+    return f"{taken.leaves - taken.unknown} of {taken.leaves} keys are {found.name}'s, release {taken.version}"
+
+
+def _alone(name: str, document: Document) -> Taken | None:
+    """What a dialect takes a text for, where no other can know as many leaves: more stand under its signs than it lacks."""
+    taken = dialect_called(name).take(document)
+    own = sum(1 for path, _ in document.leaves() if path[0] in SIGNS[name])
+    return taken if taken.unknown < own and taken.unknown <= taken.leaves / 2 else None
+
+
+def _detected(document: Document) -> tuple[Dialect, Taken]:
+    if (name := signed(document.values)) and (taken := _alone(name, document)):
+        return dialect_called(name), taken
+    ranked = sorted(
+        ((dialect_called(name), dialect_called(name).take(document)) for name in names()),
+        key=lambda pair: pair[1].unknown,
+    )
+    best = ranked[0]
+    if best[1].leaves == 0:
+        raise TranslationError("the file holds no keys", at=Location(document.name))
+    if best[1].unknown > best[1].leaves / 2:
+        raise TranslationError(
+            f"this is no config of {', '.join(names())}: the nearest is {best[0].name}, which does not have "
+            f"{best[1].unknown} of its {best[1].leaves} keys",
+            at=Location(document.name),
+            hint="name the dialect with --from if it is one after all",
+        )
+    if len(ranked) > 1 and ranked[1][1].unknown == best[1].unknown:
+        tied = [pair[0].name for pair in ranked if pair[1].unknown == best[1].unknown]
+        raise TranslationError(
+            f"this could be {' or '.join(tied)}: both know as many of its keys",
+            at=Location(document.name),
+            hint="name the dialect with --from",
+        )
+    return best
+
+
+def read(
+    source: str | Path, *, trace: bool = False, variables: Mapping[str, str] | None = None, **how: Unpack[Reading]
+) -> tuple[Loaded | None, Report]:
+    """Read a file (``-`` is standard input) in any dialect: YAML, a launch script, a list of overrides.
+
+    Args:
+        source: path of the file.
+        trace: run a launch script in isolation to see what it starts, instead of reading it.
+        variables: variables that are set for a launch script.
+        how: see ``Reading``; a launch script may have arguments that are no overrides too.
+
+    Raises:
+        RlctlError: the text cannot be read at all, or its dialect cannot be told.
+    """
+    return _read_gathered(gather(source, _script(how, trace, variables)), how)
+
+
+def _script(how: Reading, trace: bool = False, variables: Mapping[str, str] | None = None) -> Script:
+    """What a launch script is given, should the source be one."""
+    around = how.get("environment")
+    return Script(tuple(how.get("overrides", ())), variables or {}, os.environ if around is None else around, trace)
+
+
+def _read_gathered(given: Input, how: Reading) -> tuple[Loaded | None, Report]:
+    """Read what was gathered, with the overrides that no script took as its arguments."""
+    left: Reading = {**how, "overrides": [line for line in how.get("overrides", ()) if line not in given.taken]}
+    return read_input(given, **left)
+
+
+def read_document(document: Document, **how: Unpack[Reading]) -> tuple[Loaded | None, Report]:
+    """As ``read``, for a document. An empty one with overrides is a list of overrides alone.
+
+    Raises:
+        UsageError: an override and an assignment meet at one canonical key.
+    """
+    return read_input(Input(document), **how)
+
+
+def read_input(
+    given: Input,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str | tuple[str, Location]] = (),
+    assignments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> tuple[Loaded | None, Report]:
+    """As ``read``, for what was gathered from a source.
+
+    Raises:
+        UsageError: an override and an assignment meet at one canonical key.
+    """
+    kept = kept_in(given.document.text)
+    changes = [*given.overrides, *override_lines(overrides)]
+    environment = {**(os.environ if environment is None else environment), **given.environment}
+    document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
+    kind = given.kind if _asked(dialect)[0] in ("", given.dialect) else ""
+    found, taken = _taken(document, dialect or given.dialect, kind)
+    plain = _without_kept(document)
+
+    def read_as(taken: Taken) -> Read:
+        return found.read(plain, taken, environment=environment, options=options or {}, restored=kept)
+
+    outcome = read_as(taken)
+    report = outcome.report
+    older = [] if _asked(dialect)[1] or outcome.loaded is None else fitting(found, document, taken)
+    report.reason = _reason(dialect, given, found, taken, older)
+    report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
+    if outcome.loaded is not None:
+        report.findings += differing(found, taken, outcome.loaded, older, read_as)
+    loaded = outcome.loaded
+    if loaded is not None:
+        report.findings = loaded.as_written(report.findings)
+    if loaded is not None and assignments:
+        _refuse_meeting(loaded, assignments)
+        loaded = _assigned(loaded, assignments, environment, report)
+    return loaded, report
+
+
+def _refuse_meeting(loaded: Loaded, assignments: Sequence[str]) -> None:
+    """Refuse an assignment to a key that an override in the file's dialect already sets: which one wins would be a guess."""
+    overridden = {path: source for path, source in loaded.sources.items() if source.kind == "override"}
+    for text in assignments:
+        key = text.partition("=")[0].strip().lstrip("+~")
+        for path, source in overridden.items():
+            if dotted(path) == key or dotted(path).startswith(f"{key}."):
+                raise UsageError(
+                    f"--set {key} and the override of {source.key} set the same thing", hint="keep one of them"
+                )
+
+
+def _assigned(
+    loaded: Loaded, assignments: Sequence[str], environment: Mapping[str, str], report: Report
+) -> Loaded | None:
+    try:
+        changed = set_keys(loaded, assignments, environment=environment)
+        _tell_of_options_left(loaded, changed, report)
+        return changed
+    except (ConfigError, DocumentError) as error:
+        report.add("set", Level.ERROR, error.message, at=error.at, hint=error.hint)
+        return None
+
+
+def _tell_of_options_left(before: Loaded, after: Loaded, report: Report) -> None:
+    """What the source wrote of an option and is gone, as ``--set`` chose another one."""
+    for path, source in before.sources.items():
+        if path in after.sources or source.kind == "dialect_default":
+            continue
+        chosen = next(
+            (at for at in after.sources if at[-1] in ("name", "type") and at[:-1] == path[: len(at) - 1]), None
+        )
+        if chosen is None or (before.sources.get(chosen) or source).key == source.key != "":
+            continue  # the key that named the option says more than its name
+        message = f"{dotted(path)} is not used: --set chose another {dotted(chosen[:-1])}"
+        report.add("option-left", Level.NOTE, message, key=source.key, at=source.at)
+
+
+def _prepared(document: Document, changes: list[Override], dialect: str | None) -> Document:
+    if not changes:
+        return document
+    name = _asked(dialect)[0]
+    if not name and document.values:
+        name = _detected(document)[0].name
+    if name:
+        return dialect_called(name).prepare(document, changes)
+    known = [dialect_called(name) for name in names() if name != "rlctl"]
+    candidates = [(found, found.prepare(document, changes)) for found in known]
+    return min(candidates, key=lambda pair: pair[0].take(pair[1]).unknown)[1]
+
+
+def _reason(asked: str | None, given: Input, found: Dialect, taken: Taken, older: Sequence[str]) -> str:
+    """Why a text was taken for a dialect and release, and which older releases its keys fit as well."""
+    keys = _known_keys(found, taken) + (f"; {spoken(older, found.versions)} fit as well" if older else "")
+    if asked:
+        return f"--from {asked} says so; {keys}"
+    return f"{given.reason}; {keys}" if given.dialect else keys
+
+
+def _taken(document: Document, dialect: str | None, kind: str) -> tuple[Dialect, Taken]:
+    name, version = _asked(dialect)
+    if not name:
+        return _detected(document)
+    found = dialect_called(name)
+    return found, found.take(document, version=found.release(version) if version else "", kind=kind)
+
+
+def _without_kept(document: Document) -> Document:
+    """The document without the block of carried keys among its comments."""
+    if HEAD not in document.text:
+        return document
+    comments = {
+        path: Comment(without_block(note.above), note.beside, without_block(note.below))
+        for path, note in document.comments.items()
+    }
+    return replace(document, comments=comments)
+
+
+def _other_release(found: Dialect, taken: Taken, report: Report) -> list[Finding]:
+    """One note on keys that the release taken does not have, although another one does."""
+    unknown = sum(1 for entry in report.accounting if entry.bucket is Bucket.UNKNOWN)
+    others = taken.unknown - unknown
+    if others <= 0 or found.name == "rlctl":
+        return []
+    release = f"{found.name}@{taken.version}"
+    message = f"{others} keys belong to other releases than {release}; they are read as those releases mean them"
+    return [Finding("other-release", Level.NOTE, message)]
+
+
+def override_lines(lines: Iterable[str | tuple[str, Location]], name: str = "command line") -> list[Override]:
+    """Overrides as their users write them; a path that starts with ``~/``, which a shell would expand, needs no quotes."""
+    placed = [(line, Location(name, number)) if isinstance(line, str) else line for number, line in enumerate(lines, 1)]
+    return read_overrides([(with_quoted_home(text), at) for text, at in placed], name)
+
+
+def read_many(
+    sources: Sequence[str | Path],
+    *,
+    trace: bool = False,
+    variables: Mapping[str, str] | None = None,
+    **how: Unpack[Reading],
+) -> tuple[Loaded | None, Report]:
+    """Read several files, of any dialects, as the stages of one config, each named after its file.
+
+    Overrides change one file; without a file they are read alone.
+
+    Raises:
+        UsageError: there are overrides, and several files that they could change.
+    """
+    if len(sources) > 1 and how.get("overrides"):
+        raise UsageError("overrides change one file; several are given", hint="use --set, which takes canonical keys")
+    if len(sources) == 1:
+        return read(sources[0], trace=trace, variables=variables, **how)
+    if not sources:
+        return read_document(Document("command line", {}), **how)
+    assignments = how.pop("assignments", ())
+    parts: list[tuple[str, Loaded]] = []
+    whole = Report()
+    stems = _stems(sources)
+    for index, (source, stem) in enumerate(zip(sources, stems, strict=True)):
+        script = is_script_file(source)
+        loaded, report = read(source, trace=trace and script, variables=variables if script else None, **how)
+        whole.merge(_staged(report, index))
+        if loaded is not None:
+            parts.append((stem, loaded))
+    if len(parts) < len(sources):
+        return None, whole
+    result: Loaded | None = combined(parts)
+    if result is not None and assignments:
+        around = how.get("environment")
+        result = _assigned(result, assignments, os.environ if around is None else around, whole)
+    return result, whole
+
+
+def _stems(sources: Sequence[str | Path]) -> list[str]:
+    stems = [Path(source).stem if str(source) != "-" else "stdin" for source in sources]
+    return [stem if stems.count(stem) == 1 else f"{stem}_{index + 1}" for index, stem in enumerate(stems)]
+
+
+def _staged(report: Report, index: int) -> Report:
+    """A report whose targets are those of a stage."""
+    entries = [
+        replace(entry, targets=tuple((f"stages[{index}].{key}", value) for key, value in entry.targets))
+        for entry in report.accounting
+    ]
+    return replace(report, accounting=entries)
+
+
+# Writing
+
+
+def write(loaded: Loaded, target: str, *, options: Mapping[str, str] | None = None) -> tuple[str | None, Report]:
+    """Write a config in a dialect, as ``trinity`` or ``verl@0.7``.
+
+    The report accounts for what the config's sources say; ``translate`` accounts for every leaf of the source text.
+    """
+    try:
+        outcome = write_out(loaded, target, options or {})
+        text = outcome.text()
+    except (TranslationError, ConfigError, DocumentError) as error:
+        report = Report(target=target)
+        report.add(
+            "not-expressible",
+            Level.ERROR,
+            error.message,
+            at=error.at,
+            hint=error.hint,
+            option=option_for_fact(error.hint),
+        )
+        return None, report
+    report = outcome.report
+    for part, written in outcome.file.parts:
+        prefix = f"stages[{part}]." if part is not None else ""
+        for path, source in loaded.sources.items():
+            if source.kind == "dialect_default" or (part is not None) is not (path[:2] == ("stages", part)):
+                continue
+            own = path[2:] if part is not None else path
+            fate = written.fate_of(own)
+            entry = Entry(source.key or f"{prefix}{dotted(own)}", Bucket.MAPPED, None, source.at)
+            report.accounting.append(judged(entry, [fate] if fate else []))
+    return text, report
+
+
+# Both ways, with one ledger
+
+
+def translate(sources: str | Path | Sequence[str | Path], target: str, **how: Unpack[Reading]) -> Translation:
+    """Translate a file, or several as stages, to a dialect."""
+    paths = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    loaded, report = read_many(paths, **how)
+    return translate_loaded(loaded, report, target, options=how.get("options"))
+
+
+def convert(source: str | Path, to: str, **how: Unpack[Reading]) -> Translation:
+    """Translate a text or a file, as ``rlctl.convert`` says.
+
+    Raises:
+        RlctlError: it cannot be read at all, or its dialect cannot be told.
+    """
+    script = _script(how)
+    given = gather_text(str(source), "<text>", script) if _is_text(source) else gather(source, script)
+    loaded, report = _read_gathered(given, how)
+    return translate_loaded(loaded, report, to, options=how.get("options"))
+
+
+def _is_text(source: str | Path) -> bool:
+    """Whether a source is a text: several lines, or one with a key in it that names no file."""
+    if not isinstance(source, str) or "\n" in source:
+        return isinstance(source, str)
+    return (":" in source or "=" in source) and not is_file(source)
+
+
+def _set(loaded: Loaded) -> Iterator[Entry]:
+    """The values of ``--set`` and of an editor, as leaves of a source that says them in canonical words."""
+    values = to_plain(loaded.config)
+    for path, source in loaded.sources.items():
+        if source.at in (Location("--set"), Location(EDITED)):
+            key, value = dotted(path), find(values, path)
+            yield Entry(key, Bucket.MAPPED, value, source.at, ((key, value),))
+
+
+def translate_loaded(
+    loaded: Loaded | None, report: Report, target: str, *, options: Mapping[str, str] | None = None
+) -> Translation:
+    """Write what was read, and join the two ledgers."""
+    if loaded is None:
+        return Translation(None, replace(report, target=target))
+    try:
+        outcome = write_out(loaded, target, options or {})
+        source = _asked(report.dialect)[0]
+        before = [*report.accounting, *_set(loaded)]
+        entries = [joined(entry, outcome.file, source) for entry in before]
+        told = ranked(outcome.report.findings, outcome.file)
+        back = read_back(loaded, outcome.file, options or {})
+        entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
+        written = loaded.as_written([*own, *unsupported(entries)])
+        findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
+        findings += _upgraded(report, outcome.report.target)
+        findings += refusals(report, outcome.file, script=(options or {}).get("format") == "sh")
+        findings.sort(key=lambda finding: finding.rank.place)
+        whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
+        if (options or {}).get("annotate"):
+            text = outcome.text(annotated(outcome.comments, whole), missing(whole))
+        else:
+            text = outcome.text()
+    except (TranslationError, ConfigError, DocumentError) as error:
+        report.add(
+            "not-expressible",
+            Level.ERROR,
+            error.message,
+            at=error.at,
+            hint=error.hint,
+            option=option_for_fact(error.hint),
+        )
+        return Translation(None, replace(report, target=target))
+    return Translation(text, whole, outcome.sidecar)
+
+
+def _ranked(findings: Sequence[Finding], entries: Sequence[Entry], *, moves: bool) -> list[Finding]:
+    """Findings of a reader with the rank of the leaf that they are about.
+
+    What its framework computes otherwise than all others is a warning if the config moves to another one.
+    """
+    ranks = {entry.key: entry.rank for entry in entries}
+    found = [item if item.code in BY_CODE else replace(item, ranked=ranks.get(item.key)) for item in findings]
+    return [
+        replace(item, level=Level.WARNING) if moves and item.code == "micro-batches-added" else item for item in found
+    ]
+
+
+def _upgraded(report: Report, target: str) -> list[Finding]:
+    """What another release of the source's own dialect would have made of the source as it is."""
+    (name, source), (wanted, release) = _asked(report.dialect), _asked(target)
+    return dialect_called(name).upgraded(report.accounting, source, release) if name == wanted else []
+
+
+__all__ = [
+    "FACTS",
+    "Known",
+    "Read",
+    "Translation",
+    "Written",
+    "check_facts",
+    "convert",
+    "detect",
+    "dialects",
+    "is_script_file",
+    "override_lines",
+    "read",
+    "read_document",
+    "read_many",
+    "translate",
+    "translate_loaded",
+    "write",
+]

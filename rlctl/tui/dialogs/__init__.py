@@ -1,0 +1,1 @@
+"""Dialogs: what is asked over a screen, and answered or left."""

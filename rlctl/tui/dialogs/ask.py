@@ -1,0 +1,164 @@
+"""Questions in a box over the screen: yes or no, one of several answers, a text of several lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Button, Checkbox, Static, TextArea
+
+from rlctl.common.errors import RlctlError
+from rlctl.tui.dialogs.dialog import Dialog
+from rlctl.tui.language import say
+
+LONG = 10
+"""Lines of a question that may be longer than its box."""
+
+
+def turn_page(held: VerticalScroll, way: int) -> None:
+    """Scroll a text that is longer than its box by what is in sight of it, up (-1) or down (1)."""
+    held.scroll_relative(y=way * max(1, held.size.height - 1), animate=False)
+
+
+class Tick(Checkbox):
+    """A checkbox that says without colour whether it is on."""
+
+    DEFAULT_CSS = "Tick { text-wrap: wrap; width: 1fr; height: auto; }"
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "X" if self.value else " "
+        return super().render()
+
+
+class AskScreen(Dialog[bool]):
+    """A question; the answer that changes nothing is the one that is chosen first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "answer(False)", say("No"), id="ask.no"),
+        Binding("y", "answer(True)", say("Yes"), id="ask.yes"),
+    ]
+
+    def __init__(self, question: str, yes: str) -> None:
+        super().__init__()
+        self.question, self.yes = question, yes
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(self.question, markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button(say("No (n)"), id="no")
+                yield Button(f"{self.yes} (y)", id="yes", variant="warning")
+
+    @on(Button.Pressed)
+    def _pressed(self, message: Button.Pressed) -> None:
+        self.dismiss(message.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class ChooseScreen(Dialog["str | None"]):
+    """A question with several answers, each with a key; escape gives none."""
+
+    DEFAULT_CSS = """
+    ChooseScreen { align: center middle; }
+    ChooseScreen VerticalScroll { height: auto; max-height: 60vh; }
+    ChooseScreen .answers { height: auto; margin-top: 1; }
+    ChooseScreen Button { width: 100%; }
+    ChooseScreen .paged { color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", say("Cancel"), id="choose.cancel"),
+        Binding("pageup", "read(-1)", say("Read up"), id="choose.up"),
+        Binding("pagedown", "read(1)", say("Read on"), id="choose.down"),
+    ]
+
+    def __init__(self, question: str, answers: Sequence[tuple[str, str]]) -> None:
+        """``answers``: a key and a text each; the key is what comes back."""
+        super().__init__()
+        self.question, self.answers = question, answers
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield VerticalScroll(Static(self.question, markup=False), can_focus=False)
+            if self.question.count("\n") > LONG:
+                yield Static(say("page up and page down read it"), classes="paged", markup=False)
+            with Vertical(classes="answers"):
+                for number, (key, text) in enumerate(self.answers):
+                    yield Button(f"{text} ({key})".replace("[", "\\["), name=key, id=f"answer-{number}", compact=True)
+
+    @on(Button.Pressed)
+    def _pressed(self, message: Button.Pressed) -> None:
+        self.dismiss(message.button.name)
+
+    def action_read(self, way: int) -> None:
+        """Scroll a question that is longer than its box."""
+        turn_page(self.query_one(VerticalScroll), way)
+
+    def key_up(self) -> None:
+        self.focus_previous()
+
+    def key_down(self) -> None:
+        self.focus_next()
+
+    def on_key(self, event: object) -> None:
+        key = getattr(event, "key", "")
+        if key in [answer for answer, _ in self.answers]:
+            self.dismiss(key)
+
+
+class TextScreen(Dialog[bool]):
+    """A text of several lines; what is refused stays, with the reason."""
+
+    DEFAULT_CSS = """
+    TextScreen { align: center middle; }
+    TextScreen .box { width: 90%; max-width: 120; height: 80%; }
+    TextScreen TextArea { height: 1fr; }
+    TextScreen .problem { color: $error; height: auto; max-height: 6; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "take", say("Take it"), id="text.take", priority=True),
+        Binding("escape", "leave", say("Cancel"), id="text.cancel", priority=True),
+    ]
+
+    def __init__(self, title: str, text: str, take: Callable[[str], None]) -> None:
+        """``take`` is given the text, and raises what is wrong with it."""
+        super().__init__()
+        self.heading, self.text, self._take = title, text, take
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(self.heading, markup=False)
+            yield TextArea(self.text, tab_behavior="indent", compact=True)
+            yield Static("", classes="problem", markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button(say("Cancel"), id="cancel", compact=True)
+                yield Button(say("Take it (ctrl+s)"), id="take", variant="primary", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(TextArea).focus()
+
+    @on(Button.Pressed, "#take")
+    def action_take(self) -> None:
+        try:
+            self._take(self.query_one(TextArea).text)
+        except RlctlError as error:
+            self.query_one(".problem", Static).update(str(error))
+        else:
+            self.dismiss(True)
+
+    @on(Button.Pressed, "#cancel")
+    def action_leave(self) -> None:
+        if self.query_one(TextArea).text == self.text:
+            self.dismiss(False)
+            return
+        question = say("Give up what was typed here?")
+        self.app.push_screen(AskScreen(question, say("Give it up")), self._give_up)
+
+    def _give_up(self, yes: bool | None) -> None:
+        if yes:
+            self.dismiss(False)

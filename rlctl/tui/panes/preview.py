@@ -1,0 +1,275 @@
+"""The same run in any dialect, with the account of every key; and what differs from the file and from defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.markup import escape
+from textual.message import Message
+from textual.widgets import OptionList, Select, Static, TextArea
+from textual.widgets.option_list import Option
+
+from rlctl.common.errors import RlctlError
+from rlctl.common.language import later
+from rlctl.common.report import Bucket, Entry, Finding, Level, fact_in
+from rlctl.common.report_lines import SHOWN_KEYS, Line, lines
+from rlctl.common.secrets import redacted
+from rlctl.config.chinese import in_words
+from rlctl.documents import KeyPath, parse_dotted
+from rlctl.editing.leads import Leads
+from rlctl.editing.session import Session
+from rlctl.editing.values import text_of
+from rlctl.translation.difference import Difference
+from rlctl.translation.translate import Translation
+from rlctl.tui.language import say
+from rlctl.tui.panes.editor import EditorPane
+
+DIALECTS = ("rlctl", "verl", "trinity", "roll")
+HEADINGS = (
+    later("The run would break"),
+    later("The objective changes"),
+    later("Schedule and batch"),
+    later("Data and reward"),
+    later("Memory and speed"),
+    later("Names and files"),
+    later("No effect on the run"),
+)
+"""The headings of a report's lines."""
+MARKS = {
+    Bucket.UNKNOWN: "[$error on $surface]?[/]",
+    Bucket.UNSUPPORTED: "[$error on $surface]x[/]",
+    Bucket.APPROXIMATED: "[$warning on $surface]≈[/]",
+    Bucket.DEAD: "[$warning on $surface]-[/]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line of the account, and where it leads: to a field, or to a fact that it asks for."""
+
+    text: str
+    path: KeyPath = ()
+    fact: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A translation as it is shown."""
+
+    dialect: str
+    text: str
+    shares: str
+    """How many keys went where."""
+    lines: tuple[Told, ...]
+
+
+class PreviewPane(EditorPane):
+    """The run as text of a dialect, and below it what became of every key."""
+
+    DEFAULT_CSS = """
+    PreviewPane #preview-text { height: 2fr; }
+    PreviewPane #account { height: 1fr; padding: 0; }
+    PreviewPane #account, PreviewPane #account:focus { border: none; }
+    PreviewPane #account-head { height: auto; padding: 0 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "next", say("Next dialect"), id="preview.next"),
+    ]
+
+    class Renewed(Message):
+        """Another dialect was chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialect = DIALECTS[0]
+        self.is_chosen = False
+        """Whether a person chose the dialect."""
+        self._lines: tuple[Told, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        choices = [(name, name) for name in DIALECTS]
+        yield Select(choices, value=self.dialect, allow_blank=False, id="preview-dialect", compact=True)
+        yield TextArea("", read_only=True, soft_wrap=False, show_line_numbers=True, id="preview-text", compact=True)
+        yield Static("", id="account-head", markup=False)
+        yield OptionList(id="account")
+
+    def read(self, session: Session) -> Any:
+        found = session.preview(self.dialect)
+        shares = ", ".join(f"{count} {in_words(bucket)}" for bucket, count in found.report.shares().items() if count)
+        facts = ", ".join(f"{name}={value}" for name, value in session.facts.items())
+        shares += say("; stated: {facts}").format(facts=facts) if facts else ""
+        text = found.text if found.text is not None else "\n".join(map(_finding_text, found.report.errors))
+        return Preview(found.report.target or self.dialect, redacted(text), shares, tuple(_account(session, found)))
+
+    def take(self, found: Any) -> None:
+        shown = self.query_one("#preview-text", TextArea)
+        if shown.text != found.text:
+            place = shown.scroll_offset
+            shown.load_text(found.text)
+            shown.scroll_to(place.x, place.y, animate=False)
+        self.query_one("#account-head", Static).update(f"{found.dialect}: {found.shares}")
+        if found.lines == self._lines:
+            return
+        self._lines = found.lines
+        listed = self.query_one("#account", OptionList)
+        at = listed.highlighted
+        listed.clear_options()
+        listed.add_options([Option(line.text) for line in found.lines])
+        if found.lines and (at is not None or listed.has_focus):
+            listed.highlighted = min(at or 0, len(found.lines) - 1)
+
+    @on(OptionList.OptionSelected, "#account")
+    def _to_field(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        line = self._lines[message.option_index]
+        if line.fact:
+            self.post_message(self.Ask(line.fact))
+        elif line.path:
+            self.post_message(self.Jump(line.path))
+        else:
+            self.notify(say("no single field here leads to this"))
+
+    def action_next(self) -> None:
+        """Show the run in the next dialect."""
+        shown = self.query_one("#preview-dialect", Select)
+        shown.value = DIALECTS[(DIALECTS.index(str(shown.value)) + 1) % len(DIALECTS)]
+
+    @on(Select.Changed)
+    def _chosen(self, message: Select.Changed) -> None:
+        message.stop()
+        if str(message.value) != self.dialect:
+            self.dialect, self.is_chosen = str(message.value), True
+            self.post_message(self.Renewed())
+
+
+def _account(session: Session, found: Translation) -> Iterator[Told]:
+    """What is worth a look in a translation, by rank: what is lost or had to be assumed, then what is computed."""
+    leads = Leads(session, found)
+    heading = ""
+    for line in lines(found.report) if found.text is not None else []:
+        if line.finding is not None:
+            if line.finding in session.report.findings or line.finding.level is Level.NOTE:
+                continue
+            text = f"[$warning]![/] {escape(redacted(_finding_text(line.finding)))}"
+            told = _told(text, f"{line.note} {line.finding.hint}", leads.of_finding(line.finding))
+        else:
+            told = _told(_line_text(line), line.note, leads.of_entry(line.entries[0]))
+        yield told if line.heading == heading else replace(told, text=f"[b]{say(line.heading)}[/b]\n{told.text}")
+        heading = line.heading
+    for entry in found.report.accounting:
+        if entry.bucket is Bucket.DERIVED:
+            yield _told(_entry_text(entry), entry.note, leads.of_entry(entry))
+
+
+def _line_text(line: Line) -> str:
+    """Entries of the ledger that have one reason."""
+    first = line.entries[0]
+    if len(line.entries) == 1:
+        return _entry_text(first)
+    place = f" ({first.at})" if first.at is not None else ""
+    names = ", ".join(entry.key for entry in line.entries[:SHOWN_KEYS]) + (
+        ", ..." if len(line.entries) > SHOWN_KEYS else ""
+    )
+    told = say("{count} keys: {names}").format(count=len(line.entries), names=names) + place
+    return f"{MARKS.get(first.bucket, '·')} {in_words(first.bucket)}: {escape(redacted(told))}\n  [dim]{escape(line.note)}[/dim]"
+
+
+def _told(text: str, asking: str, path: KeyPath = ()) -> Told:
+    if fact := fact_in(asking):
+        text += "\n  [b]" + say("enter or F10: state {fact}").format(fact=fact) + "[/b]"
+    return Told(text, path, fact)
+
+
+def _finding_text(item: Finding) -> str:
+    told = f"{item.key}: {item.message}" if item.key and item.key not in item.message else item.message
+    return f"{told}\n  {item.hint}" if item.hint else told
+
+
+def _entry_text(entry: Entry) -> str:
+    place = f" ({entry.at})" if entry.at is not None else ""
+    became = ", ".join(f"{key} = {_short(value)}" for key, value in entry.targets)
+    told = f"{entry.key} = {_short(entry.value)}{place}" + (f" -> {became}" if became else "")
+    note = f"\n  [dim]{escape(entry.note)}[/dim]" if entry.note else ""
+    return f"{MARKS.get(entry.bucket, '·')} {in_words(entry.bucket)}: {escape(redacted(told))}{note}"
+
+
+def _short(value: Any) -> str:
+    text = text_of(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _meaning(found: list[Difference]) -> list[tuple[str, str]]:
+    return [
+        (item.key, escape(redacted(f"{item.key}: {_short(item.first.value)} -> {_short(item.second.value)}")))
+        for item in found
+    ]
+
+
+def _lines(session: Session) -> list[tuple[str, str]]:
+    styles = {"+": "$success", "-": "$error", "@": "$accent"}
+    try:
+        lines = session.changed_lines()
+    except RlctlError as error:
+        lines = str(error).splitlines()
+    shown = [redacted(line) for line in lines]
+    return [("", f"[{styles[line[0]]}]{escape(line)}[/]" if line[:1] in styles else escape(line)) for line in shown]
+
+
+VIEWS: dict[str, tuple[str, Callable[[Session], list[tuple[str, str]]]]] = {
+    "file": (say("what differs from the file"), lambda session: _meaning(session.differences())),
+    "lines": (say("the file's lines, as they would be saved"), _lines),
+    "defaults": (say("what differs from defaults"), lambda session: _meaning(session.from_defaults())),
+}
+"""What can be compared: a key and a line each."""
+
+
+class DiffPane(EditorPane):
+    """What differs, from the file and from defaults; a key leads to its field."""
+
+    DEFAULT_CSS = """
+    DiffPane #diff-list { height: 1fr; padding: 0; }
+    DiffPane #diff-list, DiffPane #diff-list:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("n", "next", say("Next comparison"), id="diff.next")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view = "file"
+        self._keys: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        choices = [(title, name) for name, (title, _) in VIEWS.items()]
+        yield Select(choices, value=self.view, allow_blank=False, id="diff-view", compact=True)
+        yield OptionList(id="diff-list")
+
+    def read(self, session: Session) -> Any:
+        return VIEWS[self.view][1](session)
+
+    def take(self, found: Any) -> None:
+        listed = self.query_one("#diff-list", OptionList)
+        listed.clear_options()
+        self._keys = [key for key, _ in found]
+        listed.add_options([Option(text) for _, text in found] or [Option(say("nothing differs"), disabled=True)])
+
+    def action_next(self) -> None:
+        names, shown = list(VIEWS), self.query_one("#diff-view", Select)
+        shown.value = names[(names.index(str(shown.value)) + 1) % len(names)]
+
+    @on(Select.Changed)
+    def _chosen(self, message: Select.Changed) -> None:
+        message.stop()
+        if str(message.value) != self.view:
+            self.view = str(message.value)
+            self.post_message(PreviewPane.Renewed())
+
+    @on(OptionList.OptionSelected)
+    def _to_field(self, message: OptionList.OptionSelected) -> None:
+        message.stop()
+        key = self._keys[message.option_index]
+        if key:
+            self.post_message(self.Jump(parse_dotted(key)))

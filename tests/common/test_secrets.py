@@ -1,0 +1,80 @@
+"""What a secret looks like, and that messages which people read hold no password of a URL."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rlctl.common.errors import RunError
+from rlctl.common.secrets import has_password, is_secret, without_secrets
+from rlctl.config.sections.rewards import JudgeReward
+from rlctl.runtime.remote import files as remote
+from rlctl.runtime.reporting.events import Events
+from rlctl.runtime.rewards import service
+from rlctl.runtime.types import Prompt
+from rlctl.runtime.workers.reward import RewardItem, RewardWorker
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:xyz@host:5432/name", "postgresql://me:***@host:5432/name"),
+        ("redis://:xyz@host", "redis://:***@host"),
+        ("from https://a:xyz@b/c to s3://a:xyz@b", "from https://a:***@b/c to s3://a:***@b"),
+        ("http://127.0.0.1:8000/v1/a@b", "http://127.0.0.1:8000/v1/a@b"),
+        ("https://me@host/name", "https://me@host/name"),
+        ("grpo: mail me@host", "grpo: mail me@host"),
+    ],
+)
+def test_what_is_shown_of_it(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+    assert has_password(text) is (text != shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("api_key", "sk-1", True),
+        ("judge-api-key", "sk-1", True),
+        ("api_key", "EMPTY", False),
+        ("aws_secret_access_key", "a/b+c", True),
+        ("password", "x", True),
+        ("url", "redis://:xyz@host", True),
+        ("hf_token", "hf_abcdefgh", True),
+        ("token", "abcd.efgh-ijkl", True),
+        ("answer_token", "<answer>", False),
+        ("think_token", "think:", False),
+        ("eos_token", "endoftext", False),
+        ("prompt_key", "question", False),
+        ("OPENAI_KEY", "sk-1", True),
+        ("WANDB_API_KEY", "x", True),
+        ("VLLM_LOGGING_LEVEL", "INFO", False),
+        ("max_token", 12345678, False),
+    ],
+)
+def test_what_a_secret_looks_like(name: str, value: object, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
+def test_errors_and_events_show_none(tmp_path: Path) -> None:
+    error = RunError("http://me:xyz@host is away", hint="see ftp://me:xyz@host")
+    assert "xyz" not in f"{error} {error.args} {pickle.loads(pickle.dumps(error))}"
+    events = Events(tmp_path / "events.jsonl", lambda event: None)
+    events.advise("http://me:xyz@host is away")
+    assert json.loads((tmp_path / "events.jsonl").read_text())["message"] == "http://me:***@host is away"
+
+
+def test_neither_do_remote_folders_and_services_that_are_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "FIRST_PAUSE_SECONDS", 0.02)
+    with pytest.raises(RunError) as raised:
+        remote.bring("nosuch://me:xyz@host/model", key="model.path")
+    assert "me:***@host" in str(raised.value)
+    judge = JudgeReward(base_url="http://me:xyz@127.0.0.1:9/v1", model="m", on_error="zero", timeout=0.2)
+    prompt = Prompt(0, "", (1,), text="1+1", answer="2")
+    with RewardWorker([judge]) as worker:
+        (found,) = worker.score([RewardItem(prompt, "2", (1,))])
+    assert "me:***@127.0.0.1:9" in (found.error or "")
+    assert "xyz" not in (found.error or "")

@@ -1,0 +1,96 @@
+"""When weights are sent and how far rollout may be ahead, against the schedules of the three frameworks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlctl.config import Config, config_from
+from rlctl.planning import rollout_schedule
+
+
+def config(sync: dict[str, Any], **sections: Any) -> Config:
+    return config_from({"sync": sync, "batch": {"prompts_per_step": 8, "responses_per_prompt": 2}, **sections})
+
+
+def horizons(sync: dict[str, Any], steps: int = 4, **sections: Any) -> list[int]:
+    """Prompts that may be begun in total while each step is waited for."""
+    chosen = config(sync, **sections)
+    synced = [rollout_schedule.last_sync(chosen, step) for step in range(steps)]
+    return [rollout_schedule.horizon(chosen, synced=step, total_steps=100).groups for step in synced]
+
+
+@pytest.mark.parametrize(
+    ("sync", "expected"),
+    [
+        ({}, [8, 16, 24, 32]),
+        ({"ahead": 1}, [16, 24, 32, 40]),  # verl's one step off; ROLL's async_generation_ratio 1
+        ({"ahead": 1.5}, [20, 28, 36, 44]),  # ROLL: ceil(P x ratio) + P x step
+        ({"every": 2}, [16, 16, 32, 32]),  # Trinity's sync_interval: the explorer stops for each synchronisation
+        ({"every": 2, "ahead": 1}, [24, 24, 40, 40]),  # ... and its sync_offset
+        ({"ahead": 3, "max_staleness": 1, "on_stale": "wait"}, [16, 24, 32, 40]),
+        ({"every": 2, "max_staleness": 0, "on_stale": "wait", "ahead": 9}, [16, 16, 32, 32]),
+    ],
+)
+def test_how_far_rollout_may_be(sync: dict[str, Any], expected: list[int]) -> None:
+    assert horizons(sync) == expected
+
+
+def test_the_stage_has_an_end() -> None:
+    assert rollout_schedule.horizon(config({"ahead": 5}), synced=0, total_steps=3).groups == 24
+
+
+def test_weights_are_sent_by_steps_or_optimizer_steps() -> None:
+    by_steps = config({"every": 3})
+    assert [step for step in range(1, 10) if rollout_schedule.sync_due(by_steps, step)] == [3, 6, 9]
+    # 2 optimizer steps a step: 3 are over within step 2, 6 at the end of step 3
+    by_optimizer = config(
+        {"every_optimizer_steps": 3},
+        batch={"prompts_per_step": 8, "responses_per_prompt": 2, "mini_batch_responses": 8},
+    )
+    assert [step for step in range(1, 7) if rollout_schedule.sync_due(by_optimizer, step)] == [2, 3, 5, 6]
+
+
+def test_staleness_counts_synchronisations() -> None:
+    def oldest(sync: dict[str, Any]) -> list[int]:
+        return [rollout_schedule.oldest_version(config(sync), version) for version in range(6)]
+
+    assert oldest({}) == [0] * 6
+    assert oldest({"max_staleness": 1}) == [0, 0, 1, 2, 3, 4]
+    assert oldest({"max_staleness": 0, "every": 2}) == [0, 0, 2, 2, 4, 4]
+    assert oldest({"max_staleness": 1, "every": 2}) == [0, 0, 0, 0, 2, 2]
+    assert oldest({"max_staleness": 1, "on_stale": "keep"}) == [0] * 6
+    warmed = config({"max_staleness": 0, "every": 2}, schedule={"critic_warmup_steps": 1})
+    assert [rollout_schedule.oldest_version(warmed, version) for version in range(6)] == [0, 1, 1, 3, 3, 5]
+    assert [rollout_schedule.staleness(config({"ahead": ahead})) for ahead in (0, 0.5, 1, 2.5)] == [0, 1, 1, 3]
+
+
+def test_styles_that_wait_for_nobody_are_bounded_by_the_buffer() -> None:
+    trainer = config({"style": "trainer_driven", "ahead": 2})
+    assert rollout_schedule.horizon(trainer, synced=0, total_steps=100) == rollout_schedule.Horizon(800, 24)
+    small = config({"style": "fully_async"}, buffer={"name": "memory", "capacity": 20})
+    assert rollout_schedule.horizon(small, synced=0, total_steps=100).waiting == 10
+    assert rollout_schedule.in_flight(small) == "continue"
+    explorer = config({"style": "explorer_driven", "every": 2})
+    found = [rollout_schedule.horizon(explorer, synced=step, total_steps=100, explored=24) for step in (0, 3)]
+    assert found == [rollout_schedule.Horizon(40, 16)] * 2, "else it would be further ahead with every step"
+
+
+def test_order_is_kept_where_all_are_waited_for() -> None:
+    assert rollout_schedule.in_order(config({}))
+    assert not rollout_schedule.in_order(config({"in_flight": "continue"}))
+    assert rollout_schedule.in_order(config({"in_flight": "continue", "on_stale": "wait"}))
+    assert not rollout_schedule.in_order(config({}, rollout={"over_rollout": {"additional_prompts": 4}}))
+
+
+def test_staleness_control_is_trinitys() -> None:
+    """``min_model_version = max(step - max_staleness - 1, 0)``, at the steps after 0, 1, 2, ... have been trained."""
+
+    def oldest(most: float, **sync: Any) -> list[int]:
+        controlled = {"sample_strategy": "staleness_control", "sample_strategy_args": {"max_staleness": most}}
+        return [rollout_schedule.oldest_version(config(sync, algorithm=controlled), version) for version in range(5)]
+
+    assert oldest(1) == [max(step - 1 - 1, 0) for step in (1, 2, 3, 4, 5)]
+    assert oldest(float("inf")) == [0] * 5
+    assert oldest(3, max_staleness=1) == [0, 0, 1, 2, 3], "the stricter of the two"

@@ -1,0 +1,166 @@
+"""The support table says of every key what the runtime does with it, once, and refusals follow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from rlctl.config import Config, config_from
+from rlctl.config.inspect import is_container, option_patterns, sections_in, walk
+from rlctl.documents import read_yaml
+from rlctl.documents.paths import dotted
+from rlctl.planning import support
+from rlctl.planning.support import Status
+from tests.later import NEVER, is_later, is_never
+
+PATTERNS = [key.pattern for key in walk(Config) if not is_container(key)] + option_patterns(Config)
+
+
+def test_every_key_and_every_option_is_in_exactly_one_row() -> None:
+    counts = {pattern: len(support.rows_of(pattern)) for pattern in PATTERNS}
+    assert {pattern: count for pattern, count in counts.items() if count != 1} == {}
+
+
+def test_every_row_names_keys_that_the_schema_has() -> None:
+    known = set(PATTERNS)
+    named = {pattern.removesuffix("*") for row in support.TABLE for pattern in support.expand(row)}
+    assert named - known == set()
+
+
+def test_every_row_of_what_is_not_done_says_why_and_no_other_row_does() -> None:
+    for row in support.TABLE:
+        assert bool(row.reason) == (row.status in (Status.REFUSED, Status.NOTED) or row.elsewhere is not None), row
+
+
+def test_refused_values_are_values_that_their_key_can_take() -> None:
+    keys = {key.pattern: key for key in walk(Config)}
+    for pattern, values in (*support.REFUSED_VALUES.items(), *support.NOTED_VALUES.items()):
+        assert support.status_of(pattern).status is Status.HONOURED
+        assert not sections_in(keys[pattern].info.type)
+        if keys[pattern].info.type is str:
+            assert not set(values) & set(support.ONLY_VALUES[pattern][0]), pattern
+            continue
+        parts = get_args(keys[pattern].info.type)
+        assert set(values) < {value for part in parts for value in get_args(part) or [part]}, pattern
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"), [({"enable": True, "enable_train": True}, True), ({"enable": False}, False)]
+)
+def test_a_refused_mapping_that_is_switched_off_asks_for_nothing(asked: dict[str, Any], refused: bool) -> None:
+    config = config_from({"model": {"path": "a", "multi_token_prediction": asked}})
+    assert [dotted(refusal.key) for refusal in support.refusals(config)] == ["model.multi_token_prediction"] * refused
+
+
+def test_a_config_of_defaults_is_not_refused() -> None:
+    assert support.refusals(Config()) == []
+
+
+def test_nothing_that_the_dialects_configure_is_refused_but_what_comes_later() -> None:
+    """The concept table has every key of the frameworks' documents."""
+    concepts = Path(__file__).parents[2] / "docs" / "reference" / "concepts.yaml"
+    named = [row["key"] for row in read_yaml(concepts.read_text(encoding="utf-8"), "concepts.yaml").values["concepts"]]
+    refused = [key for key in named if key in PATTERNS and support.status_of(key).status is Status.REFUSED]
+    assert [key for key in refused if not (is_later(key) or is_never(key))] == []
+    assert len(refused) < len(named) / 6
+
+
+def test_what_is_never_done_is_refused() -> None:
+    """So that the list gets shorter with the table."""
+    refused = {pattern for pattern in PATTERNS if support.status_of(pattern).status is Status.REFUSED}
+    assert [key for key in NEVER if not any(pattern.startswith(key) for pattern in refused)] == []
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"critic": {"model": {"path": "a", "tinker": {"rank": 8}}}}, "critic.model.tinker"),
+    ({"critic": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "critic.engine.checkpoint_path"),
+    ({"algorithm": {"advantage": {"name": "other", "kind": "gigpo"}}}, "algorithm.advantage.kind"),
+    ({"algorithm": {"policy_loss": {"name": "other", "kind": "clip_kl"}}}, "algorithm.policy_loss.kind"),
+    ({"algorithm": {"sample_strategy": "difficulty"}}, "algorithm.sample_strategy"),
+    ({"train": {"engine": {"name": "megatron", "checkpoint_path": "a"}}}, "train.engine.checkpoint_path"),
+    ({"rewards": ["rule", {"type": "external", "kind": "Worker"}]}, "rewards[1]"),
+    ({"buffer": {"name": "file", "replay": {"enabled": True}}}, "buffer.replay.enabled"),
+    ({"data": {"train": [{"path": "a.parquet", "workflow": "w"}]}}, "data.train[0].workflow"),
+    (
+        {"rollout": {"engine": "transformers", "memory": {"kv_cache_dtype": "fp8"}}},
+        "rollout.memory.kv_cache_dtype",
+    ),
+]
+NOTED: list[tuple[dict[str, Any], str]] = [
+    ({"critic": {"fused_kernels": {"backend": "triton"}}}, "critic.fused_kernels.backend"),
+    (
+        {"model": {"attention": "sdpa"}, "train": {"fused_kernels": {"prefix_grouping": True}}},
+        "train.fused_kernels.prefix_grouping",
+    ),
+    ({"model": {"lora": {"rank": 8, "merge_for_rollout": True}}}, "model.lora.merge_for_rollout"),
+    ({"tracking": ["console", {"name": "other", "kind": "clearml"}]}, "tracking[1]"),
+    ({"profiling": {"tool": "nsys"}}, "profiling.tool"),
+    ({"train": {"engine": {"name": "megatron", "bridge": "mbridge"}}}, "train.engine.bridge"),
+    ({"reference": {"engine": {"name": "megatron", "ddp": {"bucket_size": 9}}}}, "reference.engine.ddp"),
+    ({"rollout": {"multi_turn": {"tool_format": "chatml"}}}, "rollout.multi_turn.tool_format"),
+    (
+        {"train": {"engine": {"name": "fsdp2", "sequence_parallel": 2}, "memory": {"remove_padding": False}}},
+        "train.memory.remove_padding",
+    ),
+    ({"rollout": {"engine": "transformers", "memory": {"eager": True}}}, "rollout.memory.eager"),
+    ({"rollout": {"parallel": {"tensor": 2}}, "placement": {"device": "cpu"}}, "rollout.parallel.tensor"),
+]
+
+
+@pytest.mark.parametrize(("values", "key"), REFUSED, ids=[key for _, key in REFUSED])
+def test_what_is_not_run_is_refused_once_under_its_key(values: dict[str, Any], key: str) -> None:
+    (refusal,) = support.refusals(config_from(values))
+    assert dotted(refusal.key) == key
+    assert refusal.reason
+
+
+@pytest.mark.parametrize(("values", "key"), NOTED, ids=[key for _, key in NOTED])
+def test_what_no_number_hangs_on_is_told_and_not_refused(values: dict[str, Any], key: str) -> None:
+    config = config_from(values)
+    (told,) = support.unhonoured(config)
+    assert (dotted(told.key), told.status) == (key, Status.NOTED)
+    assert support.refusals(config) == []
+    assert support.not_used(config) == [f"{key}: {told.reason}"]
+
+
+def test_what_is_not_used_is_named_once_for_each_reason() -> None:
+    config = config_from({"rollout": {"engine": "transformers", "memory": {"eager": True, "gpu_fraction": 0.5}}})
+    assert support.not_used(config) == [
+        "rollout.memory.gpu_fraction, rollout.memory.eager: only vLLM and SGLang have such a setting"
+    ]
+
+
+def test_the_command_that_verl_starts_its_workers_with_is_not_used() -> None:
+    environment = {"py_executable": "uv run --frozen", "env_vars": {"A": "1"}}
+    config = config_from({"environment": {"ray": {"init_args": {"runtime_env": environment}}}})
+    (line,) = support.not_used(config)
+    assert line == f"environment.ray.init_args.runtime_env.py_executable: {support.RLCTLS_PYTHON}"
+
+
+@pytest.mark.parametrize(("device", "told"), [("cuda", 0), ("cpu", 1), (None, 0)])
+def test_an_engine_that_the_machines_decide_is_the_one_of_their_device(device: str | None, told: int) -> None:
+    config = config_from({"rollout": {"memory": {"eager": True}}})
+    assert len(support.not_used(config, device)) == told
+
+
+def test_what_only_vllm_has_is_honoured_where_it_generates() -> None:
+    settings = {"engine": {"name": "vllm", "args": {"max_logprobs": 3}}, "parallel": {"tensor": 2}}
+    assert support.refusals(config_from({"rollout": {**settings, "memory": {"kv_cache_dtype": "fp8"}}})) == []
+
+
+def test_honoured_choices_with_options_are_not_refused() -> None:
+    config = config_from(
+        {
+            "algorithm": {
+                "advantage": {"name": "reinforce", "gamma": 0.9},
+                "policy_loss": {"name": "other", "kind": "geo_mean", "args": {"clip_low": 0.4}},
+                "filters": [{"name": "equal_groups", "metric": "acc"}, "overlong"],
+            },
+            "rewards": [{"type": "function", "path": "reward.py", "workers": 2}],
+            "tracking": ["console", {"name": "tensorboard", "folder": "tb"}],
+            "batch": {"log_prob_micro": {"by": "responses", "per_replica": 4}},
+        }
+    )
+    assert support.refusals(config) == []

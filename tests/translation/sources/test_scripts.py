@@ -1,0 +1,493 @@
+"""A launch script as an input: which command it is, what it is told, and where each value was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl import adapters
+from rlctl.adapters.engine.dialect import Dialect, Program
+from rlctl.adapters.engine.rules import Key
+from rlctl.adapters.engine.table import Table
+from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
+from rlctl.common.report import Report
+from rlctl.shell.launch import program_of
+from rlctl.shell.run import read_script
+from rlctl.shell.text import literal, plain, problem
+from rlctl.shell.tracing import trace
+from rlctl.translation import translate
+from rlctl.translation.sources import Script, gather
+
+RUN = """#!/usr/bin/env bash
+set -xeuo pipefail
+export VLLM_USE_V1=1
+
+MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-8B}
+NNODES=${NNODES:-2}
+batch=64
+
+DATA=(
+    data.train_files="['$HOME/a.parquet', '/b.parquet']"
+    data.train_batch_size=${batch}
+    data.max_response_length=$((1024 * 2))
+)
+EXTRA=()
+[ "${DEVICE:-gpu}" = gpu ] && EXTRA+=(actor_rollout_ref.rollout.gpu_memory_utilization=0.6)
+
+python3 -m verl.trainer.main_ppo \\
+    "${DATA[@]}" \\
+    actor_rollout_ref.model.path="$MODEL_PATH" \\
+    trainer.nnodes=$NNODES \\
+    trainer.experiment_name=run_${MODEL_PATH##*/} \\
+    "${EXTRA[@]}" "$@"
+"""
+AROUND = {"HOME": "/home/me"}
+
+
+def write(folder: Path, text: str, name: str = "run.sh") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def values(report: Report) -> dict[str, Any]:
+    return {entry.key: entry.value for entry in report.accounting}
+
+
+def lines(report: Report) -> dict[str, int]:
+    return {entry.key: entry.at.line for entry in report.accounting if entry.at is not None}
+
+
+def test_a_script_is_read_with_the_line_of_each_value(tmp_path: Path) -> None:
+    loaded, report = translate.read(write(tmp_path, RUN), environment=AROUND)
+    assert loaded is not None
+    assert values(report) == {
+        "data.train_files": ["${oc.env:HOME}/a.parquet", "/b.parquet"],
+        "data.train_batch_size": 64,
+        "data.max_response_length": 2048,
+        "actor_rollout_ref.model.path": "${oc.env:MODEL_PATH,Qwen/Qwen3-8B}",
+        "trainer.nnodes": 2,
+        "trainer.experiment_name": "run_Qwen3-8B",
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.6,
+    }
+    assert lines(report) == {
+        "data.train_files": 10,
+        "data.train_batch_size": 7,
+        "data.max_response_length": 12,
+        "actor_rollout_ref.model.path": 5,
+        "trainer.nnodes": 6,
+        "trainer.experiment_name": 21,
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 15,
+    }
+    assert report.dialect.startswith("verl@")
+    assert "line 17 starts verl.trainer.main_ppo" in report.reason
+    assert loaded.config.batch.prompts_per_step == 64
+    assert loaded.config.model.path == "Qwen/Qwen3-8B"
+    assert loaded.expressions["model", "path"] == "${oc.env:MODEL_PATH,Qwen/Qwen3-8B}"
+
+
+def test_what_was_resolved_set_or_assumed_is_told(tmp_path: Path) -> None:
+    _, report = translate.read(write(tmp_path, RUN), environment=AROUND)
+    told = {finding.code: finding.message for finding in report.findings}
+    assert "NNODES (trainer.nnodes)" in told["environment"]
+    assert "MODEL_PATH (trainer.experiment_name)" in told["environment"]
+    assert "VLLM_USE_V1" in told["exports"]
+
+
+def test_variables_given_and_around_are_the_scripts(tmp_path: Path) -> None:
+    file = write(tmp_path, RUN)
+    _, report = translate.read(
+        file, environment=AROUND | {"NNODES": "4"}, variables={"MODEL_PATH": "/m", "DEVICE": "npu"}
+    )
+    assert values(report)["trainer.nnodes"] == 4
+    assert values(report)["actor_rollout_ref.model.path"] == "/m"
+    assert "actor_rollout_ref.rollout.gpu_memory_utilization" not in values(report)
+
+
+def test_overrides_after_the_script_are_passed_on_by_it(tmp_path: Path) -> None:
+    file = write(tmp_path, RUN)
+    _, report = translate.read(file, overrides=["trainer.nnodes=8", "+data.seed=3"], environment=AROUND)
+    assert values(report)["trainer.nnodes"] == 8
+    entry = next(entry for entry in report.accounting if entry.key == "trainer.nnodes")
+    assert entry.at == Location("command line", 1)
+    assert values(report)["data.seed"] == 3
+
+
+def test_overrides_are_applied_on_top_of_a_script_that_takes_no_arguments(tmp_path: Path) -> None:
+    file = write(tmp_path, "python3 -m verl.trainer.main_ppo trainer.nnodes=2 data.train_files=x\n")
+    _, report = translate.read(file, overrides=["trainer.nnodes=8"])
+    assert values(report)["trainer.nnodes"] == 8
+
+
+def test_arguments_of_a_script_are_its_own(tmp_path: Path) -> None:
+    text = (
+        'if [ "$#" -lt 2 ]; then\n  echo "usage: run.sh GPUS FOLDER"\n  exit 1\nfi\nn=$1\nsave=$2\nshift 2\n'
+        "torchrun --standalone --nnodes=1 --nproc_per_node=$n -m verl.trainer.sft_trainer data.train_files=x "
+        'trainer.default_local_dir=$save "$@"\n'
+    )
+    file = write(tmp_path, text)
+    loaded, report = translate.read(file, overrides=["4", "/save", "trainer.total_epochs=3"])
+    assert loaded is not None
+    found = values(report)
+    assert found["trainer.default_local_dir"] == "/save"
+    assert found["trainer.total_epochs"] == 3
+    assert found["trainer.n_gpus_per_node"] == 4
+    assert loaded.config.algorithm.objective.choice == "sft"
+    again = translate.read(file, overrides=["trainer.total_epochs=3"], variables={"2": "/save", "1": "4"})
+    assert values(again[1]) == found, "they are given by number too"
+    assert again[0] is not None
+    assert again[0].config == loaded.config
+
+
+def test_a_script_that_ends_itself_tells_what_it_says_and_all_that_it_wants(tmp_path: Path) -> None:
+    text = (
+        'set -u\nif [ "$#" -lt 2 ]; then\n  echo "usage: run.sh GPUS FOLDER" >&2\n  exit 1\nfi\nn=$1\nsave=$2\nshift 2\n'
+        "python3 -m verl.trainer.main_ppo data.train_files=$DATA trainer.n_gpus_per_node=$n "
+        'trainer.default_local_dir=$save "$@"\n'
+    )
+    file = write(tmp_path, text)
+    with pytest.raises(DocumentError, match=r"usage: run\.sh GPUS FOLDER") as caught:
+        translate.read(file, environment={})
+    assert "wants $1 (line 6), $2 (line 7), $DATA (line 9: set -u)" in caught.value.message
+    assert caught.value.at is not None
+    assert caught.value.at.line == 4
+    assert "--env 1=VALUE --env 2=VALUE --env DATA=VALUE; a number is an argument" in caught.value.hint
+    with pytest.raises(UsageError, match="without a gap"):
+        translate.read(file, variables={"2": "/save"})
+    with pytest.raises(UsageError, match="'4' stands after"):
+        translate.read(file, variables={"1": "4"}, overrides=["4"])
+
+
+def test_an_argument_that_a_script_does_not_look_at_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=x\n")
+    with pytest.raises(DocumentError, match="takes no arguments, and is given '8'"):
+        translate.read(file, variables={"1": "8"})
+
+
+def test_a_word_that_the_script_does_not_look_at_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=x\n")
+    with pytest.raises(DocumentError, match="takes no arguments"):
+        translate.read(file, overrides=["8"])
+
+
+COMMANDS = {
+    "python3 -m verl.trainer.main_ppo a=1": ("verl.trainer.main_ppo", ["a=1"]),
+    "/opt/conda/bin/python -u -W ignore -m verl.trainer.main_ppo a=1": ("verl.trainer.main_ppo", ["a=1"]),
+    "PYTHONUNBUFFERED=1 nohup python3 -m m a=1 > log 2>&1 &": ("m", ["a=1"]),
+    "exec env A=1 B=2 python3 m.py a=1": ("m.py", ["a=1"]),
+    "uv run --frozen --extra vllm --all-packages python3 -m m a=1": ("m", ["a=1"]),
+    "uv -v run -m m a=1": ("m", ["a=1"]),
+    "torchrun --nnodes=1 --nproc_per_node 8 -m m a=1": ("m", ["a=1"]),
+    "torchrun --standalone t/m.py --x a=1": ("t/m.py", ["--x", "a=1"]),
+    "python -m torch.distributed.run --nproc-per-node=2 -m m a=1": ("m", ["a=1"]),
+    "accelerate launch --config_file c.yaml m.py a=1": ("m.py", ["a=1"]),
+    "ray job submit --address=$A --working-dir . -- python3 -m m a=1": ("m", ["a=1"]),
+    "timeout 3h python3 -m m a=1 | tee log": ("m", ["a=1"]),
+    "srun --nodes=2 python3 -m m a=1": ("m", ["a=1"]),
+    "trinity run --config x.yaml": ("trinity", ["run", "--config", "x.yaml"]),
+    "bash -c 'python3 -m m a=1'": ("m", ["a=1"]),
+    "time python3 -m m a=1": ("m", ["a=1"]),
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=str)
+def test_the_program_is_found_behind_what_starts_it(line: str) -> None:
+    reading = read_script(f"A=http://x\n{line}\n", "run.sh", environment={})
+    found = [program for command in reading.commands if (program := program_of(command.words, command.at))]
+    assert (found[-1].name, [plain(word) for word in found[-1].arguments]) == COMMANDS[line]
+    assert found[-1].at.line == 2
+
+
+@pytest.mark.parametrize(
+    "line", ["python3 -c 'print(1)'", "ray start --head", "pip install x", "python3 - <<EOF\nx\nEOF"]
+)
+def test_other_commands_start_no_trainer(line: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="starts no trainer"):
+        gather(write(tmp_path, line + "\n"))
+
+
+def test_a_script_of_two_runs_is_refused_with_both_lines(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo a=1\n\npython3 -m verl.trainer.main_ppo a=2\n"
+    with pytest.raises(DocumentError, match=r"2 trainers: line 1 .*, line 3") as caught:
+        gather(write(tmp_path, text))
+    assert caught.value.at is not None
+    assert caught.value.at.line == 3
+
+
+@pytest.mark.parametrize("sweep", ["--multirun", "-m"])
+def test_a_multirun_is_refused_by_name(sweep: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=sweep):
+        gather(write(tmp_path, f"python3 -m verl.trainer.main_ppo {sweep} data.seed=1\n"))
+
+
+def test_a_sweep_is_refused_at_its_line(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="sweep") as caught:
+        gather(write(tmp_path, "python3 -m verl.trainer.main_ppo \\\n  data.seed=1,2\n"))
+    assert caught.value.at is not None
+    assert caught.value.at.line == 2
+
+
+def test_a_value_that_is_not_known_is_refused_with_its_line(tmp_path: Path) -> None:
+    text = "G=$(nvidia-smi -L | wc -l)\npython3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=$G\n"
+    with pytest.raises(DocumentError, match=r"trainer\.n_gpus_per_node.*nvidia-smi") as caught:
+        gather(write(tmp_path, text))
+    assert caught.value.at is not None
+    assert caught.value.at.line == 1
+    given = gather(
+        write(tmp_path, text.replace("G=$", "G=${G:-$").replace("-l)", "-l)}")), Script(variables={"G": "8"})
+    )
+    assert [override.value for override in given.overrides] == [8]
+
+
+# What a command starts from
+
+
+def test_a_config_of_verls_own_is_verls_defaults_and_that_is_said(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatron_trainer.yaml' data.train_files=x\n"
+    loaded, report = translate.read(write(tmp_path, text))
+    assert loaded is not None
+    assert loaded.config.train.engine.choice == "megatron"
+    assert "shipped-config" in {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize("options", ["--config-path=conf --config-name=mine", "-cp conf -cn mine.yaml"])
+def test_a_config_beside_the_script_is_what_the_overrides_change(options: str, tmp_path: Path) -> None:
+    base = write(
+        tmp_path,
+        "defaults:\n  - ppo_trainer\n  - _self_\ndata:\n  train_files: x\n  train_batch_size: 32\n",
+        "conf/mine.yaml",
+    )
+    text = f"python3 -m verl.trainer.main_ppo {options} trainer.nnodes=2\n"
+    file = write(tmp_path, text)
+    _, report = translate.read(file)
+    places = {entry.key: entry.at for entry in report.accounting}
+    assert places["data.train_batch_size"] == Location(str(base), 6, 3)
+    assert places["trainer.nnodes"] == Location(str(file), 1)
+    assert "base-config" in {finding.code for finding in report.findings}
+
+
+def test_a_config_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo --config-path=conf --config-name=mine a=1\n"
+    with pytest.raises(DocumentError, match="conf/mine") as caught:
+        gather(write(tmp_path, text))
+    assert str(tmp_path) in caught.value.hint
+
+
+TRINITY = "mode: both\nmodel:\n  model_path: m\nalgorithm:\n  algorithm_type: grpo\n  repeat_times: 4\ncluster:\n  node_num: 1\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["trinity run --config my.yaml", "python -m trinity.cli.launcher run -c my.yaml --dlc"]
+)
+def test_trinitys_command_names_its_file(line: str, tmp_path: Path) -> None:
+    base = write(tmp_path, TRINITY, "my.yaml")
+    _, report = translate.read(write(tmp_path, f'cd "$(dirname "$0")"\nray start --head\n{line}\n'))
+    assert report.dialect.startswith("trinity@")
+    assert next(entry.at for entry in report.accounting if entry.key == "algorithm.repeat_times") == Location(
+        str(base), 6, 3
+    )
+
+
+def test_a_file_that_the_script_writes_itself_is_read(tmp_path: Path) -> None:
+    text = f"N=4\ncat > /tmp/made.yaml <<EOF\n{TRINITY.replace('4', '$N')}EOF\ntrinity run --config /tmp/made.yaml\n"
+    _, report = translate.read(write(tmp_path, text))
+    assert values(report)["algorithm.repeat_times"] == 4
+
+
+@pytest.mark.parametrize("folder", [".", "elsewhere"])
+def test_rolls_start_script_names_its_file_relative_to_itself(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "custom_envs:\n  sokoban:\n    max_steps: 3\n", "examples/config/envs.yaml")
+    write(tmp_path, "defaults:\n  - ../config/envs@_here_\nexp_name: demo\nseed: 1\n", "examples/demo/run.yaml")
+    (tmp_path / "elsewhere").mkdir()
+    text = "CONFIG_PATH=$(basename $(dirname $0))\npython examples/start_agentic_pipeline.py --config_path $CONFIG_PATH --config_name run\n"
+    file = write(tmp_path, text, "examples/demo/run.sh")
+    monkeypatch.chdir(tmp_path / folder)
+    given = gather(file)
+    assert given.document.values == {"custom_envs": {"sokoban": {"max_steps": 3}}, "exp_name": "demo", "seed": 1}
+    assert given.document.at(("custom_envs", "sokoban", "max_steps")).file.endswith("examples/config/envs.yaml")
+
+
+# Secrets
+
+
+def test_a_secret_in_a_script_is_in_no_report(tmp_path: Path) -> None:
+    text = (
+        "export WANDB_API_KEY=sk-literal-0123456789\nexport HF_TOKEN='hf-literal-0123456789'\n"
+        "python3 -m verl.trainer.main_ppo data.train_files=x +trainer.note=$WANDB_API_KEY +trainer.api_key=sk-other-0123456789 "
+        '+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN="$HF_TOKEN" trainer.experiment_name=x-$HF_TOKEN\n'
+    )
+    file = write(tmp_path, text)
+    for target in ("rlctl", "trinity", "verl"):
+        made = translate.translate(str(file), target)
+        shown = json.dumps(made.report.as_data()) + (made.text or "")
+        assert "literal" not in shown
+        assert "sk-other" not in shown
+        assert "WANDB_API_KEY" in shown
+
+
+# Another package's dialect
+
+
+@pytest.fixture
+def other_dialect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    table = Table((Key("model.name", "model.path", ""), Key("steps", "schedule.total_steps", None)))
+    other = Dialect("other", ("1",), {"run": table}, programs={"other.main": Program("hydra", "run")})
+    point = EntryPoint("other", "nowhere:OTHER", adapters.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: other)
+    monkeypatch.setattr(adapters, "entry_points", lambda group: [point])
+    adapters.names.cache_clear()
+    adapters.dialect.cache_clear()
+    yield
+    adapters.names.cache_clear()
+    adapters.dialect.cache_clear()
+
+
+def test_a_dialect_of_another_package_names_its_programs(other_dialect: None, tmp_path: Path) -> None:
+    loaded, report = translate.read(write(tmp_path, "python -m other.main model.name=m steps=7\n"))
+    assert loaded is not None
+    assert report.dialect == "other@1"
+    assert (loaded.config.model.path, loaded.config.schedule.total_steps) == ("m", 7)
+
+
+# Run in isolation
+
+
+def _isolated() -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            trace(str(write(Path(folder), "true\n")), [], {})
+        except DocumentError:
+            return False
+    return True
+
+
+needs_isolation = pytest.mark.skipif(not _isolated(), reason="nothing can be isolated here")
+
+
+@needs_isolation
+def test_running_a_script_gives_what_reading_it_gives(tmp_path: Path) -> None:
+    file = write(tmp_path, RUN)
+    found = [
+        translate.read(file, overrides=["trainer.nnodes=8"], environment=AROUND, variables={"batch": "1"}, trace=trace)[
+            1
+        ]
+        for trace in (False, True)
+    ]
+    assert values(found[0]) == values(found[1])
+    assert lines(found[0]) == lines(found[1])
+
+
+@needs_isolation
+def test_running_a_script_decides_what_reading_cannot(tmp_path: Path) -> None:
+    text = "N=$(echo 3 | tr 3 4)\npython3 -m verl.trainer.main_ppo data.train_files=x trainer.nnodes=$N\n"
+    file = write(tmp_path, text)
+    with pytest.raises(DocumentError, match="tr 3 4"):
+        translate.read(file)
+    _, report = translate.read(file, trace=True)
+    assert values(report)["trainer.nnodes"] == 4
+
+
+@needs_isolation
+def test_a_word_that_reading_guesses_right_is_known_once_it_was_seen(tmp_path: Path) -> None:
+    """What a command prints is taken for nothing where it is not known, and here it prints nothing."""
+    file = write(tmp_path, 'python3 -m verl.trainer.main_ppo data.train_files=x trainer.project_name="$(grep a b)y"\n')
+    _, report = translate.read(file, trace=True)
+    assert values(report)["trainer.project_name"] == "y"
+
+
+@needs_isolation
+def test_only_given_variables_reach_a_script_that_is_run(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo data.train_files=${DATA:-none} trainer.project_name=${NAME:?}\n"
+    file = write(tmp_path, text)
+    around = {"DATA": "/private", "NAME": "mine", "HOME": str(tmp_path)}
+    with pytest.raises(DocumentError, match=r"NAME: parameter") as caught:
+        translate.read(file, trace=True, environment=around)
+    assert "--env DATA=... --env NAME=..." in caught.value.hint
+    _, report = translate.read(file, trace=True, environment=around, variables={"NAME": "given"})
+    assert values(report)["trainer.project_name"] == "given"
+    assert values(report)["data.train_files"] == "none"
+    assert any("doesn't pass DATA" in finding.message for finding in report.findings)
+
+
+@needs_isolation
+def test_a_script_that_starts_nothing_when_run_says_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="status 3: no data here"):
+        translate.read(write(tmp_path, "echo 'no data here' >&2\nexit 3\n"), trace=True)
+
+
+# verl's own examples
+
+EXAMPLES = os.environ.get("VERL_CHECKOUT", "")
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "verl" / "overrides"
+needs_examples = pytest.mark.skipif(not EXAMPLES, reason="VERL_CHECKOUT names no checkout of verl")
+
+
+def launches(commands: list[tuple[list[Any], Location]]) -> list[tuple[str, list[str]]]:
+    programs = [program_of(words, at) for words, at in commands]
+    return [
+        (program.name, [plain(word) for word in program.arguments])
+        for program in programs
+        if program and program.name.startswith("verl.")
+    ]
+
+
+@needs_examples
+@needs_isolation
+@pytest.mark.timeout(900)
+def test_verls_examples_read_as_they_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    around = {"HOME": "/root", "USER": "me"}
+    ran, equal, different = 0, 0, []
+    captured, same_as_captured, files = 0, 0, sorted(Path("examples").rglob("*.sh"))
+    for file in files:
+        calls = [
+            ([literal(word, Location("")) for word in call], Location(""))
+            for call in trace(str(file), [], around).calls
+        ]
+        seen = launches(calls)  # type: ignore[arg-type]
+        try:
+            commands = read_script(file.read_text(), str(file), environment=around).commands
+            found = launches([(list(command.words), command.at) for command in commands])
+            assert not any(problem(word) for command in commands for word in command.words if found)
+        except RlctlError:
+            found = []
+        ran += bool(seen)
+        equal += bool(seen) and seen == found
+        if seen != found:
+            different.append(file.name)
+        record = CORPUS / f"{str(file.with_suffix('')).removeprefix('examples/').replace('/', '_')}.yaml"
+        if record.is_file():
+            captured += 1
+            same_as_captured += bool(found) and _normal(*found[-1]) == _normal(**_captured(record))
+    with capsys.disabled():
+        print(
+            f"\n{len(files)} scripts: {ran} run, {equal} read the same; {same_as_captured} of {captured} as captured before"
+        )
+    assert ran >= 87
+    assert different == []
+    assert same_as_captured == captured
+
+
+def _captured(file: Path) -> dict[str, Any]:
+    data = yaml.safe_load(file.read_text())
+    return {"name": data["module"], "words": data["overrides"]}
+
+
+def _normal(name: str, words: list[str]) -> tuple[str, list[str]]:
+    """Without what differs from machine to machine: the home folder, the date, the checkout's place, the order of options."""
+    import re
+
+    plain_words = [re.sub(r"_?20\d{6}_\d{4,6}", "DATE", word.replace("/root/", "~/")) for word in words]
+    plain_words = [re.sub(r"=(?:<verl>|/[^=]*)/verl/utils", "=VERL/verl/utils", word) for word in plain_words]
+    return name, sorted(plain_words)

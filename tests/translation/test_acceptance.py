@@ -1,0 +1,137 @@
+"""``--runner`` refuses what the framework refuses: each row of the tables by a config of its own, and none of its examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlctl.common.report import Level, Report
+from rlctl.documents import Document, read_yaml, write_yaml
+from rlctl.translation.acceptance import findings_of, requirements_of, with_unknown_keys
+from rlctl.translation.translate import read, read_document
+from tests.adapters.refused import BASES, REFUSED, changed, tree
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+
+
+def refused(dialect: str, values: dict[str, Any]) -> list[str]:
+    """The keys that a framework refuses a config for."""
+    document = read_yaml(write_yaml(values), "run.yaml")
+    loaded, report = read_document(document, dialect=dialect, environment={})
+    return [item.key for item in findings_of(dialect, loaded, report) if item.level is Level.ERROR]
+
+
+@pytest.mark.parametrize("dialect", BASES)
+def test_a_config_that_the_framework_accepts_is_accepted(dialect: str) -> None:
+    assert refused(dialect, tree(BASES[dialect])) == []
+
+
+@pytest.mark.parametrize(("dialect", "change", "key"), [(d, *case) for d, cases in REFUSED.items() for case in cases])
+def test_a_config_that_the_framework_refuses_is_refused_for_its_key(
+    dialect: str, change: dict[str, Any], key: str
+) -> None:
+    assert key in refused(dialect, tree(changed(dialect, change)))
+
+
+@pytest.mark.parametrize("dialect", BASES)
+def test_every_requirement_names_its_source_and_what_to_do(dialect: str) -> None:
+    for row in requirements_of(dialect).rows:
+        assert row.hint, row
+        assert ".py" in row.source or ".yaml" in row.source
+
+
+KNOWN = {
+    "ascend_extras_grpo_trainer_run_qwen3_235b_256k_megatron.yaml": "4 prompts x 4 responses on 32 replicas",
+    "grpo_trainer_run_qwen3_235b_a22b_megatron.yaml": "expert_parallel_size 64, and tensor x data parallel is not",
+    "tuning_scaling_run_qwen2_5_32b_megatron.yaml": "actor_rollout_ref.actor.model_engine, which verl does not have",
+    "countdown-template.yaml": "a template: its taskset has no path",
+}
+"""Examples that their own framework refuses as they are, and why."""
+
+
+def examples() -> list[Path]:
+    found = [*(CORPUS / "verl" / "overrides").glob("*.yaml")]
+    for name in ("trinity", "roll"):
+        found += [path for path in (CORPUS / name).rglob("*.yaml") if path.parent.name != "config" or name == "trinity"]
+    return sorted(found)
+
+
+def read_example(path: Path) -> tuple[str, Any, Report]:
+    dialect = path.relative_to(CORPUS).parts[0]
+    if dialect != "verl":
+        return (dialect, *read(path, dialect=dialect))
+    lines = yaml.safe_load(path.read_text())["overrides"]
+    own = [line for line in lines if not line.startswith(("--", "hydra."))]
+    return (dialect, *read_document(Document("overrides", {}), dialect="verl", overrides=own, environment={}))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_the_examples_of_a_framework_are_accepted_by_it(part: int) -> None:
+    wrong = {}
+    for path in examples()[part::8]:
+        if path.name == "agentic_val_webshop.yaml":  # includes a file that is not among the examples
+            continue
+        dialect, loaded, report = read_example(path)
+        assert loaded is not None, (path, report.findings)
+        found = [*findings_of(dialect, loaded, report), *with_unknown_keys(dialect, report.findings)]
+        errors = [item.message for item in found if item.level is Level.ERROR]
+        if bool(errors) is not (path.name in KNOWN):
+            wrong[path.name] = errors
+    assert wrong == {}
+
+
+def test_an_unknown_key_is_refused_where_the_framework_refuses_it() -> None:
+    for dialect, override, level in (
+        ("verl", "trainer.my_plugin=1", Level.ERROR),
+        ("verl", "+trainer.my_plugin=1", Level.WARNING),
+        ("trinity", "my_section.x=1", Level.ERROR),
+        ("roll", "my_switch=1", Level.WARNING),
+    ):
+        _, report = read_document(Document("run.yaml", tree(BASES[dialect])), dialect=dialect, overrides=[override])
+        [finding] = [item for item in with_unknown_keys(dialect, report.findings) if "has no key" in item.message]
+        assert finding.level is level, (dialect, override)
+
+
+def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_path: Path) -> None:
+    sizes = {"buffer.batch_size": 7, "algorithm.repeat_times": 1, "buffer.train_batch_size": 7}
+    sizes["explorer.rollout_model.tensor_parallel_size"] = 2  # no even number of devices divides the mini-batch
+    text = write_yaml(tree(changed("trinity", sizes)))
+    loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
+    assert loaded is not None
+    found = [item for item in findings_of("verl", loaded, report) if item.level is Level.ERROR]
+    [mini] = [item for item in found if item.key == "actor_rollout_ref.actor.ppo_mini_batch_size"]
+    assert "7 prompts x 1 responses" in mini.message
+    assert mini.at is not None
+    assert mini.at.file == "trinity.yaml"
+
+
+def test_devices_are_written_that_divide_a_mini_batch() -> None:
+    """Trinity's trainer has devices of its own; verl's roles share all, and it stops at a mini-batch that does not divide by them."""
+    sizes = {"buffer.batch_size": 6, "algorithm.repeat_times": 1, "buffer.train_batch_size": 6}
+    text = write_yaml(tree(changed("trinity", sizes)))
+    loaded, report = read_document(read_yaml(text, "trinity.yaml"), dialect="trinity", environment={})
+    assert [item for item in findings_of("verl", loaded, report) if item.level is Level.ERROR] == []
+
+
+def test_the_command_cites_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    from rlctl import cli
+
+    path = tmp_path / "verl.yaml"
+    path.write_text(write_yaml(tree(changed("verl", {"data.train_batch_size": 16}))))
+    before, sys.argv = sys.argv, ["rlctl", "check", str(path), "--runner", "verl", "--json"]
+    try:
+        assert cli.main() == 1
+    finally:
+        sys.argv = before
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    [error] = [item for item in findings if item["level"] == "error"]
+    assert (error["code"], error["line"]) == ("runner-refuses", error["line"])
+    assert "data.train_batch_size (16) is less than" in error["message"]
+    assert "verl/workers/config/actor.py, ActorConfig.validate" in error["message"]
+    assert "not-supported" not in {item["code"] for item in findings}

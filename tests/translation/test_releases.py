@@ -1,0 +1,55 @@
+"""A file that fits several releases: which, and what their defaults change."""
+
+from __future__ import annotations
+
+from rlctl.adapters import dialect
+from rlctl.common.ranks import Rank
+from rlctl.common.report import Finding, Report
+from rlctl.documents import read_yaml
+from rlctl.translation.releases import spoken
+from rlctl.translation.translate import read_document
+
+SCRIPT = """
+data: {train_files: train.parquet, val_files: test.parquet, train_batch_size: 1024}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2-7B-Instruct}
+  actor: {ppo_mini_batch_size: 256, ppo_micro_batch_size_per_gpu: 40}
+  rollout: {name: vllm, n: 5}
+algorithm: {adv_estimator: grpo}
+trainer: {total_epochs: 15}
+"""
+
+
+def _read(text: str, asked: str = "verl") -> tuple[Report, list[Finding]]:
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect=asked, environment={})
+    assert loaded is not None, report.errors
+    return report, [finding for finding in report.findings if finding.code == "releases-differ"]
+
+
+def test_a_file_that_fits_an_old_release_says_what_differs_there() -> None:
+    report, (told,) = _read(SCRIPT)
+    assert "0.3 to 0.8 fit as well" in report.reason
+    assert "entropy_coeff is 0.001 (in 0.9 0" in told.message
+    assert told.rank is Rank.OBJECTIVE
+    assert told.option == "--from verl@0.3"
+
+
+def test_a_file_that_writes_the_values_or_names_its_release_is_told_nothing() -> None:
+    said = SCRIPT.replace("ppo_mini_batch_size: 256", "entropy_coeff: 0, clip_ratio_c: 3.0, ppo_mini_batch_size: 256")
+    assert _read(said)[1] == []
+    report, told = _read(SCRIPT, "verl@0.9")
+    assert told == []
+    assert "fit as well" not in report.reason
+
+
+def test_a_key_of_the_newest_release_leaves_no_other() -> None:
+    newest = SCRIPT.replace("trainer: {", "distillation: {enabled: false}\ntrainer: {")
+    report, told = _read(newest)
+    assert told == []
+    assert "0.3" not in report.reason
+
+
+def test_releases_in_a_row_are_said_as_a_range() -> None:
+    versions = dialect("verl").versions
+    assert spoken(["0.3"], versions) == "0.3"
+    assert spoken(["0.3", "0.4", "0.5", "0.7"], versions) == "0.3 to 0.5 and 0.7"
